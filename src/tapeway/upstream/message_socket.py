@@ -20,6 +20,7 @@ CLOSE_S = 10.0
 """How long a peer may take to answer a close frame."""
 
 _CODE = struct.Struct("!H")
+_TEXT, _BINARY, _CLOSE = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CLOSE
 
 
 class Frames(Protocol):
@@ -49,15 +50,15 @@ class MessageSocket:
         """
         found = await self._frames.receive()
         kind = found.type
-        if kind is WSMsgType.TEXT:
+        if kind is _TEXT:
             data: bytes = found.data
             if data.isascii() or _is_utf8(data):
                 return WebSocketMessage(data)
             await self.close(Close(WSCloseCode.INVALID_TEXT))
             return Close(WSCloseCode.INVALID_TEXT)
-        if kind is WSMsgType.BINARY:
+        if kind is _BINARY:
             return WebSocketMessage(found.data, binary=True)
-        if kind is WSMsgType.CLOSE:
+        if kind is _CLOSE:
             return Close(found.data or NO_CODE, found.extra or "")
         if kind is WSMsgType.ERROR and isinstance(found.data, aiohttp.WebSocketError):
             # aiohttp has told the peer.
@@ -67,7 +68,7 @@ class MessageSocket:
 
     async def send(self, message: WebSocketMessage) -> None:
         """Send a message as fast as the peer takes it. Raises ConnectionError."""
-        kind = WSMsgType.BINARY if message.binary else WSMsgType.TEXT
+        kind = _BINARY if message.binary else _TEXT
         await self._frames.send_frame(message.data, kind)
 
     async def close(self, close: Close) -> None:
@@ -79,7 +80,7 @@ class MessageSocket:
         self._sends_no_more = True
         data = b"" if close.code == NO_CODE else _CODE.pack(close.code) + close.reason.encode()
         try:
-            await self._frames.send_frame(data, WSMsgType.CLOSE)
+            await self._frames.send_frame(data, _CLOSE)
         except ConnectionError:
             # The peer has left.
             return

@@ -1,14 +1,17 @@
 """The messages of a WebSocket connection, as both sides see them: joined, plain, without pings."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 MISS_CLOSE = 4424
 """The close code after a miss whose protocol goes on no further (RFC 6455 section 7.4.2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebSocketMessage:
-    """One whole message; `data` of a text message is UTF-8."""
+class WebSocketMessage(NamedTuple):
+    """One whole message; `data` of a text message is UTF-8.
+
+    A tuple, since a connection has thousands of messages, and a frozen dataclass takes longer to make.
+    """
 
     data: bytes
     binary: bool = False

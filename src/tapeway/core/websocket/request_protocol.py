@@ -83,9 +83,9 @@ class AnswerMessage:
     """Whether the message only came because a request had joined the answer."""
 
     @property
-    def tells(self) -> bool:
-        """Whether it changes which turns may send."""
-        return self.joined is not None or self.awaits_join or bool(self.issued)
+    def is_mark(self) -> bool:
+        """Whether it changes which turns may send, or ends a turn."""
+        return bool(self.issued or self.end) or self.joined is not None or self.awaits_join
 
 
 PLAIN_ANSWER = AnswerMessage(DEFAULT_LANE)

@@ -65,8 +65,10 @@ class OpenAIResponses:
     def read_answer(self, message: WebSocketMessage) -> AnswerMessage | None:
         """The end of a response, or an error, ends the turn of its lane."""
         data = message.data
-        # A name may be written with escapes.
-        if _PLAIN.match(data) and b'"stream_id"' not in data and b"\\u00" not in data:
+        # A name may be written with escapes. `in` would make an error message, and forget it, before
+        # it searches bytes for bytes.
+        names_lane = data.find(b"stream_id") >= 0 or data.find(b"\\u00") >= 0
+        if not names_lane and _PLAIN.match(data):
             return PLAIN_ANSWER
         value = json_object(data)
         if value is None:

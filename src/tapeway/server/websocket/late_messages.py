@@ -126,6 +126,11 @@ class LateMessages:
         if self._size > _READ_AHEAD:
             await self.passed_on()
 
+    @property
+    def under_way(self) -> bool:
+        """Whether messages wait to be passed on."""
+        return self._work is not None
+
     async def passed_on(self) -> None:
         """Wait until all messages are passed on: what comes now comes behind them."""
         while self._work is not None:

@@ -40,7 +40,7 @@ class LiveLines:
         self.head = head
         self.ending = KnownEnd()
         self._waiting: list[bytes] = []
-        self._held = self._size = 0
+        self._held = self._size = self._last = 0
         self._ended = self._dropped = False
         self._error: UpstreamError | None = None
         self._changed, self._room = asyncio.Event(), asyncio.Event()
@@ -56,19 +56,26 @@ class LiveLines:
 
     # What the connection tells.
 
-    async def put(self, line: bytes, last: Verdict = "") -> None:
-        """Add a line, which may be the last one; waits while too much was not recorded yet."""
+    def put(self, line: bytes, last: Verdict = "") -> None:
+        """Add a line, which may be the last one. Wait for `room` where too much is held then."""
         if self._dropped or self._ended:
             return
+        if not self._waiting:
+            self._changed.set()
         self._waiting.append(line)
         self._held += len(line)
         if last:
+            self._last = len(line)
             self.end(last)
-        else:
-            self.ending.released += len(line)
-        if not self._changed.is_set():
-            self._changed.set()
-        while self._held > _READ_AHEAD:
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much was not recorded yet that nothing more should be taken."""
+        return self._held > _READ_AHEAD
+
+    async def room(self) -> None:
+        """Wait until more may be taken."""
+        while self.is_full:
             self._room.clear()
             await self._room.wait()
 
@@ -124,6 +131,7 @@ class LiveLines:
         lines, self._waiting = self._waiting, []
         self._size += self._held
         self._held = 0
+        self.ending.released = self._size - self._last
         self._room.set()
         if self._size > max_bytes:
             raise too_large(max_bytes)

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tapeway.body_files import with_body_in_memory
 from tapeway.core.model.interaction import Interaction
@@ -15,9 +15,6 @@ from tapeway.core.websocket.sessions import SessionRecording
 _REMEMBERED = 64
 _MOST_REMEMBERED = 256 * 1024
 """Bytes of a turn; a longer one is read each time."""
-
-TimedMessage = tuple[float, WebSocketMessage]
-"""A message, and when it came, in milliseconds since the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +45,24 @@ def about_connection(interaction: Interaction) -> RecordedConnection:
     )
 
 
-Said = tuple[WebSocketMessage, AnswerMessage | None]
-"""A message for the client, and what it is for its turn."""
+Mark = AnswerMessage | None
+"""What a message is for the turns of its connection; None where it changes nothing for them."""
+Said = tuple[WebSocketMessage, Mark]
+"""A message for the client, and its mark."""
+Came = tuple[int, bool, Mark]
+"""The length of a message as it is recorded, whether the message is binary, and its mark."""
+
+
+def mark_of(protocol: RequestProtocol, message: WebSocketMessage) -> Mark:
+    """The mark of a message."""
+    answer = protocol.read_answer(message)
+    return answer if answer is not None and answer.is_mark else None
+
+
+def said_of(line: bytes, came: Came) -> Said:
+    """The message of a line that was recorded, with its mark."""
+    _, binary, mark = came
+    return WebSocketMessage(line[:-1], binary), mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +94,12 @@ class RecordedTurns:
         if known is not None:
             return known[1]
         about = about_connection(interaction)
-        messages: list[Said] = []
-        timed = messages_of(await with_body_in_memory(response))
-        for number, (_, found) in enumerate(timed):
-            message = replace(found, binary=True) if number in about.binary else found
-            messages.append((message, protocol.read_answer(message)))
-        turn = RecordedTurn(about.lane, [at_ms for at_ms, _ in timed], messages)
+        messages = messages_of(await with_body_in_memory(response))
+        for place in about.binary:
+            if place in range(len(messages)):
+                messages[place] = messages[place]._replace(binary=True)
+        said = [(each, mark_of(protocol, each)) for each in messages]
+        turn = RecordedTurn(about.lane, response.arrivals().times, said)
         if response.size <= _MOST_REMEMBERED:
             self._read[id(response)] = response, turn
             if len(self._read) > _REMEMBERED:
@@ -99,9 +112,9 @@ async def recorded_session(interaction: Interaction) -> SessionRecording:
     return read_session(_lines(await with_body_in_memory(interaction.response)))
 
 
-def messages_of(response: Response) -> list[TimedMessage]:
-    """The messages in a body in memory."""
-    return [(at_ms, WebSocketMessage(line.removesuffix(b"\n"))) for at_ms, line in _lines(response)]
+def messages_of(response: Response) -> list[WebSocketMessage]:
+    """The messages in a body in memory, as if none were binary."""
+    return [WebSocketMessage(line.removesuffix(b"\n")) for line in response.pieces()]
 
 
 def _lines(response: Response) -> list[tuple[float, bytes]]:

@@ -333,10 +333,12 @@ class _SessionBeingRecorded:
         """Take a message, or how the connection has ended."""
         session = self._session
         if not isinstance(found, Close):
-            await session.put(self._connection.line(self._ask, found, by_client=by_client))
+            session.put(self._connection.line(self._ask, found, by_client=by_client))
+            if session.is_full:
+                await session.room()
         elif not self._ended:
             self._ended = True
-            await session.put(close_line(replace(found, by_client=by_client)), "complete")
+            session.put(close_line(replace(found, by_client=by_client)), "complete")
             self._connection.note_live(await settled(self._pending))
 
 

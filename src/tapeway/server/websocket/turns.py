@@ -36,10 +36,12 @@ from tapeway.server.websocket.connection import (
 )
 from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.recorded_messages import (
+    Mark,
     Said,
-    TimedMessage,
     about_connection,
+    mark_of,
     messages_of,
+    said_of,
 )
 from tapeway.server.websocket.relay import GOING_AWAY
 from tapeway.server.websocket.upstream_link import LiveTurnAnswer, UpstreamLink, message_fields
@@ -413,15 +415,12 @@ class TurnConnection:
         if is_streamed:
             await self._hand_out(turn, last)
             return
-        messages = messages_of(await with_body_in_memory(answer.response))
+        response = await with_body_in_memory(answer.response)
         if live is None or not live.sent.is_set():
-            await self._hand_out_joined(turn, answer, messages)
+            await self._hand_out_joined(turn, answer, messages_of(response))
             return
-        said = [
-            (WebSocketMessage(message.data, True) if binary else message, what)
-            for (_, message), (_, binary, what) in zip(messages, live.came, strict=True)
-        ]
-        await self._hand_out(turn, said)
+        lines = zip(response.pieces(), live.came, strict=True)
+        await self._hand_out(turn, [said_of(line, came) for line, came in lines])
 
     async def _hand_out_pieces(
         self, turn: "ServedTurn", reader: ResponseReader, live: LiveTurnAnswer
@@ -433,52 +432,56 @@ class TurnConnection:
             for piece in pieces:
                 # A long message that lies in a file comes in several pieces.
                 held = held + piece if held else piece
-                length, binary, what = live.came[0]
-                if len(held) < length:
+                if len(held) < live.came[0][0]:
                     continue
-                live.came.popleft()
-                ends = what is not None and bool(what.end)
-                (last if ends else said).append((WebSocketMessage(held[:-1], binary), what))
+                found = said_of(held, live.came.popleft())
+                mark = found[1]
+                (said if mark is None or not mark.end else last).append(found)
                 held = b""
             await self._hand_out(turn, said)
         return last
 
     async def _hand_out_joined(
-        self, turn: "ServedTurn", answer: Answer, messages: Sequence[TimedMessage]
+        self, turn: "ServedTurn", answer: Answer, messages: Sequence[WebSocketMessage]
     ) -> None:
         """Hand out the answer that another connection was given."""
-        recorded = answer.recorded
+        recorded, protocol = answer.recorded, self._protocol
         lane = _UNKNOWN_LANE if recorded is None else about_connection(recorded).lane
-        shown = [self._protocol.echoed(each, lane, turn.place.lane) for _, each in messages]
-        await self._hand_out(turn, [(each, self._protocol.read_answer(each)) for each in shown])
+        shown = [protocol.echoed(each, lane, turn.place.lane) for each in messages]
+        await self._hand_out(turn, [(each, mark_of(protocol, each)) for each in shown])
 
     # Handing out.
 
     async def _hand_out(self, turn: "ServedTurn", said: Sequence[Said]) -> bool:
         """Send messages when their turn may; False where the client wants none of it any more."""
-        place, lanes = turn.place, self._lanes
         together: list[WebSocketMessage] = []
         size = 0
-        for message, answer in said:
+        for message, mark in said:
             # What says nothing about turns goes with the message before, in the same write.
-            if not together or (answer is not None and answer.tells):
-                if not (self._has_left or lanes.may_send(place, answer)):
-                    await self._send(*together)
-                    together, size = [], 0
-                while not (self._has_left or lanes.may_send(place, answer)):
-                    if id(place) in self._dropped:
-                        return False
-                    await self._change()
-                if self._has_left or id(place) in self._dropped:
+            if mark is not None or not together:
+                await self._send(*together)
+                together, size = [], 0
+                if not await self._may_send(turn, mark):
                     return False
-                if lanes.sent(place, answer, replayed=turn.live is None):
-                    self._tell()
             together.append(message)
             size += len(message.data)
             if size > _AT_ONCE:
                 await self._send(*together)
                 together, size = [], 0
         await self._send(*together)
+        return True
+
+    async def _may_send(self, turn: "ServedTurn", mark: Mark) -> bool:
+        """Wait until a message may go out; False where the client wants it no more."""
+        place, lanes = turn.place, self._lanes
+        while not (self._has_left or lanes.may_send(place, mark)):
+            if id(place) in self._dropped:
+                return False
+            await self._change()
+        if self._has_left or id(place) in self._dropped:
+            return False
+        if lanes.sent(place, mark, replayed=turn.live is None):
+            self._tell()
         return True
 
     async def _send(self, *messages: WebSocketMessage) -> None:

@@ -15,12 +15,13 @@ from tapeway.core.websocket.request_protocol import (
     RequestProtocol,
     TurnRequest,
 )
-from tapeway.core.websocket.turns import LiveTurns, lane_key
+from tapeway.core.websocket.turns import LiveTurns, TurnArrival, lane_key
 from tapeway.engine.recorder import Recorder
 from tapeway.errors import TapewayError, UpstreamError
 from tapeway.ports import StoredCall, UpstreamSocket
 from tapeway.server.websocket.late_messages import LateMessage, LateMessages, StoredTurn
 from tapeway.server.websocket.live_lines import LiveLines
+from tapeway.server.websocket.recorded_messages import Came
 
 _GOOD_ENDS = (1000, 1001)
 """Close codes of a service that has come to its end, or goes away (RFC 6455, 7.4.1)."""
@@ -29,9 +30,6 @@ _MOST_LANES = 32
 """Lanes whose last turn may go on after its end: as many as OpenAI allows on a connection."""
 
 _VERDICTS: Mapping[End, Verdict] = {"": "", "end": "marked", "error": "error"}
-
-Came = tuple[int, bool, AnswerMessage | None]
-"""The length of a message of the service as it is recorded, whether it is binary, and what it is."""
 
 
 class LiveTurnAnswer(LiveLines):
@@ -60,12 +58,15 @@ class LiveTurnAnswer(LiveLines):
         self._message = message
         self._request = request
         self._count = 0
+        self._binary: list[int] = []
         self._stored: StoredTurn | None = None
         """Set once the answer is stored."""
 
     @property
     def metadata(self) -> Mapping[str, Json]:
-        return {"websocket": self._about}
+        # A recording that is stored already keeps its own list.
+        binary: dict[str, Json] = {"binary": [*self._binary]} if self._binary else {}
+        return {"websocket": {**self._about, **binary}}
 
     @asynccontextmanager
     async def ask(self, request: Request) -> AsyncGenerator["LiveTurnAnswer"]:
@@ -87,19 +88,17 @@ class LiveTurnAnswer(LiveLines):
     def lane(self) -> bytes:
         return self._request.lane or b""
 
-    async def add(self, message: WebSocketMessage, answer: AnswerMessage | None, end: End) -> None:
-        """Take a message of the service."""
-        self._note(message)
+    def add(self, message: WebSocketMessage, answer: AnswerMessage | None, end: End) -> None:
+        """Take a message of the service. Wait for `room` where too much is held then."""
+        self._count_message(message)
         line = message.data + b"\n"
-        self.came.append((len(line), message.binary, answer))
-        await self.put(line, _VERDICTS[end])
+        mark = answer if answer is not None and answer.is_mark else None
+        self.came.append((len(line), message.binary, mark))
+        self.put(line, _VERDICTS[end])
 
-    def _note(self, message: WebSocketMessage) -> None:
+    def _count_message(self, message: WebSocketMessage) -> None:
         if message.binary:
-            places = self._about.get("binary")
-            before = places if isinstance(places, list) else []
-            # A recording that is stored already keeps its own list.
-            self._about = {**self._about, "binary": [*before, self._count]}
+            self._binary.append(self._count)
         self._count += 1
 
     # After the end.
@@ -113,7 +112,7 @@ class LiveTurnAnswer(LiveLines):
         stored = self._stored
         if stored is None or not stored.add(message, at_ms):
             return None
-        self._note(message)
+        self._count_message(message)
         return stored
 
     def release(self) -> None:
@@ -194,16 +193,35 @@ class UpstreamLink:
         """Read until the upstream ends the connection; returns how it did."""
         while not isinstance(found := await self.socket.receive(), Close):
             self.received += 1
-            await self._came(found)
+            answer = self._protocol.read_answer(found)
+            arrival = None if answer is None else self._turns.came(answer)
+            if arrival is not None and arrival.late:
+                await self._came_late(found, arrival.turn)
+                continue
+            if self.late.under_way:
+                await self.late.passed_on()
+            if arrival is None:
+                self.late.unrecorded += answer is not None
+                await self._pass_on(found)
+            elif (turn := self._turn_of(arrival)) is not None:
+                turn.add(found, answer, arrival.end)
+                if turn.is_full:
+                    await turn.room()
+            elif arrival.turn not in self._unheard:
+                await self._came_late(found, arrival.turn)
         await self.late.passed_on()
-        self._close = found
+        self._lose(found)
+        return found
+
+    def _lose(self, close: Close) -> None:
+        """End the turns that are under way, as the connection has ended."""
+        self._close = close
         for each in self._live.values():
-            if each.subscribes and found.code in _GOOD_ENDS:
+            if each.subscribes and close.code in _GOOD_ENDS:
                 each.end("open")
             else:
-                each.fail(_lost(found))
+                each.fail(_lost(close))
         self._live.clear()
-        return found
 
     def release(self) -> None:
         """Store nothing more of turns that have ended, and let go of the connection."""
@@ -212,28 +230,12 @@ class UpstreamLink:
         self._ending.clear()
         self.socket.release()
 
-    async def _came(self, message: WebSocketMessage) -> None:
-        answer = self._protocol.read_answer(message)
-        arrival = None if answer is None else self._turns.came(answer)
-        if arrival is not None and arrival.late:
-            await self._came_late(message, arrival.turn)
-            return
-        await self.late.passed_on()
-        if arrival is None:
-            self.late.unrecorded += answer is not None
-            await self._pass_on(message)
-            return
+    def _turn_of(self, arrival: TurnArrival) -> LiveTurnAnswer | None:
+        """The turn that a message belongs to, and may end; None for a turn that no recording has."""
         for number in arrival.ended_before:
-            if (ended := self._ended(number)) is not None:
-                ended.end("marked")
-        if arrival.turn in self._unheard:
-            return
-        if (turn := self._live.get(arrival.turn)) is None:
-            await self._came_late(message, arrival.turn)
-            return
-        if arrival.end:
-            self._ended(arrival.turn)
-        await turn.add(message, answer, arrival.end)
+            if (before := self._ended(number)) is not None:
+                before.end("marked")
+        return self._ended(arrival.turn) if arrival.end else self._live.get(arrival.turn)
 
     async def _came_late(self, message: WebSocketMessage, number: int) -> None:
         turn, counts = self._ending.get(number), number not in self._cancelled
