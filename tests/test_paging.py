@@ -8,7 +8,7 @@ import pytest
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.core.model.messages import BodyFile
-from tapeway.paging import PAGE_BYTES, walk_cassette
+from tapeway.paging import BATCH_BYTES, PAGE_BYTES, batch_from, walk_cassette
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
@@ -70,3 +70,19 @@ async def test_heavy_recordings_come_few_at_a_time() -> None:
     assert found is not None
     assert len([each async for each in found.items]) == 20
     assert store.pages == [8, 2] + [1] * 11
+
+
+def test_a_batch_ends_with_the_recording_that_fills_it() -> None:
+    made = recording(0).exchange
+    half = replace(made, response=replace(made.response, body=b"x" * (BATCH_BYTES // 2)))
+    items = [half, half, made, replace(half, request=replace(made.request, body=half.response.body))]
+    items += [made] * 9
+
+    batches = []
+    start = 0
+    while batch := batch_from(items, start, 4):
+        batches.append(len(batch))
+        start += len(batch)
+
+    assert batches == [2, 2, 4, 4, 1]
+    assert start == len(items)

@@ -123,6 +123,30 @@ async def test_a_file_edited_while_loaded_is_not_overwritten(
     assert bodies(await files.load("x", writable=False)) == expected
 
 
+async def test_an_edit_while_the_final_form_is_being_written_is_not_overwritten(
+    files: FileStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program saves the file after the store has read the file, and before the rename."""
+    await record(files, 0)
+    await files.append("x", HEAD, recording(1))
+    edited = (root / "x.json").read_text().replace('"answer": 0', '"answer": "edited"')
+    sync = os.fdatasync
+
+    def edit_and_sync(fd: int) -> None:
+        (root / "x.json").write_text(edited)
+        sync(fd)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", edit_and_sync)
+        with pytest.raises(CassetteEdited, match=r"x\.json was changed .*x\.journal"):
+            await files.release("x")
+
+    assert (root / "x.json").read_text() == edited
+    assert sorted(path.name for path in root.iterdir() if "x.json" in path.name) == ["x.json"]
+    found = await files.load("x", writable=False)
+    assert bodies(found) == [b'{"answer": "edited"}', *answers(1)]
+
+
 @pytest.mark.parametrize("write", ["append", "save"])
 async def test_an_edit_of_the_same_length_at_the_same_time_is_seen(
     files: FileStore, root: Path, write: str
