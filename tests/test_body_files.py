@@ -287,7 +287,7 @@ def test_a_file_that_changed_while_it_was_hashed_is_hashed_again(
 def test_only_so_many_verified_files_are_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tapeway.body_files._MOST_VERIFIED", 2)
+    monkeypatch.setattr("tapeway.body_files.MOST_VERIFIED", 2)
     files = verified(monkeypatch)
     looks = []
     for each in "abc":

@@ -57,7 +57,7 @@ def test_a_list_is_emptied() -> None:
 
 
 async def test_what_is_freed_later_is_freed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapeway.cooperative._LATER_S", 0.0)
+    monkeypatch.setattr("tapeway.cooperative.LATER_S", 0.0)
     freed: asyncio.Future[threading.Thread] = asyncio.get_running_loop().create_future()
     loop, item = asyncio.get_running_loop(), Large()
     weakref.finalize(
@@ -71,7 +71,7 @@ async def test_what_is_freed_later_is_freed_in_a_thread(monkeypatch: pytest.Monk
 
 
 async def test_a_stop_before_it_is_time_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapeway.cooperative._LATER_S", 0.0)
+    monkeypatch.setattr("tapeway.cooperative.LATER_S", 0.0)
     loop, errors = asyncio.get_running_loop(), []
     loop.set_exception_handler(lambda _, context: errors.append(context))
     items: list[object] = [Large()]

@@ -75,7 +75,12 @@ async def test_heavy_recordings_come_few_at_a_time() -> None:
 def test_a_batch_ends_with_the_recording_that_fills_it() -> None:
     made = recording(0).exchange
     half = replace(made, response=replace(made.response, body=b"x" * (BATCH_BYTES // 2)))
-    items = [half, half, made, replace(half, request=replace(made.request, body=half.response.body))]
+    items = [
+        half,
+        half,
+        made,
+        replace(half, request=replace(made.request, body=half.response.body)),
+    ]
     items += [made] * 9
 
     batches = []

@@ -30,7 +30,7 @@ PIECE = 256 * KIB
 """How much of a body is read at once."""
 
 _BUFFER = 1024 * KIB
-_MOST_VERIFIED = 10_000
+MOST_VERIFIED = 10_000
 _SETTLED_NS = 2_000_000_000
 """A file changed later than this before it was read may change again without a later time."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -241,7 +241,7 @@ class VerifiedFiles:
         settled = self._now_ns() - max(after.st_mtime_ns, after.st_ctime_ns) > _SETTLED_NS
         if settled and _identity(before) == _identity(after):
             self._digests[_identity(after)] = digest
-            while len(self._digests) > _MOST_VERIFIED:
+            while len(self._digests) > MOST_VERIFIED:
                 self._digests.popitem(last=False)
 
 

@@ -4,9 +4,9 @@ import asyncio
 import time
 from contextlib import suppress
 
-_WORK_S = 0.004
+WORK_S = 0.004
 _PAUSE_S = 0.0001
-_LATER_S = 0.5
+LATER_S = 0.5
 
 
 class Yielding:
@@ -17,7 +17,7 @@ class Yielding:
     """
 
     def __init__(self) -> None:
-        self._until = time.monotonic() + _WORK_S
+        self._until = time.monotonic() + WORK_S
 
     def step(self) -> None:
         """Pause if it is time to, unless this is the thread of an event loop; call it at each step."""
@@ -27,7 +27,7 @@ class Yielding:
             asyncio.get_running_loop()
         except RuntimeError:
             time.sleep(_PAUSE_S)
-        self._until = time.monotonic() + _WORK_S
+        self._until = time.monotonic() + WORK_S
 
 
 def free_in_steps(items: list[object]) -> None:
@@ -48,4 +48,4 @@ def free_later(items: list[object]) -> None:
         with suppress(RuntimeError):
             loop.run_in_executor(None, free_in_steps, items)
 
-    loop.call_later(_LATER_S, free)
+    loop.call_later(LATER_S, free)

@@ -15,7 +15,7 @@ PAGE_BYTES = 8 * 1024 * 1024
 BATCH_BYTES = 1024 * 1024
 """The same of what is written at once: it is in memory several times, as text and as values."""
 
-_FIRST, _LARGEST = 8, 256
+_FIRST, LARGEST = 8, 256
 """Recordings in the first page, and in any."""
 
 
@@ -75,7 +75,7 @@ async def pages_after(
         if size > PAGE_BYTES:
             limit = max(1, limit // 4)
         elif size < PAGE_BYTES // 4:
-            limit = min(_LARGEST, limit * 2)
+            limit = min(LARGEST, limit * 2)
 
 
 def batch_from(items: Sequence[AnyInteraction], start: int, most: int) -> list[AnyInteraction]:

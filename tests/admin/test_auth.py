@@ -63,10 +63,15 @@ def test_a_network_of_version_6_counts_as_one(clock: Clock) -> None:
 
 def test_the_memory_of_addresses_is_bounded(clock: Clock) -> None:
     attempts = GuessLimiter(clock)
-    for number in range(5000):
+    for _ in range(BURST):
+        attempts.record_failure("192.0.2.1")
+    exhausted = []
+    for number in range(4096):
+        exhausted.append(attempts.exhausted("192.0.2.1"))
         attempts.record_failure(f"10.0.{number >> 8}.{number & 255}")
 
-    assert len(attempts._empty_at) == 4096
+    assert all(exhausted)
+    assert not attempts.exhausted("192.0.2.1"), "the oldest address is forgotten"
 
 
 @pytest.mark.parametrize(

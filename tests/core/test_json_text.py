@@ -1,8 +1,6 @@
 """JSON that every reader understands alike, and the same value where it is written otherwise."""
 
 import json
-import sys
-import tracemalloc
 from typing import Any
 
 import orjson
@@ -27,6 +25,7 @@ from tapeway.core.json_text import (
     python_value,
     same_json,
 )
+from tests.support.memory import measured_memory
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 scalars: st.SearchStrategy[Json] = st.one_of(
@@ -196,56 +195,44 @@ def test_what_would_not_be_read_again_as_it_is_is_named(value: object, said: str
 @pytest.mark.parametrize("size", range(1, 12))
 @given(st.text(alphabet='[]{}"\\,a1 ', max_size=40))
 def test_the_depth_of_a_text_is_the_same_in_slices_of_any_size(size: int, source: str) -> None:
-    whole = [each for tokens in json_text._tokens(source) for each in tokens if each in "[]{}"]
+    def read() -> object:
+        try:
+            return parse(source)
+        except NotJson as refused:
+            return str(refused)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_text, "_SLICE", size)
-        sliced = [each for tokens in json_text._tokens(source) for each in tokens]
-
-    assert [each for each in sliced if each in "[]{}"] == whole
+        patch.setattr(json_text, "MAX_DEPTH", 3)
+        whole = read()
+        patch.setattr(json_text, "SLICE", size)
+        assert read() == whole
 
 
 def test_a_large_text_is_searched_and_read_in_steps_between_which_other_threads_get_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = json.dumps({"input": list(range(2000)), "said": "\U0001f600" * 2000}) + " " * 1000
-    monkeypatch.setattr(json_text, "_SLICE", 1000)
+    monkeypatch.setattr(json_text, "SLICE", 1000)
     integers: list[str] = []
 
     def counted(text: str) -> int:
         integers.append(text)
         return int(text)
 
+    # Called for each integer of a large text alone: other threads get turns between these calls.
     monkeypatch.setattr(json_text, "_integer", counted)
 
     assert parse(source) == json.loads(source)
     assert len(integers) == 2000
-    assert len(list(json_text._tokens(source))) >= len(source) / 30_000
     with pytest.raises(NotJson, match="half a surrogate pair"):
         parse(source.replace("\\ude00", "", 1))
-
-
-def test_a_large_text_is_searched_for_surrogates_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    searched: list[int] = []
-
-    class Pattern:
-        def search(self, text: str, start: int = 0, end: int = sys.maxsize) -> object:
-            searched.append(min(end, len(text)) - start)
-            return surrogate.search(text, start, end)
-
-    surrogate = json_text._SURROGATE
-    monkeypatch.setattr(json_text, "_SURROGATE", Pattern())
-    monkeypatch.setattr(json_text, "_SLICE", 1000)
-    parse(json.dumps("a" * 5000))
-
-    assert max(searched) < 1010
 
 
 @pytest.mark.parametrize("before", range(12))
 def test_a_surrogate_between_two_slices_is_found(
     before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_text, "_SLICE", 10)
+    monkeypatch.setattr(json_text, "SLICE", 10)
 
     with pytest.raises(NotJson, match="half a surrogate pair"):
         parse('"' + "a" * before + '\\ud800"')
@@ -258,17 +245,23 @@ def test_a_large_value_is_written_step_by_step_as_a_small_one_is_at_once(
     at_once = python_text(value, ascii_only=ascii_only, indent=indent, sort_keys=sort_keys)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_text, "_MANY_VALUES", 0)
-        patch.setattr(json_text, "_SLICE", 0)
+        patch.setattr(json_text, "MANY_VALUES", 0)
+        patch.setattr(json_text, "SLICE", 0)
         steps = python_text(value, ascii_only=ascii_only, indent=indent, sort_keys=sort_keys)
         assert steps == at_once
         assert python_value(steps) == json.loads(at_once)
 
 
-def test_a_value_is_large_by_the_number_of_values_in_it() -> None:
-    assert json_text._is_large({"input": [0.5] * 30_000})
-    assert json_text._is_large({"messages": [{"n": [1, 2, 3]}] * 6_000})
-    assert not json_text._is_large({"messages": [{"n": [1, 2, 3]}] * 40, "text": "x" * 1_000_000})
+@pytest.mark.parametrize(
+    ("value", "large"),
+    [
+        ({"input": [0.5] * 30_000}, True),
+        ({"messages": [{"n": [1, 2, 3]}] * 6_000}, True),
+        ({"messages": [{"n": [1, 2, 3]}] * 40, "text": "x" * 100_000}, False),
+    ],
+)
+def test_a_value_is_large_by_the_number_of_values_in_it(value: Json, large: bool) -> None:
+    assert (len(list(json_text.json_pieces(value))) > 1) == large
 
 
 @pytest.mark.parametrize("indent", [False, True])
@@ -300,8 +293,8 @@ def test_names_that_are_no_texts_are_written_as_python_writes_them() -> None:
 @example({"a": [2**70, {}], "b": {"c": [[], 1e16]}}, True, 1)
 def test_the_pieces_of_a_text_are_that_text(value: Json, indent: bool, many: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_text, "_MANY_VALUES", many)
-        patch.setattr(json_text, "_SLICE", many)
+        patch.setattr(json_text, "MANY_VALUES", many)
+        patch.setattr(json_text, "SLICE", many)
         pieces = list(json_text.json_pieces(value, indent=indent))
 
     assert b"".join(pieces) == dump(value, indent=indent)
@@ -466,15 +459,11 @@ def test_nearly_every_text_shows_that_it_is_written_alike(text: bytes, alike: bo
 @pytest.mark.parametrize("blanks", [False, True])
 def test_a_text_takes_the_memory_of_its_length(blanks: bool) -> None:
     python_bytes({"a": "b"}, blanks=blanks)
-    tracemalloc.start()
-    try:
+    with measured_memory() as memory:
         kept = [python_bytes(number, blanks=blanks) for number in range(1000)]
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
     assert kept[7] == b"7"
-    assert held < 1000 * 100
+    assert memory.held < 1000 * 100
 
 
 def test_nearly_all_values_are_written_by_orjson_on_one_line_too() -> None:

@@ -26,13 +26,13 @@ def test_the_table_of_marks_has_every_endpoint_and_every_mark() -> None:
     shown = {
         endpoint: row for row in rows("Verdicts") for endpoint in re.findall(r"`([^`]+)`", row[0])
     }
-    known = {**stream_end._EVENTS, **stream_end._LAST_LINES, **stream_end._LAST_FRAMES}
+    known = {**stream_end.EVENTS, **stream_end.LAST_LINES, **stream_end.LAST_FRAMES}
 
     assert set(shown) == set(known)
-    for endpoint, terms in stream_end._EVENTS.items():
+    for endpoint, terms in stream_end.EVENTS.items():
         for mark in terms.names | {each.decode() for each in terms.texts}:
             assert mark in shown[endpoint][2], (endpoint, mark)
-    for endpoint, (field, value) in stream_end._LAST_LINES.items():
+    for endpoint, (field, value) in stream_end.LAST_LINES.items():
         said = str(value).lower() if isinstance(value, bool) else f'"{value}"'
         assert f'"{field}": {said}' in shown[endpoint][2]
 

@@ -1,7 +1,6 @@
 """The end of each dialect's streams, however the bytes are divided."""
 
 import gzip
-import tracemalloc
 import zlib
 from itertools import pairwise
 
@@ -15,6 +14,7 @@ from tapeway.core.streams.end_marks import MAX_EVENT, EndDetector
 from tapeway.providers.api_call import ApiCall
 from tapeway.providers.stream_end import end_detector
 from tests.support.event_stream_frames import model_frame
+from tests.support.memory import measured_memory
 from tests.support.streams import CHAT, ERRORS, EVENT, FRAMES, NDJSON, SSE, STREAMS
 
 MIB = 1024 * 1024
@@ -237,13 +237,10 @@ def test_a_line_or_an_event_as_long_as_a_body_is_not_held_in_memory(
 ) -> None:
     made, count = watch(endpoint, media), 6 * MAX_EVENT // MIB
 
-    tracemalloc.start()
-    try:
+    with measured_memory() as memory:
         for _ in range(count):
             made.feed(piece)
         made.feed(end + mark)
-        assert tracemalloc.get_traced_memory()[1] < 6 * MAX_EVENT
-    finally:
-        tracemalloc.stop()
+    assert memory.peak < 6 * MAX_EVENT
     assert made.releasable == count * len(piece) + len(end)
     assert made.finish() == "marked"

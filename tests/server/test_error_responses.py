@@ -10,9 +10,9 @@ import pytest
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request
-from tapeway.engine.recorder import LiveCall
 from tapeway.errors import Draining, StoreError, StoreFull, TapewayError, UpstreamError
 from tapeway.server.error_responses import error_response, log_miss
+from tapeway.upstream.client import UpstreamClient
 from tapeway.upstream.response import UpstreamAnswer
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.canary import canary
@@ -120,10 +120,10 @@ async def test_neither_what_was_asked_nor_what_came_is_repeated_when_the_upstrea
 async def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> AsyncIterator[RunningProxy]:
     """A proxy in which a live call fails with an error that nobody expected."""
 
-    async def broken(_: LiveCall) -> None:
+    def broken(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(LiveCall, "_ask_live", broken)
+    monkeypatch.setattr(UpstreamClient, "ask", broken)
     async with Peer() as peer, running_proxy(peer.url) as proxy:
         yield proxy
 

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from tapeway.engine.broker import Broker
 from tapeway.server import front
-from tapeway.server.proxy import Proxy, ProxyOptions
+from tapeway.server.proxy import ProxyOptions
 from tests.server.front_without_socket import SocketlessFront
 from tests.server.http.test_smuggling import CODINGS, FRAMING, LINES, WORDS
 from tests.server.in_process_proxy import HitsOn, running_proxy
@@ -211,7 +212,7 @@ async def test_an_unexpected_error_is_a_500_that_repeats_nothing(
     async def fail(*_: object) -> None:
         raise ValueError("sk-secret")
 
-    monkeypatch.setattr(Proxy, "_serve", fail)
+    monkeypatch.setattr(Broker, "decide", fail)
     async with running_proxy("http://127.0.0.1:9") as proxy, proxy.connect() as client:
         answer = await client.ask(GET)
 

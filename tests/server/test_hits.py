@@ -583,12 +583,9 @@ async def test_of_recordings_that_a_new_rule_made_equal_the_unused_one_answers()
 async def test_an_edited_answer_is_served_at_once() -> None:
     async with replaying(*recordings()) as proxy:
         assert fast(proxy, ASK)
-        cassette = proxy.broker.cassette()
-        assert cassette is not None
         await proxy.broker.rewind()
         changed = recording(4, "/ask", PROMPT, method="POST", answer=b"edited")
-        cassette._remove(4)
-        cassette._put(changed, cassette.key_of(5))
+        await proxy.broker.editor.edit("default", 4, changed)
 
         assert (answer(proxy, ASK) or b"").endswith(b"edited")
 

@@ -143,7 +143,7 @@ async def test_an_explanation_is_remembered_until_the_cassette_changes(
 async def test_the_cache_of_explanations_is_bounded(
     counting: CountingExplain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tapeway.server.miss_explainer._CACHED", 2)
+    monkeypatch.setattr("tapeway.server.miss_explainer.CACHED", 2)
     explainer, cassette = explainer_of(), make_cassette()
     counting.gate.set()
     for content in ("a", "b", "c", "b", "a"):

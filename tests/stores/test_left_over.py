@@ -193,7 +193,7 @@ async def test_a_stop_wipes_the_file_too(folder: Path) -> None:
 async def test_where_another_process_reads_the_file_the_answer_says_what_is_left(
     sqlite: SqliteStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "_WIPE_MS", 20)
+    monkeypatch.setattr(writer, "WIPE_MS", 20)
     await fill(sqlite)
     with closing(apsw.Connection(str(folder / "calls.db"))) as other:
         other.execute("BEGIN")
@@ -213,7 +213,7 @@ async def test_where_another_process_reads_the_file_the_answer_says_what_is_left
 async def test_a_file_that_is_too_large_to_be_rewritten_is_named(
     sqlite: SqliteStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "_REWRITTEN_BYTES", 1)
+    monkeypatch.setattr(writer, "REWRITTEN_BYTES", 1)
     await fill(sqlite)
     await sqlite.remove("x")
 

@@ -21,7 +21,7 @@ from tapeway.stores.remote.client import address_of
 from tapeway.stores.remote.store import RemoteStore
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.remote.far_side import far_side
+from tests.stores.remote.far_side import far_side, lead_to
 from tests.stores.small_disks import read_only, small_disk
 from tests.support.fakes.broker import serve
 from tests.support.fakes.live_service import FakeResponder
@@ -35,7 +35,7 @@ ROUTES = RouteTable({}, Route("default", "http://up"))
 
 @pytest.fixture(autouse=True)
 def _always_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapeway.engine.recorder._FRESH_S", -1.0)
+    monkeypatch.setattr("tapeway.engine.recorder.FRESH_S", -1.0)
 
 
 def broker_over(store: CassetteStore, responder: FakeResponder, mode: Mode = "auto") -> Broker:
@@ -153,10 +153,10 @@ class HangingStore(FileStore):
 async def test_a_disk_that_hangs_does_not_hang_who_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tapeway.engine.recorder._PATIENCE_S", 0.01)
+    monkeypatch.setattr("tapeway.engine.recorder.PATIENCE_S", 0.01)
     async with broker_over(HangingStore(tmp_path), FakeResponder()) as broker:
         assert await broker.write_error() is None
-        monkeypatch.setattr("tapeway.engine.recorder._HANGS_S", 0.0)
+        monkeypatch.setattr("tapeway.engine.recorder.HANGS_S", 0.0)
         found = await broker.write_error()
 
     assert isinstance(found, StoreAway)
@@ -168,11 +168,9 @@ async def test_an_unreachable_tapeway_as_the_store_is_paid_for_never(tmp_path: P
     async with far_side(FileStore(tmp_path)) as far:
         store = far.store()
         await store.open()
-        unreachable = address_of("http://127.0.0.1:1")
         async with broker_over(store, responder) as broker:
             assert (await serve(broker, "default", asked("/0"))).outcome == "recorded"
-            reached = store._client._address
-            store._client._address = unreachable
+            lead_to(store, "http://127.0.0.1:1")
             with pytest.raises(StoreAway):
                 await serve(broker, "default", asked("/1"))
             began = time.monotonic()
@@ -181,7 +179,7 @@ async def test_an_unreachable_tapeway_as_the_store_is_paid_for_never(tmp_path: P
             at_once = time.monotonic() - began
             assert isinstance(await broker.write_error(), StoreAway)
             assert len(responder.asked) == 1
-            store._client._address = reached
+            lead_to(store, far.url)
             assert (await serve(broker, "default", asked("/1"))).outcome == "recorded"
 
     assert at_once < 0.5
@@ -216,7 +214,7 @@ async def test_a_stop_does_not_wait_for_a_store_that_is_gone(tmp_path: Path, gon
         await store.open()
         for name in ("x", "y", "z"):
             await store.append(name, HEAD, recording(0))
-        store._client._address = address_of(f"http://127.0.0.1:{port}")
+        lead_to(store, f"http://127.0.0.1:{port}")
         late = tasks.create_task(refused(store))
         await asyncio.sleep(0)
         began = time.monotonic()

@@ -110,7 +110,7 @@ async def test_entries_that_a_full_pipe_cannot_take_are_written_later_in_order(p
 async def test_a_reader_that_does_not_read_cannot_fill_the_memory(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(worker_pipe, "_MAX_BUFFERED", 1000)
+    monkeypatch.setattr(worker_pipe, "MAX_BUFFERED", 1000)
     with caplog.at_level(logging.ERROR):
         for number in range(10_000):
             pipe.writer.add(entry(number))

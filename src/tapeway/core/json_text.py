@@ -47,7 +47,7 @@ _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _TOKEN = re.compile(rf"{_STRING.pattern}|[\[\]{{}}]", re.DOTALL)
 _CLOSED = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_SLICE = 256 * 1024
+SLICE = 256 * 1024
 """How much of a text is searched at once, so that other threads are not kept waiting."""
 _LEVELS_ADDED = 254 - MAX_DEPTH
 """With so many levels around it, orjson refuses to write a value that has too many."""
@@ -62,7 +62,7 @@ _VALUE_BYTES = 8
 """What a value takes as text, roughly."""
 _AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG_LINE = 100
-_MANY_VALUES = 20_000
+MANY_VALUES = 20_000
 """A value with more values in it is written step by step."""
 
 _PART = 1000
@@ -109,7 +109,7 @@ def parse(
     elif not text.isascii() and not is_utf8(text):
         raise NotJson(_LONE_SURROGATE)
     _check_depth(text)
-    large = len(text) > _SLICE
+    large = len(text) > SLICE
     try:
         value: Json = _decoder(by_value, constant, large=large).decode(text)
     except RecursionError:
@@ -120,7 +120,7 @@ def parse(
         raise
     except ValueError:
         raise NotJson(_TOO_LONG) from None
-    if occurs(_SURROGATE, text, len("\\ud8"), at_once=_SLICE):
+    if occurs(_SURROGATE, text, len("\\ud8"), at_once=SLICE):
         _check_surrogates(value, large=large)
     return value
 
@@ -232,7 +232,7 @@ def _name(name: object) -> bytes:
 
 
 def _is_long(value: Json) -> bool:
-    left, found = _SLICE, [value]
+    left, found = SLICE, [value]
     while found and left >= 0:
         each = found.pop()
         left -= _VALUE_BYTES
@@ -247,15 +247,15 @@ def _is_long(value: Json) -> bool:
 def _string_pieces(value: str) -> Iterator[bytes]:
     # What a character is written as does not depend on its neighbours.
     yield b'"'
-    for start in range(0, len(value), _SLICE):
-        yield dump(value[start : start + _SLICE])[1:-1]
+    for start in range(0, len(value), SLICE):
+        yield dump(value[start : start + SLICE])[1:-1]
     yield b'"'
 
 
 def _list_pieces(value: list[Json], *, indent: bool, before: bytes) -> Iterator[bytes]:
     opening = b"["
-    for start in range(0, len(value), _MANY_VALUES):
-        part = dump(value[start : start + _MANY_VALUES], indent=indent)
+    for start in range(0, len(value), MANY_VALUES):
+        part = dump(value[start : start + MANY_VALUES], indent=indent)
         within = part[1:-2] if indent else part[1:-1]
         yield opening + (within.replace(b"\n", b"\n" + before) if before else within)
         opening = b","
@@ -277,7 +277,7 @@ def python_text(
     """
     encoder = _encoder(ascii_only, indent, separators, sort_keys)
     # A text has fewer values than characters.
-    if (length is not None and length <= _MANY_VALUES) or not _is_large(value):
+    if (length is not None and length <= MANY_VALUES) or not _is_large(value):
         return encoder.encode(value)
     if indent is not None:
         return "".join(encoder.iterencode(value))
@@ -379,7 +379,7 @@ def python_value(text: str) -> Json:
 
     While a large text is read, other threads get turns.
     """
-    if len(text) <= _SLICE:
+    if len(text) <= SLICE:
         return cast("Json", json.loads(text))
     return cast("Json", json.loads(text, parse_float=_float, parse_int=_integer))
 
@@ -466,8 +466,8 @@ def restore_non_finite(value: Json) -> Json:
 
 def _check_depth(text: str) -> None:
     openings = 0
-    for start in range(0, len(text), _SLICE):
-        openings += text.count("[", start, start + _SLICE) + text.count("{", start, start + _SLICE)
+    for start in range(0, len(text), SLICE):
+        openings += text.count("[", start, start + SLICE) + text.count("{", start, start + SLICE)
         if openings > MAX_DEPTH:
             break
     else:
@@ -487,7 +487,7 @@ def _tokens(text: str) -> Iterator[list[str]]:
     """The strings and brackets of a text in order, slice by slice."""
     start = 0
     while start < len(text):
-        end = start + _SLICE
+        end = start + SLICE
         tokens = _TOKEN.findall(text, start, end)
         if tokens and tokens[-1][0] == '"' and not _CLOSED.fullmatch(tokens[-1]):
             # The slice ends inside this string, maybe after a backslash.
@@ -526,7 +526,7 @@ def _decoder(
 
 
 def _is_large(value: Json) -> bool:
-    left, containers = _MANY_VALUES, [value]
+    left, containers = MANY_VALUES, [value]
     # It grows meanwhile.
     for each in containers:
         inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
@@ -538,7 +538,7 @@ def _is_large(value: Json) -> bool:
 
 def is_written_alike(value: Json) -> bool:
     """Whether Python and orjson write all its numbers alike, and it is not large."""
-    left, found = _MANY_VALUES, [value]
+    left, found = MANY_VALUES, [value]
     # It grows meanwhile.
     for each in found:
         if isinstance(each, float):
@@ -562,7 +562,7 @@ def is_text_written_alike(text: bytes) -> bool:
     writes the number otherwise.
     """
     # A text has fewer values than octets.
-    if len(text) > _MANY_VALUES or text.find(b"0.0000") >= 0:
+    if len(text) > MANY_VALUES or text.find(b"0.0000") >= 0:
         return False
     return text.translate(_AS_ZEROS).find(b"0e") < 0
 

@@ -78,9 +78,9 @@ _PROVEN: tuple[Verdict, ...] = ("marked", "error")
 _OK, _BAD_REQUEST = 200, 400
 _NOT_ALLOWED = 405
 _NOT_THERE = (404, _NOT_ALLOWED)
-_FRESH_S = 0.2
-_PATIENCE_S = 0.5
-_HANGS_S = 5.0
+FRESH_S = 0.2
+PATIENCE_S = 0.5
+HANGS_S = 5.0
 _PAUSE_S = 0.1
 """After a pause of this length, what has come of a session is stored."""
 _SAVED_AT_ONCE = 64 * 1024
@@ -344,13 +344,13 @@ class WriteCheck:
     async def error(self) -> StoreError | None:
         """What keeps a recording from being stored; None if nothing does."""
         now = asyncio.get_running_loop().time
-        if self._look is None or (self._look.done() and now() - self._begun > _FRESH_S):
+        if self._look is None or (self._look.done() and now() - self._begun > FRESH_S):
             self._begun = now()
             self._look = self._tasks.create_task(self._write_error())
-        await asyncio.wait((self._look,), timeout=_PATIENCE_S)
+        await asyncio.wait((self._look,), timeout=PATIENCE_S)
         if self._look.done():
             self._found = self._look.result()
-        elif now() - self._begun > _HANGS_S:
+        elif now() - self._begun > HANGS_S:
             return StoreAway(f"{self._store.url} takes too long to write: see what holds it up")
         return self._found
 

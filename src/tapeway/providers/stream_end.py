@@ -29,7 +29,7 @@ _GEMINI = EndMarks(errors=_ERROR)
 # For unknown streams: clients of any provider disconnect at this mark.
 _UNKNOWN = EndMarks(_DONE)
 
-_EVENTS: Mapping[str, EndMarks] = {
+EVENTS: Mapping[str, EndMarks] = {
     "chat": _COHERE,
     "chat.completions": _CHAT,
     "completions": _CHAT,
@@ -39,12 +39,12 @@ _EVENTS: Mapping[str, EndMarks] = {
     "streamGenerateContent": _GEMINI,
     "streamRawPredict": _ANTHROPIC,
 }
-_LAST_LINES: Mapping[str, tuple[str, Json]] = {
+LAST_LINES: Mapping[str, tuple[str, Json]] = {
     "api.chat": ("done", True),
     "api.generate": ("done", True),
     "chat": ("event_type", "stream-end"),
 }
-_LAST_FRAMES: Mapping[str, str | None] = {
+LAST_FRAMES: Mapping[str, str | None] = {
     "converse-stream": "metadata",
     "invoke-with-response-stream": None,
 }
@@ -68,12 +68,12 @@ def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[EndScanner | Non
     media = media_type(head.value(b"content-type") or b"")
     endpoint = call.endpoint if call is not None else ""
     if media == sse.MEDIA_TYPE:
-        marks = _EVENTS.get(endpoint, _UNKNOWN)
+        marks = EVENTS.get(endpoint, _UNKNOWN)
         return sse.SseScanner(marks), marks not in (_GEMINI, _UNKNOWN)
-    if media in json_lines.MEDIA_TYPES and endpoint in _LAST_LINES:
-        return json_lines.JsonLineScanner(*_LAST_LINES[endpoint]), True
-    if media == aws_frames.MEDIA_TYPE and endpoint in _LAST_FRAMES:
-        last = _LAST_FRAMES[endpoint]
+    if media in json_lines.MEDIA_TYPES and endpoint in LAST_LINES:
+        return json_lines.JsonLineScanner(*LAST_LINES[endpoint]), True
+    if media == aws_frames.MEDIA_TYPE and endpoint in LAST_FRAMES:
+        last = LAST_FRAMES[endpoint]
         # The last events of other models are not known.
         anthropic = call is not None and "anthropic." in (call.model or "")
         return aws_frames.AwsFrameScanner(last), last is not None or anthropic

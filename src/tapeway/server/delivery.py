@@ -259,7 +259,7 @@ async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:
 class LargeAnswer(WireResponse):
     """A response with a body file, read as fast as the client reads, aborted if the file is broken."""
 
-    _under_way: ClassVar[int] = 0
+    under_way: ClassVar[int] = 0
 
     def __init__(
         self,
@@ -284,7 +284,7 @@ class LargeAnswer(WireResponse):
         if self._head.framing == "none":
             await request.send(self._head.text)
             return
-        LargeAnswer._under_way += 1
+        LargeAnswer.under_way += 1
         try:
             async with aclosing(in_threads(self._frames())) as frames:
                 async for each in frames:
@@ -294,12 +294,12 @@ class LargeAnswer(WireResponse):
             self._may_keep_alive = False
             abort(request)
         finally:
-            LargeAnswer._under_way -= 1
+            LargeAnswer.under_way -= 1
 
     @classmethod
     def _piece_size(cls) -> int:
         """The more answers share the memory for pieces, the less each reads at once."""
-        return max(_LEAST_PIECE, min(_MOST_PIECE, _ALL_PIECES // max(1, cls._under_way)))
+        return max(_LEAST_PIECE, min(_MOST_PIECE, _ALL_PIECES // max(1, cls.under_way)))
 
     def _frames(self) -> Generator[bytes]:
         # The head goes out with the first piece: a file that cannot be opened sends nothing.

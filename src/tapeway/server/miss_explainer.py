@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 MOST_WAITING = 16
 """Different misses in the queue: a further one would wait for about half a second."""
 
-_CACHED = 256
+CACHED = 256
 
 BUSY = MissExplanation(note="too many others were missed at once to look for the nearest recording")
 FAILED = MissExplanation(note="looking for the nearest recording failed, the log says where")
@@ -104,7 +104,7 @@ class Explainer:
 
     def _remember(self, key: _MissKey, found: MissExplanation) -> None:
         self._cached[key] = found
-        if len(self._cached) > _CACHED:
+        if len(self._cached) > CACHED:
             self._cached.popitem(last=False)
 
 

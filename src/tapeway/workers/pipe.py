@@ -35,7 +35,7 @@ _CAPACITY = 1024 * 1024
 """Linux allows any user a pipe of this size: thousands of requests before a worker must buffer."""
 _READ_SIZE = 1024 * 1024
 _HINT_S = 0.05
-_MAX_BUFFERED = 64 * 1024 * 1024
+MAX_BUFFERED = 64 * 1024 * 1024
 """A worker buffers at most this much for a supervisor that does not read; more is dropped."""
 _CHANNEL_READ_SIZE = 64 * 1024
 
@@ -131,7 +131,7 @@ class PipeWriter(ServedRequests):
         self._wait_for_room(bool(buffer))
 
     def _encode(self, value: Value) -> None:
-        if len(self._buffer) > _MAX_BUFFERED:
+        if len(self._buffer) > MAX_BUFFERED:
             self._log_dropped()
         else:
             self._buffer += encode_frame(value)

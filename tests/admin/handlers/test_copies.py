@@ -3,7 +3,6 @@
 import hashlib
 import io
 import json
-import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
 from tests.admin.admin_and_proxy import World, world
 from tests.admin.handlers.test_import_export import SECRET, cassette, put, said
+from tests.support.memory import measured_memory
 
 HEAD = CassetteHead("2026-01-01T00:00:00+00:00", "run")
 ONE = "/api/v1/cassettes/one"
@@ -86,18 +86,14 @@ async def test_a_copy_goes_to_the_disk_as_it_comes(url: str, secrets: str, tmp_p
     copy = writer.first() + writer.lines(items) + writer.last()
     async with world(store=open_store(url.format(tmp_path))) as found:
         await put(found, cassette(said("before")))
-        tracemalloc.start()
-        try:
+        with measured_memory() as memory:
             response = await found.call(
                 "PUT", f"{ONE}/copy?secrets={secrets}", data=lines(), headers=LINES
             )
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
 
         assert response.status == 200, await response.text()
         assert (await response.json())["interactions"] == many
-        assert peak < len(copy) / 2
+        assert memory.peak < len(copy) / 2
         again = await found.octets(f"{ONE}/copy")
         assert again == copy
 

@@ -456,7 +456,7 @@ async def test_what_is_used_besides_is_not_let_go(open_world: World) -> None:
 async def test_where_something_can_still_be_read_the_answer_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "_WIPE_MS", 20)
+    monkeypatch.setattr(writer, "WIPE_MS", 20)
     file = tmp_path / "calls.db"
     async with world(store=SqliteStore(file)) as found:
         await put(found, cassette(said("a", "/a"), said("b", "/b"), said("c", "/c")))

@@ -53,7 +53,7 @@ async def test_it_is_not_ready_while_the_store_is_poisoned() -> None:
 async def test_it_is_not_ready_while_it_records_and_nothing_can_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tapeway.engine.recorder._FRESH_S", -1.0)
+    monkeypatch.setattr("tapeway.engine.recorder.FRESH_S", -1.0)
     store = PoisonedStore()
     store.unwritable = StoreFull("/cassettes: no room to write a recording")
     async with world(store=store) as found:

@@ -158,7 +158,7 @@ def test_a_program_gets_the_outcome_of_each_secret(
 def test_where_another_process_reads_the_file_it_says_what_is_left(
     capsys: pytest.CaptureFixture[str], file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "_WIPE_MS", 20)
+    monkeypatch.setattr(writer, "WIPE_MS", 20)
     assert run(capsys, "convert", "--no-redact", str(file), "sqlite:calls.db#x")[0] == 0
     assert KEY.encode() in Path("calls.db").read_bytes()
     with closing(apsw.Connection("calls.db")) as reader:

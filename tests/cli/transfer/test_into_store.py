@@ -43,7 +43,7 @@ def stores(monkeypatch: pytest.MonkeyPatch) -> dict[str, BitByBitStore]:
 
     monkeypatch.setattr(cassette_arguments, "open_store", opening)
     monkeypatch.setattr("tapeway.cli.cassette.convert.open_store", opening)
-    monkeypatch.setattr(batches, "_MAX_ITEMS", 2)
+    monkeypatch.setattr(batches, "MAX_ITEMS", 2)
     return found
 
 
@@ -438,7 +438,7 @@ def test_a_folder_stores_batch_by_batch_too(
     monkeypatch.setattr(occupied, "page", page)
 
     added: list[int] = []
-    monkeypatch.setattr(batches, "_MAX_ITEMS", 3)
+    monkeypatch.setattr(batches, "MAX_ITEMS", 3)
     monkeypatch.setattr(FileStore, "extend", _counted(added))
     assert run(capsys, "convert", source, away)[0] == 0
 
@@ -504,9 +504,9 @@ def test_a_large_cassette_is_not_in_memory_as_a_whole(
     options: list[str],
 ) -> None:
     monkeypatch.setattr(snapshot, "SMALLEST_FILE", 1)
-    monkeypatch.setattr(durable_files, "_WINDOW", 4096)
-    monkeypatch.setattr(batches, "_MAX_ITEMS", 2)
-    monkeypatch.setattr("tapeway.paging._LARGEST", 8)
+    monkeypatch.setattr(durable_files, "WINDOW", 4096)
+    monkeypatch.setattr(batches, "MAX_ITEMS", 2)
+    monkeypatch.setattr("tapeway.paging.LARGEST", 8)
     written("smoke", *OLD)
     written("large", *[recording(index).interaction for index in range(160)])
     if source.startswith("sqlite"):

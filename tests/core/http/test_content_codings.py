@@ -1,7 +1,6 @@
 """Content codings are taken off within bounds, and a cassette holds the readable body."""
 
 import gzip
-import tracemalloc
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,6 +35,7 @@ from tests.support.coded_bodies import (
     zst,
     zst_with_checksum,
 )
+from tests.support.memory import measured_memory
 from tests.support.thoroughness import step
 
 CODINGS = [*PACKERS, b"gzip, br", b"zstd, gzip", b"br, deflate, zstd"]
@@ -240,15 +240,11 @@ def test_members_share_one_bound() -> None:
 @pytest.mark.parametrize("coding", [*PACKERS][:: step(2)])
 def test_a_bomb_costs_no_more_memory_than_the_bound(coding: bytes) -> None:
     bomb = pack(coding, bytes(200 * MIB))
-    tracemalloc.start()
-    try:
+    with measured_memory() as memory:
         assert decode(coding, bomb) is None
         assert decode_leniently(coding, bomb).strip(b"\0") == b""
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
-    assert peak < 3 * MAX_DECODED
+    assert memory.peak < 3 * MAX_DECODED
 
 
 @pytest.mark.parametrize(

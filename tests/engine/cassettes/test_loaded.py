@@ -245,7 +245,7 @@ async def test_what_is_unloaded_is_freed_part_by_part(
 async def test_while_many_cassettes_are_counted_others_have_turns(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_cassettes, "_COUNTED_AT_ONCE", 2)
+    monkeypatch.setattr(memory_cassettes, "COUNTED_AT_ONCE", 2)
     async with serving(file) as broker, asyncio.TaskGroup() as tasks:
         for name in "abcd":
             await broker.insert(name)

@@ -30,7 +30,7 @@ JSON = st.recursive(
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both of PyYAML's parsers: the compiled one is not everywhere."""
     if request.param == "python":
-        monkeypatch.setattr(yaml_parser, "_PARSER", yaml.BaseLoader)
+        monkeypatch.setattr(yaml_parser, "PARSER", yaml.BaseLoader)
     elif not yaml.__with_libyaml__:
         pytest.skip("PyYAML was built without libyaml")
 
@@ -83,7 +83,7 @@ def test_a_large_text_is_read_as_a_small_one(length: int, monkeypatch: pytest.Mo
 
     misread = yaml_parser._MISREAD
     monkeypatch.setattr(yaml_parser, "_MISREAD", Pattern())
-    monkeypatch.setattr(yaml_parser, "_SLICE", length)
+    monkeypatch.setattr(yaml_parser, "SLICE", length)
 
     assert parse(text) == whole
     assert "".join(slices) == text.decode()
@@ -103,7 +103,7 @@ def test_a_character_agenttape_writes_unescaped_comes_back(control: str) -> None
 def test_a_substitute_is_a_character_the_text_does_not_use(
     length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(yaml_parser, "_SLICE", length)
+    monkeypatch.setattr(yaml_parser, "SLICE", length)
     assert parse("a: '\x1b\U000f0000'\n".encode()) == {"a": "\x1b\U000f0000"}
 
     everything = "".join(map(chr, yaml_parser._PRIVATE))

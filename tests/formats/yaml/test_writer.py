@@ -110,7 +110,7 @@ def test_a_large_text_is_written_as_a_small_one(value: Any, length: int) -> None
     whole = dump(value)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "_SLICE", length)
+        patch.setattr(writer, "SLICE", length)
         assert dump(value) == whole
 
 
@@ -120,7 +120,7 @@ def test_a_text_is_written_alike_in_slices_of_any_length(text: str) -> None:
 
     for length in range(1, len(text) + 2):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(writer, "_SLICE", length)
+            patch.setattr(writer, "SLICE", length)
             assert [dump({"text": text}), dump([f'a"{text}'])] == whole
 
 

@@ -412,7 +412,7 @@ async def test_the_more_large_answers_are_sent_at_once_the_less_each_holds_in_me
             yield piece
 
     monkeypatch.setattr(delivery, "body_pieces", noted)
-    monkeypatch.setattr(delivery.LargeAnswer, "_under_way", others)
+    monkeypatch.setattr(delivery.LargeAnswer, "under_way", others)
     async with Peer(sized(body)) as peer, running_proxy(peer.url, mode="auto") as proxy:
         await proxy.ask()
         read.clear()
@@ -420,4 +420,4 @@ async def test_the_more_large_answers_are_sent_at_once_the_less_each_holds_in_me
         assert (await proxy.ask()).body == body
 
     assert max(read) == size
-    assert delivery.LargeAnswer._under_way == others
+    assert delivery.LargeAnswer.under_way == others

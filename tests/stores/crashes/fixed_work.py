@@ -25,7 +25,7 @@ async def work(url: str, output: int) -> None:
     Stores that cannot remove a single recording leave that out.
     """
     # Calls are counted in each thread for itself.
-    file_store._THREADS = 1
+    file_store.THREADS = 1
     store = open_store(url)
     try:
         await store.open()

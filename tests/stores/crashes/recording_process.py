@@ -93,5 +93,5 @@ async def _record(url: str, name: str, start: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[4:] == ["careless"]:
-        connection._FULL = 0
+        connection.FULL = 0
     asyncio.run(_record(sys.argv[1], sys.argv[2], int(sys.argv[3])))

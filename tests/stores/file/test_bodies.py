@@ -274,7 +274,7 @@ async def test_recordings_go_on_while_a_large_body_is_written(files: FileStore) 
 
 
 async def test_memory_gives_the_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapeway.cooperative._LATER_S", 0.0)
+    monkeypatch.setattr("tapeway.cooperative.LATER_S", 0.0)
 
     def open_files() -> int:
         return len(os.listdir("/proc/self/fd"))

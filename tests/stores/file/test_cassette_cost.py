@@ -1,7 +1,6 @@
 """What one recording costs: the same for the 10th as for the 20,000th."""
 
 import os
-import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.support import durable_files
 from tests.stores.recordings import HEAD, recording
+from tests.support.memory import measured_memory
 
 MEASURED = (10, 1_000, 20_000)
 CALLS = ("open", "write", "fsync", "fdatasync", "fstat", "stat", "rename", "unlink", "listdir")
@@ -68,8 +68,8 @@ def test_a_recording_costs_the_same_however_many_there_are(
 def test_a_long_journal_is_folded_one_recording_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durable_files, "_WINDOW", 16 * 1024)
-    monkeypatch.setattr(writer, "_WRITTEN_AT_ONCE", 16 * 1024)
+    monkeypatch.setattr(durable_files, "WINDOW", 16 * 1024)
+    monkeypatch.setattr(writer, "WRITTEN_AT_ONCE", 16 * 1024)
     cassette = FileCassette(tmp_path, "x")
     for start in range(0, 120, 20):
         payloads = [
@@ -79,14 +79,10 @@ def test_a_long_journal_is_folded_one_recording_after_the_other(
         cassette.append(HEAD, payloads)
     size = (tmp_path / "x.journal").stat().st_size
 
-    tracemalloc.start()
-    try:
+    with measured_memory() as memory:
         cassette.release()
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
-    assert most < size / 4
+    assert memory.peak < size / 4
     found = FileCassette(tmp_path, "x").load(writable=False)
     assert found is not None
     assert [each.index for each in found.interactions] == [*range(120)]

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tapeway.errors import CassetteEdited, CassetteLocked
-from tapeway.stores.file import handles
+from tapeway.stores.file import handles, store
 from tapeway.stores.file.handles import HandleBudget
 from tapeway.stores.file.store import FileStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
@@ -19,15 +20,16 @@ NAMES = [f"{folder}c{at}" for at in range(6) for folder in ("", "deep/er/")]
 _RECORDS_AND_DIES = """
 import asyncio, os, signal
 from pathlib import Path
+from tapeway.stores.file import store
 from tapeway.stores.file.handles import HandleBudget
 from tapeway.stores.file.store import FileStore
 from tests.stores.recordings import HEAD, recording
 async def main():
-    store = FileStore(Path({root!r}))
-    store._handles = HandleBudget(lambda: 1)
-    await store.open()
+    store.HandleBudget = lambda: HandleBudget(lambda: 1)
+    files = FileStore(Path({root!r}))
+    await files.open()
     for name in "abcdefghij":
-        await store.append(name, HEAD, recording(0))
+        await files.append(name, HEAD, recording(0))
         # One that is still in use when the next one opens its handles is not parked.
         if name > "a" and list(Path({root!r}).glob(".tapeway~*")):
             break
@@ -37,10 +39,13 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def few(files: FileStore) -> FileStore:
+async def few(root: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FileStore]:
     """A store that keeps the handles of three cassettes open."""
-    files._handles = HandleBudget(lambda: MOST)
-    return files
+    monkeypatch.setattr(store, "HandleBudget", lambda: HandleBudget(lambda: MOST))
+    files = FileStore(root)
+    await files.open()
+    yield files
+    await files.close()
 
 
 def open_below(root: Path) -> list[str]:

@@ -17,7 +17,7 @@ from tapeway.stores.file.paths import Paths
 from tapeway.stores.support import durable_files
 from tests.stores.recordings import HEAD, recording
 
-_LARGE = b" " * (2 * durable_files._WINDOW)
+_LARGE = b" " * (2 * durable_files.WINDOW)
 
 
 def _large_file(root: Path) -> Path:

@@ -20,8 +20,10 @@ from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
 from tapeway.formats.native import document
 from tapeway.stores.file import append_log, paths, store
+from tapeway.stores.file.handles import HandleBudget
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.file.store import FileStore
+from tapeway.stores.support.serial_executor import SerialExecutor
 from tests.stores.recordings import HEAD, answers, bodies, facts, record, recording
 from tests.stores.small_disks import read_only
 
@@ -58,7 +60,7 @@ async def test_recordings_of_one_turn_wake_a_thread_once_for_one_write_and_one_s
 
     count(append_log, "write_all")
     count(append_log, "sync_data")
-    count(files._open["x"].executor, "start")
+    count(SerialExecutor, "start")
     async with asyncio.TaskGroup() as tasks:
         for number in range(1, 30):
             tasks.create_task(files.append("x", HEAD, recording(number)))
@@ -96,14 +98,11 @@ async def test_where_no_thread_can_be_had_whoever_records_is_told(
     files: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await files.append("x", HEAD, recording(0))
-    # A thread that has not ended yet would still take what comes.
-    while files._open["x"].executor._running:  # noqa: ASYNC110 - it tells nobody of its end
-        await asyncio.sleep(0)
 
-    def refuse(_: object) -> None:
+    def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(files._pool, "start", refuse)
+    monkeypatch.setattr(SerialExecutor, "start", refuse)
     appends = [files.append("x", HEAD, recording(number)) for number in (1, 2)]
     ended = await asyncio.gather(*appends, return_exceptions=True)
     assert [type(each) for each in ended] == [RuntimeError, RuntimeError]
@@ -115,12 +114,11 @@ async def test_what_keeps_a_batch_from_being_begun_is_told_to_all_who_wait(
     files: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await files.append("x", HEAD, recording(0))
-    handles = files._open["x"]._handles
 
-    def full(_: object) -> None:
+    def full(*_: object) -> None:
         raise OSError(errno.EMFILE, "too many open files")
 
-    monkeypatch.setattr(handles, "used", full)
+    monkeypatch.setattr(HandleBudget, "used", full)
     appends = [files.append("x", HEAD, recording(number)) for number in (1, 2)]
     assert [type(each) for each in await asyncio.gather(*appends, return_exceptions=True)] == [
         OSError,
@@ -372,7 +370,7 @@ async def test_a_folder_is_not_read_for_each_cassette_that_is_new(
         read.append(folder)
         return listdir(folder)  # type: ignore[call-overload, no-any-return]
 
-    monkeypatch.setattr(paths, "_LOOK_UPS", 20)
+    monkeypatch.setattr(paths, "LOOK_UPS", 20)
     await record(files, 0, name="first")
     monkeypatch.setattr(os, "listdir", noted)
     for number in range(60):
@@ -391,7 +389,7 @@ async def test_a_folder_is_not_read_for_each_cassette_that_is_new(
 async def test_a_name_that_another_process_adds_is_seen_after_so_many_others(
     files: FileStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paths, "_LOOK_UPS", 5)
+    monkeypatch.setattr(paths, "LOOK_UPS", 5)
     await record(files, 0, name="first")
     (root / "Foo.json").write_bytes((root / "first.json").read_bytes())
     for number in range(5):

@@ -11,6 +11,7 @@ from tapeway.stores.postgres import moves as moves_module
 from tapeway.stores.postgres.pool import Session
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.contract.test_shared_moves import Moves
+from tests.stores.postgres.inside import pool_of
 from tests.stores.postgres.statements import Cut, Statements
 from tests.stores.shared_instances import advanced, append_recordings, cursors_of, instances, key
 from tests.support.fakes.broker import until
@@ -77,7 +78,7 @@ async def test_they_are_made_where_all_connections_of_the_pool_are_in_use(
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(2):
-            tasks.create_task(one._driver.pool.read("hold", hold))
+            tasks.create_task(pool_of(one).read("hold", hold))
         await asyncio.sleep(0)
         moves.begin(0, None, b"1")
         assert (await moves.settled(1))[0].after is not None
@@ -100,7 +101,7 @@ async def test_a_cursor_that_another_transaction_holds_keeps_none_waiting(
         assert made.after is not None
         assert made.after.state == b"2"
 
-    await other._driver.pool.write("hold a cursor", meanwhile)
+    await pool_of(other).write("hold a cursor", meanwhile)
 
 
 async def test_where_a_cursor_that_begins_is_held_all_steps_are_refused_and_none_is_made(
@@ -115,7 +116,7 @@ async def test_where_a_cursor_that_begins_is_held_all_steps_are_refused_and_none
         moves.begin(1, None, b"1")
         assert [move.after for move in await moves.settled(2)] == [None, None]
 
-    await other._driver.pool.write("begin a cursor", meanwhile)
+    await pool_of(other).write("begin a cursor", meanwhile)
 
     assert statements.moves == 1
     assert [*await cursors_of(one, "x", 1, [key(0), key(1)])] == [key(0)]
@@ -178,7 +179,7 @@ async def test_a_step_whose_commit_is_still_to_come_is_waited_for_when_it_is_tri
         sql = "UPDATE @mover SET attempt = $2::text::uuid, made = $3 WHERE id = $1::text::uuid"
         await session.run(sql, *statements.arguments[-2:], f"1:{row['version']}")
 
-    await other._driver.pool.write("hold a cursor", lost)
+    await pool_of(other).write("hold a cursor", lost)
 
     (turn,) = (await cursors_of(other, "x", 1, [key(0)])).values()
     assert turn.state == b"2"

@@ -20,6 +20,7 @@ from tapeway.stores.postgres.store import PostgresStore
 from tapeway.stores.sql import bodies as large_bodies
 from tapeway.stores.sql import coordination, queries
 from tests.stores.large_bodies import contents, large
+from tests.stores.postgres.inside import pool_of
 from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared_instances import (
@@ -149,7 +150,7 @@ async def test_a_recording_waits_for_the_disk_where_the_role_would_not(
     async with role(postgres_dsn, *rights) as dsn:
         with caplog.at_level(logging.WARNING):
             async with opened(f"{dsn}?schema={schema}") as store:
-                pool = store._driver.pool
+                pool = pool_of(store)
                 assert await pool.read("look", setting) == "off"
                 assert await pool.write("look", setting) == "on"
                 assert await pool.write("look", setting, durable=False) == "off"
@@ -173,7 +174,7 @@ async def test_a_body_no_recording_refers_to_goes_and_others_stay(
         assert found is not None
         return found["bodies"], found["pieces"]
 
-    pool = store._driver.pool
+    pool = pool_of(store)
     assert await pool.write("sweep", swept) == (1, 3)
     assert contents(await store.load("x", writable=False)) == [b"".join(used)]
     with pytest.raises(StoreError, match="is not there: keep it first"):
@@ -197,7 +198,7 @@ async def test_a_body_that_is_stored_twice_takes_room_once(store: PostgresStore)
         assert found is not None
         return int(found["count"])
 
-    pool = store._driver.pool
+    pool = pool_of(store)
     await instance.sweep(pool)
     assert await pool.read("count", count) == 2
     assert contents(await store.load("y", writable=False)) == [b"".join(body)]
@@ -207,7 +208,7 @@ async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coordination, "BATCH", 2)
-    pool = store._driver.pool
+    pool = pool_of(store)
     control = await store.join(WANTED, lambda _: None)
     for name in ("x", "y", "z"):
         await append_recordings(store, 0, 1, 2, name=name)
@@ -257,7 +258,7 @@ async def test_used_up_cursors_are_gone_within_a_minute_of_the_end_of_their_take
         assert found is not None
         return int(found["count"])
 
-    await until(partial(_is_zero, store._driver.pool, count))
+    await until(partial(_is_zero, pool_of(store), count))
 
 
 async def test_who_comes_alone_removes_what_those_before_it_left(
@@ -274,9 +275,9 @@ async def test_who_comes_alone_removes_what_those_before_it_left(
         return int(found["count"])
 
     async with opened(postgres_url) as store:
-        assert await store._driver.pool.read("count", count) == 1
+        assert await pool_of(store).read("count", count) == 1
         await store.join(WANTED, lambda _: None)
-        assert await store._driver.pool.read("count", count) == 0
+        assert await pool_of(store).read("count", count) == 0
 
 
 async def _is_zero(pool: Pool, count: Callable[[Session], Awaitable[int]]) -> bool:
@@ -311,7 +312,7 @@ async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
     for number in range(60):
         assert await advanced(store, "x", 1, key(number), None, b"1", number)
         if number in (9, 59):
-            taken[number] = await store._driver.pool.read("explain", rows_read)
+            taken[number] = await pool_of(store).read("explain", rows_read)
 
     assert (await store.unused("x", [1], 0)).total == 0
     # By how many connections it was used makes a difference.
@@ -322,7 +323,7 @@ async def test_only_one_instance_sweeps_at_a_time(store: PostgresStore) -> None:
     control = await store.join(WANTED, lambda _: None)
     assert await advanced(store, "x", control.takes, key(0), None, b"1", 0)
     after, _ = await store.steer(with_take)
-    pool = store._driver.pool
+    pool = pool_of(store)
 
     async def while_another_sweeps(session: Session) -> Control | None:
         lock = instance.sweep_lock(session.schema)

@@ -18,6 +18,7 @@ from tapeway.ports import SharedStore
 from tapeway.stores.postgres import notifications, pool
 from tapeway.stores.postgres.pool import Session
 from tapeway.stores.postgres.store import PostgresStore
+from tests.stores.postgres.inside import pool_of
 from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, run
 from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
 from tests.stores.shared_instances import (
@@ -562,7 +563,7 @@ async def test_connections_that_are_all_in_use_are_not_waited_for_without_end(
             await release.wait()
 
         async with asyncio.TaskGroup() as tasks:
-            holding = tasks.create_task(store._driver.pool.read("hold", hold))
+            holding = tasks.create_task(pool_of(store).read("hold", hold))
             await held.wait()
             with pytest.raises(StoreAway, match=r"all 1 connections are in use; .*connections="):
                 await store.names()
@@ -579,7 +580,7 @@ async def test_an_instance_that_stops_during_its_heartbeat_does_not_come_back(
     """Who starts next would take it for alive, and go on with its take."""
     store = PostgresStore(postgres_url)
     await store.open()
-    schema = store._driver.pool.address.schema
+    schema = pool_of(store).address.schema
     await store.join(WANTED, lambda _: None)
     blocker = await asyncpg.connect(postgres_dsn, statement_cache_size=0)
     await blocker.execute("SELECT pg_advisory_lock(hashtext($1))", schema)

@@ -35,6 +35,12 @@ class FarSide:
         return RemoteStore(address_of(self.url, self.token), patience_s)
 
 
+def lead_to(store: RemoteStore, url: str) -> None:
+    """Let an open store reach another address: as if its far side had gone or come back."""
+    # A port that closes and opens again could be somebody else's in between.
+    store._client._address = address_of(url)
+
+
 @asynccontextmanager
 async def far_side(
     store: CassetteStore, token: str | None = None, version: str = VERSION

@@ -206,7 +206,7 @@ async def test_what_the_far_side_serves_itself_stays_in() -> None:
 
 
 async def test_names_come_by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapeway.stores.remote.store._PAGE", "2")
+    monkeypatch.setattr("tapeway.stores.remote.store.PAGE", "2")
     async with far_side(MemoryStore()) as far, opened(far.store()) as store:
         for name in ("b", "a/b", "a", "c", "d"):
             await store.append(name, HEAD, recording(0))
@@ -270,7 +270,7 @@ async def test_a_way_through_that_breaks_off_goes_on_behind_what_came() -> None:
 async def test_what_the_far_side_cannot_wipe_is_said_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "_WIPE_MS", 20)
+    monkeypatch.setattr(writer, "WIPE_MS", 20)
     file = tmp_path / "calls.db"
     async with far_side(SqliteStore(file)) as far, opened(far.store()) as store:
         await store.append("x", HEAD, recording(0))

@@ -10,12 +10,12 @@ import pytest
 
 from tapeway.core.model.control import with_take
 from tapeway.stores.sql import coordination
-from tapeway.stores.sql.store import Reach
 from tapeway.stores.sqlite import heartbeat
 from tapeway.stores.sqlite.operations import run
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
 from tests.stores.shared_instances import WANTED, advanced, append_recordings, cursors_of, key
+from tests.stores.sqlite.inside import on_readers
 
 COUNT = 7
 
@@ -123,9 +123,7 @@ async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
         return False
 
     await store.unused("x", [control.takes], 0)
-    runtime = store._runtime
-    assert runtime is not None
-    await runtime._readers[Reach.SCAN].run(lambda it: it.set_progress_handler(count, 1))
+    await on_readers(store, lambda it: it.set_progress_handler(count, 1))
     taken: dict[int, int] = {}
     for number in range(300):
         assert await advanced(store, "x", control.takes, key(number), None, b"1", number)

@@ -414,7 +414,7 @@ async def test_without_a_write_ahead_log_recordings_are_kept_all_the_same(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As where memory cannot be shared: SQLite answers with the journal it goes on using."""
-    monkeypatch.setattr(sqlite_connection, "_WAL", "memory")
+    monkeypatch.setattr(sqlite_connection, "WAL", "memory")
     monkeypatch.setattr(sqlite_connection, "_warned", set())
     async with opened(file) as store, opened(file) as other:
         await append_recordings(store, 0)

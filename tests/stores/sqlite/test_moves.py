@@ -16,6 +16,7 @@ from tapeway.stores.sqlite.moves import loop_connection, sight, steps
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import advanced, cursors_of, key
+from tests.stores.sqlite.inside import runtime_of
 from tests.stores.sqlite.statements import Statements, watched
 from tests.support.fakes.broker import until
 
@@ -215,8 +216,7 @@ async def test_the_log_of_the_shared_file_stays_small(
     monkeypatch.setattr(loop_connection, "MOST_PAGES", 20)
     mark = await _mark(store)
     await _one_by_one(store, 3, mark)
-    assert store._runtime is not None
-    await store._runtime.run_shared(lambda connection: connection.wal_autocheckpoint(20))
+    await runtime_of(store).run_shared(lambda connection: connection.wal_autocheckpoint(20))
 
     await _one_by_one(store, 300, mark)
 

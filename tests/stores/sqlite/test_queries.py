@@ -11,6 +11,7 @@ from tapeway.stores.sql import queries, rows
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, indexes, recording
 from tests.stores.shared_instances import append_recordings, key, recordings_under
+from tests.stores.sqlite.inside import on_readers
 
 
 async def test_rows_are_taken_several_at_a_time_and_decoded_after_that(
@@ -48,10 +49,7 @@ async def test_a_look_up_reads_as_much_however_many_recordings_there_are(tmp_pat
 
     await append_recordings(store, *range(10))
     await store.duplicates("x", 9)
-    runtime = store._runtime
-    assert runtime is not None
-    for reader in runtime._readers.values():
-        await reader.run(lambda it: it.set_progress_handler(count, 1))
+    await on_readers(store, lambda it: it.set_progress_handler(count, 1))
     calls: list[Callable[[], Awaitable[object]]] = [
         lambda: recordings_under(store, "x", [key(3), key(7)]),
         lambda: store.get("x", 3),

@@ -27,6 +27,7 @@ from tests.stores.shared_instances import (
     recordings_under,
 )
 from tests.stores.small_disks import small_disk
+from tests.stores.sqlite.inside import on_shared, runtime_of
 
 
 @pytest.fixture
@@ -285,7 +286,7 @@ async def test_while_the_shared_file_cannot_grow_no_cursor_moves_and_what_is_the
     await store.open()
     try:
         await append_recordings(store, *range(40))
-        full = await _without_room(store)
+        await on_shared(store, _no_growth)
         moved, error = 0, None
         while error is None:
             try:
@@ -299,8 +300,9 @@ async def test_while_the_shared_file_cannot_grow_no_cursor_moves_and_what_is_the
         assert found_indexes(found) == [moved]
         assert (await store.unused("x", [1], 0)).total == 40 - moved
 
-        await full.release()
+        await on_shared(store, _growth)
         assert await advanced(store, "x", 1, key(moved), None, b"1", moved)
+
     finally:
         await store.close()
 
@@ -312,13 +314,12 @@ async def test_a_lease_that_could_not_be_released_is_as_soon_as_it_can(file: Pat
     try:
         lease = await one.claim("x", key(1))
         assert lease is not None
-        assert one._runtime is not None
-        shared_thread = one._runtime._shared_thread
-        await shared_thread.run(lambda it: it.pragma("query_only", True))
+        runtime = runtime_of(one)
+        await runtime.run_shared(lambda it: it.pragma("query_only", True))
         await one.release_lease(lease)
         assert await other.claim("x", key(1)) is None
 
-        await shared_thread.run(lambda it: it.pragma("query_only", False))
+        await runtime.run_shared(lambda it: it.pragma("query_only", False))
         async with asyncio.timeout(60):
             while await other.claim("x", key(1), wait=True) is None:
                 pass
@@ -327,33 +328,9 @@ async def test_a_lease_that_could_not_be_released_is_as_soon_as_it_can(file: Pat
         await other.close()
 
 
-class _Full:
-    """A file that may not grow, for the connections of one store."""
-
-    def __init__(self, store: SqliteStore) -> None:
-        assert store._runtime is not None
-        self._shared_thread = store._runtime._shared_thread
-        self._here = store._runtime.moves._here
-
-    async def hold(self) -> None:
-        def limit(connection: apsw.Connection) -> None:
-            self._here.open()
-            for each in (connection, self._here._connection):
-                assert each is not None
-                each.pragma("max_page_count", each.pragma("page_count"))
-
-        await self._shared_thread.run(limit)
-
-    async def release(self) -> None:
-        def lift(connection: apsw.Connection) -> None:
-            for each in (connection, self._here._connection):
-                assert each is not None
-                each.pragma("max_page_count", 1_000_000)
-
-        await self._shared_thread.run(lift)
+def _no_growth(connection: apsw.Connection) -> None:
+    connection.pragma("max_page_count", connection.pragma("page_count"))
 
 
-async def _without_room(store: SqliteStore) -> _Full:
-    full = _Full(store)
-    await full.hold()
-    return full
+def _growth(connection: apsw.Connection) -> None:
+    connection.pragma("max_page_count", 1_000_000)

@@ -23,7 +23,7 @@ from tapeway.stores.support.serialize import document_of
 _PREFIX = 8
 """How many bytes of each interaction's digest are remembered."""
 _UNFINISHED = "unfinished_conversion"
-_MAX_ITEMS = 500
+MAX_ITEMS = 500
 _MAX_BYTES = 4 * 1024 * 1024
 
 
@@ -158,7 +158,7 @@ async def batches(
     async for item in items:
         batch.append(item)
         size += bytes_of_bodies(item)
-        if len(batch) == _MAX_ITEMS or size >= _MAX_BYTES:
+        if len(batch) == MAX_ITEMS or size >= _MAX_BYTES:
             yield await _ready(batch, to, done)
             batch, size = [], 0
     if batch:

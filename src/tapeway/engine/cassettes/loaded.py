@@ -65,7 +65,7 @@ _SAVED_CONTAINER_S = 20e-6
 
 _INDEXED_AT_ONCE = 100
 """Recordings that are indexed on the event loop; more in a thread."""
-_COUNTED_AT_ONCE = 500
+COUNTED_AT_ONCE = 500
 """The number of cassettes counted before other tasks get a turn."""
 
 
@@ -415,7 +415,7 @@ class Loaded(Source):
         counts: list[CassetteCounts] = []
         for cassette in list(self.loaded.values()):
             counts.append(CassetteCounts(cassette.name, len(cassette), cassette.unused_count()))
-            if len(counts) % _COUNTED_AT_ONCE == 0:
+            if len(counts) % COUNTED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return counts
 

@@ -23,7 +23,7 @@ MAX_SIZE = 256 * 1024 * 1024
 """A larger text is refused: it would take gigabytes of memory and minutes."""
 
 # libyaml is five times as fast as PyYAML's own parser, and not compiled in everywhere.
-_PARSER: "Callable[[_Source], _Parser]" = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+PARSER: "Callable[[_Source], _Parser]" = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 # YAML forbids these or, before 1.2, takes them for line breaks; AgentTape writes them unescaped.
 _MISREAD = re.compile(
@@ -35,7 +35,7 @@ _MOST_REPEATED = 64 * 1024 * 1024
 """So many characters aliases may stand for: a few lines could stand for gigabytes."""
 _COST_OF_A_VALUE = 64
 _LONGEST_TAG = 80
-_SLICE = 256 * 1024
+SLICE = 256 * 1024
 """Decoded or searched as a whole, a large text would keep other threads waiting."""
 
 
@@ -79,7 +79,7 @@ def events(data: bytes, tags: Tags = NO_TAGS) -> Iterator[YamlEvent]:
         raise FormatFault(reason)
     source, plain = _readable(data)
     try:
-        yield from _events(_PARSER(source), plain, tags)
+        yield from _events(PARSER(source), plain, tags)
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         reason = f"{exc.problem or exc.context}: this is not YAML"
@@ -205,8 +205,8 @@ class _Source:
 def _slices(data: bytes) -> Iterator[str]:
     decoder = getincrementaldecoder("utf-8-sig")()
     held = ""
-    for start in range(0, len(data), _SLICE):
-        end = start + _SLICE
+    for start in range(0, len(data), SLICE):
+        end = start + SLICE
         try:
             text = held + decoder.decode(data[start:end], end >= len(data))
         except UnicodeDecodeError:

@@ -26,7 +26,7 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 # AgentTape's parser takes the text after such a quotation mark for a value, ` #` for a comment.
 _LIKE_A_KEY = re.compile(r'[^"]*"\s*:')
-_SLICE = 256 * 1024
+SLICE = 256 * 1024
 """A large text is searched and changed in slices, so that other threads are not kept waiting."""
 
 _LONGEST_KEY = 1000
@@ -49,7 +49,7 @@ def pieces(value: Json) -> Iterator[bytes]:
     for last in lines:
         waiting.append(last)
         size += len(last)
-        if size > _SLICE:
+        if size > SLICE:
             yield "".join([f"{line}\n" for line in waiting]).encode()
             waiting, size = [], 0
     if last == "":
@@ -150,7 +150,7 @@ def _quoted(text: str, *, in_list: bool) -> str:
 def _is_plain(text: str) -> bool:
     if len(text) <= _LONGEST_WORD and text.lower() in _WORDS:
         return False
-    if len(text) <= _SLICE:
+    if len(text) <= SLICE:
         return _PLAIN.fullmatch(text) is not None
     ends = _PLAIN.fullmatch(text[0]) and _PLAIN.fullmatch(f"a{text[-1]}")
     return ends is not None and not _has(_UNFIT_FOR_PLAIN, text)
@@ -164,12 +164,12 @@ def _fits_a_block(text: str) -> bool:
 
 def _has(pattern: re.Pattern[str], text: str) -> bool:
     """Whether a pattern of one or two characters occurs."""
-    starts = range(0, len(text), _SLICE)
-    return any(pattern.search(text, start, start + _SLICE + 1) for start in starts)
+    starts = range(0, len(text), SLICE)
+    return any(pattern.search(text, start, start + SLICE + 1) for start in starts)
 
 
 def _slices(text: str) -> Iterator[str]:
-    return (text[start : start + _SLICE] for start in range(0, len(text), _SLICE))
+    return (text[start : start + SLICE] for start in range(0, len(text), SLICE))
 
 
 def _header(text: str) -> str:

@@ -38,7 +38,7 @@ from tapeway.stores.support.durable_files import (
 JOURNAL = ".journal"
 _DEEPEST = 8
 _FOLDERS = 16
-_LOOK_UPS = 100
+LOOK_UPS = 100
 """So many new names are compared with what a folder had."""
 
 
@@ -316,7 +316,7 @@ class FolderNames:
         )
 
     def _remember(self, at: tuple[int, int], known: dict[str, str]) -> None:
-        self._names[at], self._left[at] = known, _LOOK_UPS
+        self._names[at], self._left[at] = known, LOOK_UPS
         self._names.move_to_end(at)
         if len(self._names) > _FOLDERS:
             gone, _ = self._names.popitem(last=False)

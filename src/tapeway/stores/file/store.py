@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # Threads wait for the disk, not for a processor: this many cassettes can sync at once.
-_THREADS = 16
+THREADS = 16
 
 _FOLDED_PER_S = 4.0 * 1024 * 1024
 """Bytes of file and journal that are folded in a second, at a guess."""
@@ -251,7 +251,7 @@ def _raise_first(ended: Mapping[str, BaseException | None]) -> None:
 
 def _threads() -> StoreThreads:
     # Each may have the handles of a cassette open.
-    return StoreThreads(min(_THREADS, max_open_cassettes()), "tapeway-store")
+    return StoreThreads(min(THREADS, max_open_cassettes()), "tapeway-store")
 
 
 class _OpenCassette:

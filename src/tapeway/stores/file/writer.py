@@ -46,7 +46,7 @@ from tapeway.stores.support.serialize import cassette_pieces
 log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
-_WRITTEN_AT_ONCE = 1024 * 1024
+WRITTEN_AT_ONCE = 1024 * 1024
 
 
 class WriterLock:
@@ -232,7 +232,7 @@ class CassetteWriter:
         # By their paths: it may be parked.
         for place in (self._paths.shown(self._paths.journal), self._file):
             with suppress(OSError), Path(place).open("rb") as file:
-                while text := file.read(_WRITTEN_AT_ONCE):
+                while text := file.read(WRITTEN_AT_ONCE):
                     found += text.count(b"{") + text.count(b"[")
         return found
 
@@ -475,7 +475,7 @@ def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         held.append(piece)
         size += len(piece)
-        if size >= _WRITTEN_AT_ONCE:
+        if size >= WRITTEN_AT_ONCE:
             yield b"".join(held)
             held, size = [], 0
     yield b"".join(held)

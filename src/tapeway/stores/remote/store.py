@@ -38,7 +38,7 @@ from tapeway.version import VERSION
 
 log = logging.getLogger(__name__)
 
-_PAGE = "1000"
+PAGE = "1000"
 _BATCH = 64
 _AT_START_S = 2.0
 """How long `open` waits for a remote tapeway that starts at the same time."""
@@ -285,7 +285,7 @@ class RemoteStore(WholeCassettes):
     async def names(self) -> list[str]:
         self._running()
         found: list[str] = []
-        query = {"counts": "false", "limit": _PAGE}
+        query = {"counts": "false", "limit": PAGE}
         while True:
             listed, after = await self._listed(query)
             found += [name for name, stat in listed if stat is not None]

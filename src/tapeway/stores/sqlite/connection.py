@@ -51,8 +51,8 @@ _FLAGS = {
     "copy": apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | _NO_LINK,
 }
 _SETTINGS = {"trusted_schema": 0, "foreign_keys": 1, "cell_size_check": 1}
-_WAL = "wal"
-_FULL, _EXTRA = 2, 3
+WAL = "wal"
+FULL, _EXTRA = 2, 3
 _warned: set[str] = set()
 
 
@@ -99,7 +99,7 @@ def write_ahead(connection: apsw.Connection) -> object:
     until = time.monotonic() + BUSY_MS / 1000
     while True:
         try:
-            return connection.pragma("journal_mode", _WAL)
+            return connection.pragma("journal_mode", WAL)
         except apsw.BusyError:
             if time.monotonic() >= until:
                 raise
@@ -214,4 +214,4 @@ def _make_durable(connection: apsw.Connection, path: str) -> None:
     # The writer makes checkpoints after it has answered, not before.
     connection.wal_autocheckpoint(0)
     connection.pragma("journal_size_limit", 64 * 1024 * 1024)
-    set_and_check(connection, "synchronous", _FULL if mode == "wal" else _EXTRA)
+    set_and_check(connection, "synchronous", FULL if mode == "wal" else _EXTRA)

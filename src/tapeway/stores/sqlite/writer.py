@@ -41,9 +41,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CHECKPOINT_PAGES = 1000
-_REWRITTEN_BYTES = 1024**3
+REWRITTEN_BYTES = 1024**3
 """A larger file is not rewritten to wipe it: others would wait too long."""
-_WIPE_MS = 1000
+WIPE_MS = 1000
 """How long wiping waits for other connections, which wait for the wiping too."""
 _ACTION = "write the recording"
 
@@ -308,8 +308,8 @@ def _wiped(connection: apsw.Connection) -> bool:
     if not removed:
         return True
     pages, size = connection.pragma("page_count"), connection.pragma("page_size")
-    small = isinstance(pages, int) and isinstance(size, int) and pages * size <= _REWRITTEN_BYTES
-    connection.set_busy_timeout(_WIPE_MS)
+    small = isinstance(pages, int) and isinstance(size, int) and pages * size <= REWRITTEN_BYTES
+    connection.set_busy_timeout(WIPE_MS)
     try:
         if small:
             connection.execute("VACUUM")

@@ -34,7 +34,7 @@ _PROBE = 64 * 1024
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-_WINDOW = 1024 * 1024
+WINDOW = 1024 * 1024
 """The size of a piece that is read, searched or hashed at once: no other thread runs meanwhile."""
 
 
@@ -54,7 +54,7 @@ class FileText:
         self._place = place
         self._size = found.st_size if most is None else min(most, found.st_size)
         self._window = 0, b""
-        if self._size <= _WINDOW:
+        if self._size <= WINDOW:
             self._window = 0, self._read(0, self._size)
             close()
             self._fd = -1
@@ -75,7 +75,7 @@ class FileText:
         while start + len(sought) <= end:
             at, window = self._window
             if not at <= start <= start + len(sought) <= at + len(window):
-                at, window = start, self._read(start, min(start + _WINDOW, self._size))
+                at, window = start, self._read(start, min(start + WINDOW, self._size))
                 self._window = at, window
             found = window.find(sought, start - at, end - at)
             if found >= 0:
@@ -86,8 +86,8 @@ class FileText:
 
     def pieces(self) -> Iterator[bytes]:
         """All of it in order."""
-        for start in range(0, self._size, _WINDOW):
-            yield self[start : start + _WINDOW]
+        for start in range(0, self._size, WINDOW):
+            yield self[start : start + WINDOW]
 
     @cached_property
     def digest(self) -> str:

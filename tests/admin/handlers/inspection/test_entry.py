@@ -56,7 +56,7 @@ async def test_a_miss_shows_both_documents_and_each_leaf_that_differs(stored_wor
 async def test_a_miss_shows_its_nearest_recording_however_many_are_newer(
     stored_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tapeway.admin.handlers.inspection.entry._MOST_NEAR", 1)
+    monkeypatch.setattr("tapeway.admin.handlers.inspection.entry.MOST_NEAR", 1)
     for text in ("the first of these", "another", "and one more"):
         await ask(stored_world, prompt(text))
     await stored_world.done("PUT", "/api/v1/mode", {"mode": "replay"})

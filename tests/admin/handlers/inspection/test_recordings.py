@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 
-from tapeway.admin import processes
 from tapeway.admin.handlers.inspection import recordings
-from tapeway.admin.handlers.inspection.followers import RecordingFollowers
+from tapeway.admin.handlers.inspection.followers import Follower
 from tapeway.core.model.messages import Request, ResponseHead
-from tapeway.engine.broker import Broker
 from tapeway.errors import UpstreamError
 from tapeway.ports import OnChunks
 from tests.admin.admin_and_proxy import World, world
+from tests.support.memory import living
 
 KEY = "sk-proj-Zk3mQ8vT1xW5yB7nD2fH4jL6pR9sA0cE"
 PATH = "/v1/chat/completions"
@@ -236,24 +235,15 @@ async def test_what_is_not_under_way_is_404(open_world: World, id: str) -> None:
     assert (await response.json())["error"]["code"] == "no_recording"
 
 
-async def test_a_recording_is_not_held_by_a_follower_that_left(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[RecordingFollowers] = []
-
-    def noted(broker: Broker) -> RecordingFollowers:
-        made.append(RecordingFollowers(broker))
-        return made[-1]
-
-    monkeypatch.setattr(processes, "RecordingFollowers", noted)
+async def test_a_recording_is_not_held_by_a_follower_that_left() -> None:
     async with growing() as (found, answer, listed):
         url = f"{found.admin}/api/v1/recordings/{listed['id']}/events"
         async with found.http.get(url) as stream:
             await next_event(stream)
-            assert len(made[0]._followers) == 1
+            assert living(Follower) == 1
             stream.close()
         async with asyncio.timeout(30):
-            while made[0]._followers:
+            while living(Follower):
                 # It is noticed by the next write.
                 answer.say("more ")
                 await found.got("/api/v1/recordings")
@@ -261,4 +251,4 @@ async def test_a_recording_is_not_held_by_a_follower_that_left(
             answer.end()
             await stream.content.read()
 
-    assert made[0]._followers == {}
+    assert living(Follower) == 0

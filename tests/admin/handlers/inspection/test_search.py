@@ -60,7 +60,7 @@ async def test_a_call_searches_a_part_and_says_how_far_it_came(
     open_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "MOST_ENTRIES", 4)
-    monkeypatch.setattr(search, "_BATCH", 2)
+    monkeypatch.setattr(search, "BATCH", 2)
     await ask(open_world, "a giraffe")
     for _ in range(9):
         await ask(open_world, "a lion")

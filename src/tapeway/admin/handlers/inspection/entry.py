@@ -29,7 +29,7 @@ from tapeway.inspection import missed
 from tapeway.inspection.exchange import ReadableExchange, described
 from tapeway.ports import SharedStore
 
-_MOST_NEAR = 1000
+MOST_NEAR = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ async def _searched_in(
         return _Searched(outline.head.run_id, rules)
     request = kept.missed.request
     path = path_of(request, rules)
-    near = [*await store.near(entry.cassette, request.method, path, _MOST_NEAR)]
+    near = [*await store.near(entry.cassette, request.method, path, MOST_NEAR)]
     known = {each.item.index for each in near}
     # The nearest recordings may be older than the newest ones of the path.
     older = {each.index for each in entry.nearest} - known

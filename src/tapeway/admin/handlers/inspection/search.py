@@ -21,7 +21,7 @@ MOST_ENTRIES = 5000
 MOST_BYTES = 8 * 1024 * 1024
 """Of their bodies."""
 
-_BATCH = 50
+BATCH = 50
 """Entries that are searched in a thread at a time."""
 
 Searchable = AnyInteraction | MissedRequest | None
@@ -60,7 +60,7 @@ async def search(
         for entry, passes in entries:
             batch.append((entry, passes, await reader.read(entry) if passes else None))
             passing += passes
-            if passing >= _BATCH or reader.bytes > MOST_BYTES:
+            if passing >= BATCH or reader.bytes > MOST_BYTES:
                 more = True
                 break
         looked_at += passing
