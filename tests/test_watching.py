@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,6 +10,7 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteStat
 from tapeway.stores.file.store import FileStore
+from tapeway.stores.support.threads import StoreThreads
 from tapeway.watching import Watched, changed
 from tests.stores.recordings import record
 
@@ -62,15 +64,15 @@ async def test_a_thousand_cassettes_are_looked_at_in_one_step(
     for number in range(1000):
         await watched.note(f"c{number}")
     steps = 0
-    inner = store._in_thread
+    submit = StoreThreads.submit
 
-    async def counted(work: Callable[[], T], action: str) -> T:
+    def counted(threads: StoreThreads, work: Callable[[], T]) -> Future[T]:
         nonlocal steps
         steps += 1
-        return await inner(work, action)
+        return submit(threads, work)
 
-    monkeypatch.setattr(store, "_in_thread", counted)
     await record(store, 0, name="c7")
+    monkeypatch.setattr(StoreThreads, "submit", counted)
     await watched.look()
 
     assert await watched.look() == ["c7"]

@@ -58,7 +58,7 @@ def http_requests(data: bytes) -> None:
 
 def json_cassette(data: bytes) -> None:
     """A file is refused with its line, or is read as it will be read again; in parts as at once."""
-    in_parts = document._parse_in_parts(data)
+    in_parts = document.parse_in_parts(data)
     if in_parts is not None:
         assert in_parts[0] == json_text.parse(data, constant=json_text.non_finite_object)
     if (quick := JSON.load_one_by_one(data, None)) is not None:

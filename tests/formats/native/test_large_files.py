@@ -141,7 +141,7 @@ def test_a_fault_is_found_on_the_line_where_parsing_at_once_finds_it(
             return fault.line, str(fault)
 
     in_parts = outcome()
-    monkeypatch.setattr(document, "_parse_in_parts", lambda _: None)
+    monkeypatch.setattr(document, "parse_in_parts", lambda _: None)
     assert in_parts == outcome()
 
 
@@ -151,8 +151,8 @@ def test_depth_is_counted_from_the_root(monkeypatch: pytest.MonkeyPatch) -> None
         deep = b"[" * depth + b"]" * depth
         changed = text.replace(b'"latency_ms": 0.0', b'"latency_ms": 0.0, "tags": ' + deep, 1)
         kept: list[object] = []
-        for parse in (document._parse_in_parts, lambda _: None):
-            monkeypatch.setattr(document, "_parse_in_parts", parse)
+        for parse in (document.parse_in_parts, lambda _: None):
+            monkeypatch.setattr(document, "parse_in_parts", parse)
             try:
                 kept.append(document.JSON.parse(changed)[0])
             except FormatFault as fault:

@@ -106,7 +106,7 @@ def test_a_substitute_is_a_character_the_text_does_not_use(
     monkeypatch.setattr(yaml_parser, "SLICE", length)
     assert parse("a: '\x1b\U000f0000'\n".encode()) == {"a": "\x1b\U000f0000"}
 
-    everything = "".join(map(chr, yaml_parser._PRIVATE))
+    everything = "".join(map(chr, yaml_parser.PRIVATE))
     with pytest.raises(FormatFault, match="control character") as refused:
         parse(f"a: {everything}\nb: '\x1b'\n".encode())
     assert refused.value.line == 2

@@ -20,7 +20,7 @@ from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.contract.conftest import opened
 from tests.stores.large_bodies import body, contents, kept, large
 from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
-from tests.stores.remote.between import between, broken, changed
+from tests.stores.remote.between import answered, between, broken, changed
 from tests.stores.remote.far_side import far_side
 
 TOKEN = "the-token-of-the-far-side"
@@ -159,11 +159,10 @@ async def test_the_token_is_needed_and_shown_nowhere() -> None:
 
 
 async def test_a_token_that_was_changed_meanwhile_is_an_error_of_the_store() -> None:
-    async with far_side(MemoryStore(), TOKEN) as far:
-        store = far.store()
+    async with far_side(MemoryStore()) as far, between(far.url) as way:
+        store = way.store()
         await store.open()
-        assert store._client._session is not None
-        store._client._session.headers["Authorization"] = "Bearer another"
+        way.spoil("", *[answered(401)] * 10)
 
         with pytest.raises(StoreError, match="does not take this token"):
             await store.append("x", HEAD, recording(0))

@@ -415,7 +415,6 @@ async def test_without_a_write_ahead_log_recordings_are_kept_all_the_same(
 ) -> None:
     """As where memory cannot be shared: SQLite answers with the journal it goes on using."""
     monkeypatch.setattr(sqlite_connection, "WAL", "memory")
-    monkeypatch.setattr(sqlite_connection, "_warned", set())
     async with opened(file) as store, opened(file) as other:
         await append_recordings(store, 0)
         await append_recordings(other, 1)

@@ -489,7 +489,7 @@ def _indexes(documents: Sequence[Document]) -> list[int]:
 
 
 def _parse_json(text: bytes) -> tuple[Json, bool]:
-    if (found := _parse_in_parts(text)) is not None:
+    if (found := parse_in_parts(text)) is not None:
         return found
     try:
         return parse(text, constant=json_text.non_finite_object), may_be_non_finite(text)
@@ -502,7 +502,7 @@ def may_be_non_finite(text: bytes) -> bool:
     return occurs(_NON_FINITE, text, len("Infinity"))
 
 
-def _parse_in_parts(text: bytes) -> tuple[Json, bool] | None:
+def parse_in_parts(text: bytes) -> tuple[Json, bool] | None:
     """The value of a file as `write` lays it out, and whether a number may not be finite.
 
     None for a file that is laid out otherwise, and for one with a fault.

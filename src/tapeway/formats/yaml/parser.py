@@ -29,7 +29,7 @@ PARSER: "Callable[[_Source], _Parser]" = getattr(yaml, "CBaseLoader", yaml.BaseL
 _MISREAD = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]|\r(?!\n)"
 )
-_PRIVATE = (0xF0000, 0xF8000, 0x100000, 0x108000)
+PRIVATE = (0xF0000, 0xF8000, 0x100000, 0x108000)
 _IS_PRIVATE = re.compile("[\U000f0000-\U0010ffff]")
 _MOST_REPEATED = 64 * 1024 * 1024
 """So many characters aliases may stand for: a few lines could stand for gigabytes."""
@@ -235,7 +235,7 @@ def _readable(data: bytes) -> tuple[_Source, Callable[[str], str]]:
         used.update(_IS_PRIVATE.findall(part))
     if not misread:
         return _Source(_slices(data)), str
-    for start in _PRIVATE:
+    for start in PRIVATE:
         substitutes = {each: chr(start + number) for number, each in enumerate(sorted(misread))}
         if used.isdisjoint(substitutes.values()):
             substitute = partial(_MISREAD.sub, partial(_lookup, substitutes))
