@@ -195,6 +195,7 @@ HOUR_NS = 3_600_000_000_000
 def verified(monkeypatch: pytest.MonkeyPatch, *, later_ns: int = HOUR_NS) -> VerifiedFiles:
     """No files yet, and a clock that is ahead of the files' times."""
     files = VerifiedFiles(lambda: time.time_ns() + later_ns)
+    # One for the process: what other tests read is in it.
     monkeypatch.setattr("tapeway.body_files._verified", files)
     return files
 

@@ -87,7 +87,7 @@ async def _ask_and_leave(tapeway: Tapeway, upstream: Upstream, moment: str) -> N
         if moment == "during the answer":
             await tapeway.until(lambda: upstream.answers, "the upstream began")
         elif moment == "after its head":
-            await client._reader.readuntil(b"\r\n\r\n")
+            await client.reader.readuntil(b"\r\n\r\n")
     upstream.gate.set()
     upstream.rest.set()
 

@@ -73,6 +73,7 @@ def bodies_known(proxy: RunningProxy) -> int:
     cassette = proxy.broker.cassette()
     assert cassette is not None
     assert all(isinstance(each, FiledInteraction) for each in cassette)
+    # What is remembered only makes answers quicker: no answer shows how much there is.
     return sum([len(keys) for keys in cassette.bodies._keys.values()])
 
 
@@ -90,6 +91,7 @@ async def test_what_is_remembered_of_them_is_bounded(
     async with replaying(file) as proxy:
         assert asked(proxy, 0) == answer(0)
         assert proxy.proxy.hits is not None
+        # Nor does an answer show how large a prepared one is.
         size = proxy.proxy.hits._prepared.size
         assert size > len(body(0)) + len(answer(0))
         monkeypatch.setattr(prepared_answers, "MOST_PREPARED", 2 * size)

@@ -75,7 +75,7 @@ class RawClient:
         self._tls = tls
 
     async def __aenter__(self) -> Self:
-        self._reader, self._writer = await asyncio.open_connection(
+        self.reader, self.writer = await asyncio.open_connection(
             self._host, self._port, limit=2**27, ssl=self._tls
         )
         return self
@@ -85,33 +85,33 @@ class RawClient:
 
     def leave(self) -> None:
         """Break the connection off."""
-        self._writer.transport.abort()
+        self.writer.transport.abort()
 
     def reset(self) -> None:
         """Break the connection off so that the other side is told."""
-        found: socket.socket = self._writer.get_extra_info("socket")
+        found: socket.socket = self.writer.get_extra_info("socket")
         found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.leave()
 
     def pause(self) -> None:
         """Read nothing from now on."""
-        self._writer.transport.pause_reading()  # type: ignore[attr-defined] # a socket's can
+        self.writer.transport.pause_reading()  # type: ignore[attr-defined] # a socket's can
 
     def resume(self) -> None:
         """Read again."""
-        self._writer.transport.resume_reading()  # type: ignore[attr-defined]
+        self.writer.transport.resume_reading()  # type: ignore[attr-defined]
 
     def finish(self) -> None:
         """Say that nothing more will be sent."""
-        self._writer.write_eof()
+        self.writer.write_eof()
 
     async def send(self, *segments: bytes) -> None:
         """Each in a write of its own, read before the next where one event loop serves both."""
         for segment in segments:
-            if self._writer.is_closing():
+            if self.writer.is_closing():
                 raise ConnectionResetError
-            self._writer.write(segment)
-            await self._writer.drain()
+            self.writer.write(segment)
+            await self.writer.drain()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
@@ -140,7 +140,7 @@ class RawClient:
 
     async def any_answer(self, method: bytes = b"GET") -> Answer:
         """The next answer, also one that searches for loops."""
-        head = await self._reader.readuntil(b"\r\n\r\n")
+        head = await self.reader.readuntil(b"\r\n\r\n")
         chunks: list[bytes] = []
         answer = Answer(head, chunks, True)
         if method == b"HEAD" or answer.status < 200 or answer.status in (204, 304):
@@ -149,9 +149,9 @@ class RawClient:
             if answer.values(b"transfer-encoding"):
                 await self._chunks(chunks)
             elif length := answer.value(b"content-length"):
-                chunks.append(await self._reader.readexactly(int(length)))
+                chunks.append(await self.reader.readexactly(int(length)))
             else:
-                chunks.append(await self._reader.read())
+                chunks.append(await self.reader.read())
         except asyncio.IncompleteReadError as short:
             return Answer(head, [*chunks, short.partial], False)
         except ConnectionError:
@@ -160,12 +160,12 @@ class RawClient:
 
     async def until(self, end: bytes) -> bytes:
         """What comes up to and with these bytes."""
-        return await self._reader.readuntil(end)
+        return await self.reader.readuntil(end)
 
     async def rest(self) -> bytes:
         """Everything up to the end of the connection."""
         try:
-            return await self._reader.read()
+            return await self.reader.read()
         except ConnectionError:
             return b""
 
@@ -173,7 +173,7 @@ class RawClient:
         return [await self.answer() for _ in range(number)]
 
     async def _chunks(self, chunks: list[bytes]) -> None:
-        while size := int(await self._reader.readuntil(b"\r\n"), 16):
-            chunks.append(await self._reader.readexactly(size))
-            assert await self._reader.readexactly(2) == b"\r\n"
-        assert await self._reader.readexactly(2) == b"\r\n"
+        while size := int(await self.reader.readuntil(b"\r\n"), 16):
+            chunks.append(await self.reader.readexactly(size))
+            assert await self.reader.readexactly(2) == b"\r\n"
+        assert await self.reader.readexactly(2) == b"\r\n"

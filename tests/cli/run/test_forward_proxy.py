@@ -36,10 +36,10 @@ class Tunnelled(RawClient):
 
     async def __aenter__(self) -> "Tunnelled":
         await super().__aenter__()
-        self._writer.write(f"CONNECT {self._name}:443 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        head = await self._reader.readuntil(b"\r\n\r\n")
+        self.writer.write(f"CONNECT {self._name}:443 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        head = await self.reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 ")
-        await self._writer.start_tls(self._trust, server_hostname=self._name)
+        await self.writer.start_tls(self._trust, server_hostname=self._name)
         return self
 
 

@@ -561,6 +561,7 @@ def test_lines_that_need_not_be_parsed_are_read_as_those_that_are(
     written = [line.replace("%s", one, 1).replace("%s", two) for line, one, two in lines * 3]
     body = "".join([each.join(around) for each in written]).encode()
     read = list(StreamedTexts(body, b"text/event-stream"))
+    # Without forms, each line is parsed: the result to compare with.
     with mock.patch.object(streamed_texts, "_form_of", return_value=None):
         parsed = list(StreamedTexts(body, b"text/event-stream"))
 
@@ -576,6 +577,7 @@ def test_most_lines_of_a_stream_need_not_be_parsed(counter: Event) -> None:
         documents.append(said | dict.fromkeys(counter, number))
     body = events(*documents)
 
+    # Only parsed lines get there; how many lines are parsed shows nowhere else.
     with mock.patch.object(
         StreamedTexts, "_add", autospec=True, side_effect=StreamedTexts._add
     ) as parsed:

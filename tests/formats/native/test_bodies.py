@@ -170,6 +170,7 @@ def test_a_body_has_the_same_fields_whether_orjson_reads_it_or_the_standard_libr
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators)
     body = (around + text.replace(*edit) + around).encode("utf-8", "surrogatepass")
     with pytest.MonkeyPatch.context() as patch:
+        # Without orjson, the standard library reads the body: the result to compare with.
         patch.setattr(bodies, "_read_at_once", lambda *_: (None, None))
         strictly = bodies.encode(body, JSON)
     found = bodies.encode(body, JSON)

@@ -81,6 +81,7 @@ def test_a_large_text_is_read_as_a_small_one(length: int, monkeypatch: pytest.Mo
         def sub(self, by: Any, part: str) -> str:
             return misread.sub(by, part)
 
+    # The pattern is the only witness of how much text is searched at once.
     misread = yaml_parser._MISREAD
     monkeypatch.setattr(yaml_parser, "_MISREAD", Pattern())
     monkeypatch.setattr(yaml_parser, "SLICE", length)

@@ -24,7 +24,7 @@ class Statements:
         self.cuts: list[Cut] = []
         """Of these the connection is lost: before the server has run it, or after."""
         self._rows = Session.rows
-        monkeypatch.setattr(Session, "rows", lambda *args: self._follow(*args))
+        monkeypatch.setattr(Session, "rows", lambda *args: self.follow(*args))
 
     def count(self, part: str) -> int:
         """How many statements hold this."""
@@ -35,7 +35,7 @@ class Statements:
         """How many moved waiting cursors."""
         return sum(map(_moves, self.executed))
 
-    async def _follow(self, session: Session, sql: str, *args: object) -> Sequence[DriverRow]:
+    async def follow(self, session: Session, sql: str, *args: object) -> Sequence[DriverRow]:
         self.executed.append(sql)
         if not _moves(sql):
             return await self._rows(session, sql, *args)

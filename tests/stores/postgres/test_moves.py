@@ -192,7 +192,7 @@ async def test_a_step_in_doubt_counts_as_made_though_another_instance_has_gone_o
     one, other = pair
     await advanced(one, "x", 1, key(0), None, b"1", 0)
     (turn,) = (await cursors_of(one, "x", 1, [key(0)])).values()
-    follow = Statements._follow
+    follow = Statements.follow
 
     async def overtaken(these: Statements, session: Session, sql: str, *args: object) -> object:
         try:
@@ -202,7 +202,7 @@ async def test_a_step_in_doubt_counts_as_made_though_another_instance_has_gone_o
             assert await advanced(other, "x", 1, key(0), now, b"3", 0)
             raise
 
-    monkeypatch.setattr(Statements, "_follow", overtaken)
+    monkeypatch.setattr(Statements, "follow", overtaken)
     statements.cuts.append("after")
     made = await advanced(one, "x", 1, key(0), turn, b"2", 0)
 

@@ -298,6 +298,7 @@ def no_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
     async def lose(_: notifications.Notifications) -> None:
         return
 
+    # A server loses no notification by itself.
     monkeypatch.setattr(notifications.Notifications, "_send", lose)
 
 
@@ -591,6 +592,7 @@ async def test_an_instance_that_stops_during_its_heartbeat_does_not_come_back(
             while bool(await blocker.fetchval(sql, schema)) != wanted:  # noqa: ASYNC110 - only the server knows
                 await asyncio.sleep(0.01)
 
+    # The next heartbeat by itself would come seconds later.
     store._driver._heartbeat.beat_now()
     await beats(_WAIT, wanted=True)
     async with asyncio.TaskGroup() as tasks:

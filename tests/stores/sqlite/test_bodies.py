@@ -214,6 +214,7 @@ async def test_half_a_cassette_that_a_crash_left_is_cleared_away(
 
         async def crash(*_: object) -> None: ...
 
+        # What follows a failed save: a crash comes before it.
         patch.setattr(SqliteStore, "_remove_rows", crash)
         with pytest.raises(StoreError):
             await store.save("x", StoredCassette(HEAD, (*good, bad)))

@@ -64,6 +64,7 @@ async def test_recordings_of_all_processes_are_kept(store: SqliteStore, file: Pa
     assert sorted(found_indexes(await store.page("x", after=None, limit=200))) == numbers
 
 
+# The shared file is opened in a thread of the store, where a test cannot take turns with it.
 @pytest.mark.parametrize(
     "connect", [partial(connection.connect, role="write"), shared_file._connect]
 )

@@ -167,5 +167,6 @@ async def running_broker(
         await asyncio.gather(*running.clients, return_exceptions=True)
     assert store.calls[-1] == "close"
     assert broker.in_flight == 0
+    # What a call leaves behind would show only as memory, after days.
     assert (broker._calls._shared, broker._calls._running) == ({}, set())
     assert asyncio.all_tasks() == before
