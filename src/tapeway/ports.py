@@ -44,12 +44,6 @@ class StoreFacts:
 
     Some stores learn it when they are opened.
     """
-    permanent_indexes: bool = False
-    """Whether a recording keeps its index, and is changed by itself.
-
-    Elsewhere a change writes the cassette anew, and each writing of it numbers its recordings by
-    position.
-    """
     paged: bool = False
     """Whether outlines and pages are read by themselves. A cassette need not fit into memory."""
     may_go_away: bool = False
@@ -147,9 +141,6 @@ class CassetteStore(Protocol):
     async def get(self, name: str, index: int) -> TakenRecording | None:
         """One recording."""
 
-    async def body(self, name: str, digest: str) -> BodyFile | None:
-        """The large body that a recording of this cassette refers to, or None where none does."""
-
     # Writing.
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
@@ -162,9 +153,9 @@ class CassetteStore(Protocol):
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         """Append interactions in this order; durable on return.
 
-        `head` is written with the first ones of a cassette. With permanent indexes all are added, or
-        none, each gets an index above all existing ones and counts as imported. Their large bodies
-        are already stored. Raises like `append`.
+        `head` is written with the first ones of a cassette. A shared store adds all or none, gives
+        each an index above all existing ones, and counts them as imported. Their large bodies are
+        already stored. Raises like `append`.
         """
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
@@ -173,15 +164,6 @@ class CassetteStore(Protocol):
         `pieces` is iterated in another thread; an exception from it is raised here, and nothing is
         stored. Raises StoreFull, CassetteLocked. A body that no recording refers to is removed
         later.
-        """
-
-    async def edit(
-        self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
-    ) -> bool:
-        """Replace one interaction, or remove it; False if there is none of that index.
-
-        With permanent indexes all others keep theirs. The condition is checked against the digest of
-        the interaction in the same step. Raises AdminError (412).
         """
 
     async def save(
@@ -208,13 +190,6 @@ class CassetteStore(Protocol):
         The cursors of the name are reset in any case. With `only`, False and nothing is changed
         where the cassette has another mark, as in `save`. Raises CassetteLocked while another
         process records into the cassette.
-        """
-
-    async def replace_cassette(self, name: str, by: str) -> None:
-        """Rename the cassette `by` to `name`, replacing the cassette of that name.
-
-        Does nothing if there is no cassette `by`, and if both names are the same. The cursors of
-        both names are reset.
         """
 
 
@@ -246,7 +221,8 @@ class FoundUnused(NamedTuple):
 class SharedStore(CassetteStore, Protocol):
     """A store that several processes use at once, each reading only what a request needs.
 
-    Its indexes are permanent, and it is read by pages. Each change is made once, also where the
+    A recording keeps its index, and is changed by itself. In other stores a change writes the cassette
+    anew, and each writing numbers the recordings by position. A shared store is read by pages. Each change is made once, also where the
     store's answer to it was lost and it was tried again.
 
     A recording is found by every key that `core.cassette.index.index_keys` gives under the rules of
@@ -268,6 +244,9 @@ class SharedStore(CassetteStore, Protocol):
         The cursors are read before the recordings: a recording added in between has advanced its
         cursor. The mark is read first of all.
         """
+
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        """The large body that a recording of this cassette refers to, or None where none does."""
 
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
         """The newest HTTP recordings of a method and path (without query), then of others, in
@@ -298,6 +277,22 @@ class SharedStore(CassetteStore, Protocol):
 
         A recording counts under the first prefix that fits, or under '' where no prefix fits. Reads the path of each
         recording of the cassette.
+        """
+
+    async def edit(
+        self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
+    ) -> bool:
+        """Replace one interaction, or remove it; False if there is none of that index.
+
+        All others keep their index. The condition is checked against the digest of the interaction
+        in the same step. Raises AdminError (412).
+        """
+
+    async def replace_cassette(self, name: str, by: str) -> None:
+        """Rename the cassette `by` to `name`, replacing the cassette of that name.
+
+        Does nothing if there is no cassette `by`, and if both names are the same. The cursors of
+        both names are reset.
         """
 
     async def reserve(self, name: str) -> int:

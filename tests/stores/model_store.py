@@ -133,7 +133,7 @@ class ModelStore:
     """One instance over a place."""
 
     url = "model:"
-    facts = StoreFacts(durability="process", permanent_indexes=True, paged=True)
+    facts = StoreFacts(durability="process", paged=True)
     trouble = None
 
     def __init__(self, place: ModelPlace) -> None:

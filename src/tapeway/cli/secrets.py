@@ -38,6 +38,7 @@ from tapeway.formats.errors import pointer_text
 from tapeway.formats.fields import Document
 from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
 from tapeway.paging import walk_over
+from tapeway.ports import SharedStore
 from tapeway.stores.file import offline
 from tapeway.stores.file.offline import OfflineCassette
 from tapeway.stores.support.serialize import document_of
@@ -298,18 +299,20 @@ async def _redact_in_store(
     unopened: CassetteInStore, known: KnownValues, stores: OpenStores
 ) -> CassetteScan:
     async with stores.cassette(unopened) as place:
-        if place.store.facts.permanent_indexes:
-            return await _redact_one_by_one(place, known)
+        if (shared := place.store.shared) is not None:
+            return await _redact_one_by_one(place, shared, known)
         return await _redact_at_once(place, known)
 
 
-async def _redact_one_by_one(place: CassetteInStore, known: KnownValues) -> CassetteScan:
+async def _redact_one_by_one(
+    place: CassetteInStore, shared: SharedStore, known: KnownValues
+) -> CassetteScan:
     # Others may go on recording meanwhile. If this is interrupted, some interactions are redacted.
     walk = await place.walk()
     scanned = CassetteScan(place.shown, walk.head, known)
     async for item, without in redacted(scanned, walk.items):
         if without is not item:
-            await place.store.edit(place.name, item.index, without)
+            await shared.edit(place.name, item.index, without)
     if scanned.head != walk.head:
         await place.store.replace_head(place.name, scanned.head)
     return scanned

@@ -7,7 +7,6 @@ and removes cassettes, lists them, and tells whether a cassette has changed.
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from tapeway.core.model.cassette import (
     CassetteHead,
@@ -18,11 +17,10 @@ from tapeway.core.model.cassette import (
     TakenRecording,
     sources_of,
 )
-from tapeway.core.model.condition import ANY, Condition, Unchanged
-from tapeway.core.model.interaction import AnyInteraction, large_bodies
+from tapeway.core.model.condition import Unchanged
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import LARGE_BODY, BodyFile
 from tapeway.errors import CassetteEdited, StoreError
-from tapeway.formats.native.document import interaction_digest
 from tapeway.ports import SharedStore, StoreFacts
 
 
@@ -98,14 +96,6 @@ class WholeCassettes(ABC):
                 return TakenRecording(each, 0, index)
         return None
 
-    async def body(self, name: str, digest: str) -> BodyFile | None:
-        stored = await self.load(name, writable=False)
-        for item in () if stored is None else stored.interactions:
-            for file in large_bodies(item):
-                if file.digest == digest:
-                    return file
-        return None
-
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         # All at once: a store may sync its disk once for all of them.
         await asyncio.gather(*[self.append(name, head, Recording(each)) for each in items])
@@ -116,20 +106,6 @@ class WholeCassettes(ABC):
             f"the store {self.url} cannot keep a body of more than {LARGE_BODY} bytes: "
             "use a folder, or a smaller --max-body"
         )
-
-    async def edit(
-        self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
-    ) -> bool:
-        if (stored := await self.load(name, writable=True)) is None:
-            return False
-        items = list(stored.interactions)
-        place = next((at for at, each in enumerate(items) if each.index == index), None)
-        if place is None:
-            return False
-        condition.check(interaction_digest(items[place]))
-        items[place : place + 1] = [] if changed is None else [replace(changed, index=index)]
-        await self.save(name, replace(stored, interactions=tuple(items)))
-        return True
 
     async def replace_head(self, name: str, head: CassetteHead) -> None:
         stored = await self.load(name, writable=True)
@@ -151,14 +127,6 @@ class WholeCassettes(ABC):
             return True
         stat = await self.stat(name)
         return only.mark == (None if stat is None else stat.mark)
-
-    async def replace_cassette(self, name: str, by: str) -> None:
-        stored = await self.load(by, writable=True)
-        if stored is None or name == by:
-            return
-        await self.load(name, writable=True)
-        await self.save(name, stored)
-        await self.remove(by)
 
 
 def _position(name: str, items: Sequence[AnyInteraction], index: int) -> int:

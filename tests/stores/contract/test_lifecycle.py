@@ -36,7 +36,6 @@ async def test_opening_a_store_teaches_it_no_more_than_its_durability(
     stated = store.facts
 
     assert (store.shared is not None) is kind.shared
-    assert store.facts.permanent_indexes is kind.shared
     async with opened(store):
         found = store.facts
         assert replace(found, durability=stated.durability) == stated

@@ -35,8 +35,8 @@ async def work(url: str, output: int) -> None:
             *[_noted(store.append("x", HEAD, recording(n)), output, n) for n in (2, 3, 4)]
         )
         await _noted(_record_large(store), output, 5)
-        if store.shared is not None:
-            await _noted(store.edit("x", 2, None), output, None, 2)
+        if (shared := store.shared) is not None:
+            await _noted(shared.edit("x", 2, None), output, None, 2)
         await _noted(store.append("y", HEAD, recording(6)), output, 6)
         await _noted(store.release("x"), output, None)
         await _noted(store.append("y", HEAD, recording(7)), output, 7)

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.matching.rules import rules_of_meta
@@ -18,14 +19,14 @@ from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.errors import StoreAway
 from tapeway.formats.native.document import interaction_digest
-from tapeway.ports import Found, StoreFacts
+from tapeway.ports import Found, SharedStore, StoreFacts
 from tapeway.stores.memory import MemoryStore
 
 
 class BitByBitStore(MemoryStore):
     """`pages` are the limits it was asked for; it is away `after` so many additions."""
 
-    facts = StoreFacts(durability="process", permanent_indexes=True, paged=True)
+    facts = StoreFacts(durability="process", paged=True)
 
     def __init__(self, url: str = "fake:") -> None:
         super().__init__()
@@ -35,6 +36,11 @@ class BitByBitStore(MemoryStore):
         self.away_after: int | None = None
         self.held: dict[str, list[AnyInteraction]] = {}
         self.heads: dict[str, CassetteHead] = {}
+
+    @property
+    def shared(self) -> SharedStore:
+        # It has as much of one as its tests ask for.
+        return cast("SharedStore", self)
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         self.loads += 1

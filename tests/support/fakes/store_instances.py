@@ -61,10 +61,6 @@ class InstanceStore(BitByBitStore):
     def trouble(self) -> StoreError | None:
         return None if self.in_touch else out_of_touch(self.url)
 
-    @property
-    def shared(self) -> "InstanceStore":
-        return self
-
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         payload_of(recording)
         if (lease := recording.lease) is not None:

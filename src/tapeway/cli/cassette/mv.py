@@ -70,8 +70,8 @@ async def _move(source: CassetteInStore, target: CassetteInStore) -> None:
                 raise _taken(target)
             if source.store.url != target.store.url:
                 await _copy_and_remove(source, target)
-            elif store.facts.permanent_indexes:
-                await store.replace_cassette(target.name, source.name)
+            elif (shared := store.shared) is not None:
+                await shared.replace_cassette(target.name, source.name)
             else:
                 await _copy_and_remove(source, CassetteInStore(store, target.name, target.shown))
 

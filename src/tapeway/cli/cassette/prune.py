@@ -156,10 +156,10 @@ async def _prune(
 
 async def _prune_one(place: CassetteInStore, options: _PruneOptions) -> PruneResult:
     check_persistent(place.store)
-    if place.store.facts.permanent_indexes:
+    if (shared := place.store.shared) is not None:
         result = await _select(place, await place.walk(), options)
         for each in result.dropped if not options.dry_run else ():
-            await place.store.edit(place.name, each.index, None)
+            await shared.edit(place.name, each.index, None)
         return result
     # The cassette is claimed before reading: no process may change it meanwhile.
     stored = await place.load(writable=not options.dry_run)
@@ -201,7 +201,7 @@ def _unused(place: CassetteInStore, options: _PruneOptions) -> "UnusedRecordings
     return UnusedRecordings(
         options.unused[place.name],
         place.shown,
-        permanent_indexes=place.store.facts.permanent_indexes,
+        permanent_indexes=place.store.shared is not None,
     )
 
 

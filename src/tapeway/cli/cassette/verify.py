@@ -210,10 +210,10 @@ async def _verify_one(
 
 async def _rewrite_keys(place: CassetteInStore) -> None:
     """Write the interactions with a wrong match key anew, which computes it. Raises StoreError."""
-    if place.store.facts.permanent_indexes:
+    if (shared := place.store.shared) is not None:
         async for item in (await place.walk()).items:
             if _has_wrong_key(item):
-                await place.store.edit(place.name, item.index, item)
+                await shared.edit(place.name, item.index, item)
         return
     stored = await place.load()
     if any(map(_has_wrong_key, stored.interactions)):

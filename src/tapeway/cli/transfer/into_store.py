@@ -49,8 +49,8 @@ async def copy_into_store(
         raise endpoints.already_exists(to.shown)
     beside = _beside(to)
     done = await _fill(source, await source.walk(), beside, force=force)
-    if to.store.facts.permanent_indexes:
-        await to.store.replace_cassette(to.name, beside.name)
+    if (shared := to.store.shared) is not None:
+        await shared.replace_cassette(to.name, beside.name)
         await _check_unchanged(to, wanted.head, done.count)
         return done
     return await _replace(to, beside, done)

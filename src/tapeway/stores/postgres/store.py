@@ -30,7 +30,7 @@ class PostgresStore(SqlStore):
         self, url: str, *, lease_s: float | None = None, touch_s: float = OUT_OF_TOUCH_S
     ) -> None:
         super().__init__()
-        self.facts = StoreFacts(durability="primary", permanent_indexes=True, paged=True)
+        self.facts = StoreFacts(durability="primary", paged=True)
         self._address = address.read(url)
         self._lease_s, self._touch_s = float(lease_s or self._address.lease_s), float(touch_s)
         self._opened: PostgresInstance | None = None

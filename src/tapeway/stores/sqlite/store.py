@@ -29,7 +29,7 @@ class SqliteStore(SqlStore):
         """`clock` is the same for all processes of the machine."""
         super().__init__()
         self.url = f"sqlite:{path}"
-        self.facts = StoreFacts(durability="disk", permanent_indexes=True, paged=True, file=path)
+        self.facts = StoreFacts(durability="disk", paged=True, file=path)
         self._location = StoreLocation(path)
         self._clock = clock
         self._runtime: Runtime | None = None
