@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.json_text import Json
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.misses.nearest import nearest
@@ -72,6 +73,19 @@ def test_a_request_that_differs_a_little_finds_its_recording_among_thousands(
 
     for number in (17, 1234):
         assert first(asked(missed(number)), recordings) == number
+
+
+def test_a_call_of_an_agent_finds_its_recording_among_longer_calls_with_the_same_ends() -> None:
+    def call(number: int, day: int) -> dict[str, Json]:
+        task = f"{SYSTEM} Find the fault, and mend it. Today is 2026-01-{day:02}. {SYSTEM}"
+        answers = [f"Step {each}: {text(each, 9)}" for each in range(number)]
+        tools: list[Json] = [{"name": each, "about": SYSTEM} for each in WORDS[:3]]
+        return chat(SYSTEM, task, *answers, tools=tools)
+
+    recordings = recordings_of(*(asked(call(number, 1)) for number in range(200)))
+
+    for number in (0, 7, 100):
+        assert first(asked(call(number, 2)), recordings) == number
 
 
 def test_a_short_request_with_a_number_is_looked_at_beside_its_recording() -> None:

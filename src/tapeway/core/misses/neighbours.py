@@ -3,8 +3,9 @@
 The recordings of a method and path are kept in two orders. One goes by the first telling texts of the
 request, the second by the last texts, backwards and without numbers. A request that differs from
 a recorded request at one end stands beside it in the order by the unchanged end. A request with new
-dates or identifiers stands beside it in the order without numbers. The neighbours in both orders
-are the candidates, and the newest recordings besides.
+dates or identifiers stands beside it in the order without numbers. Requests with equal texts go by
+size: the calls of an agent begin with the same task and end with the same tools, and grow from call
+to call. The neighbours in both orders are the candidates, and the newest recordings besides.
 
 A store keeps both orders as indexes of a database (`order_keys`); `Neighbours` has both for a
 cassette in memory. Stores and memory choose equal recordings.
@@ -43,10 +44,14 @@ PREFIX = 8
 """Bytes of a key that stand for method and path."""
 
 _LONGEST_KEY = 96
+_SIZE = 4
+"""Bytes of a key, at its end, that have the size of the request."""
+
 _READ = 64 * 1024
 """Bytes of a body, from either end, in which texts are looked for."""
 
 _HEAD, _TAIL = 32, 16
+_BLANKS = b" \t\r\n"
 _STRUCTURE = b" \t\r\n:,{}[]"
 _DIGITS = b"0123456789"
 _LONGEST_NAME = 12
@@ -277,7 +282,9 @@ def _texts_in_order(request: Request) -> tuple[bytes, bytes]:
     # The query comes last in both: beside a body, a query seldom tells requests apart.
     forward = _joined(map(_shortened, _telling(chain(first, query))))
     backward = _joined(map(_read_backwards, _telling(chain(reversed(last), reversed(query)))))
-    return forward, backward
+    # Blanks do not count: a file has the body written anew.
+    size = len(request.body.translate(None, _BLANKS)).to_bytes(_SIZE, "big")
+    return forward + size, backward + size
 
 
 def _pieces(body: bytes) -> list[bytes]:
@@ -308,9 +315,9 @@ def _has_digit(word: bytes) -> bool:
 
 def _joined(texts: Iterable[bytes]) -> bytes:
     """As many of the first texts as a key has room for."""
-    key = b""
+    key, most = b"", _LONGEST_KEY - _SIZE
     for each in texts:
         key += each + b"\0"
-        if len(key) >= _LONGEST_KEY:
+        if len(key) >= most:
             break
-    return key[:_LONGEST_KEY]
+    return key[:most]
