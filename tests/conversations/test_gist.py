@@ -57,6 +57,22 @@ EVENTS = b"".join(
             Gist("Weather?", "get_weather(city=Paris, …)"),
         ),
         (
+            item(
+                CHAT,
+                {
+                    "messages": [
+                        {
+                            "role": "assistant",
+                            "tool_calls": [{"id": "a", "type": "function", "function": WEATHER}],
+                        },
+                        {"role": "tool", "tool_call_id": "a", "content": "sunny"},
+                    ]
+                },
+                reply(content="Go out."),
+            ),
+            Gist("get_weather: sunny", "Go out."),
+        ),
+        (
             item(CHAT, messages(("user", "Go on")), reply("length", content="And then")),
             Gist("Go on", "And then (length)"),
         ),

@@ -70,6 +70,10 @@ def test_a_recording_without_a_route_answers_any() -> None:
     assert {each.part: each.verdict for each in found}["route"] == "ok"
 
 
+def test_where_nothing_is_recorded_nothing_was_compared() -> None:
+    assert verdicts(missed({"a": 1}), None, [], NO_RULES) == []
+
+
 def test_another_route_and_another_kind_of_body_are_named() -> None:
     other = Interaction(0, Request("groq", "POST", "/v1/x", (), b"plain"), OK)
 

@@ -77,8 +77,12 @@ def test_a_miss_opens_only_the_messages_that_differ(replaying: Deck, open_page: 
     send(replaying, "agent", call(long_history(13, "And then?"), {})["request"]["json"])
     page = open_page(f"{replaying.admin.url}/#/journal?outcome=miss")
 
-    # No click: the list says it.
+    # No click: the list says what was asked, and below it what differs.
     page.until("() => document.querySelector('[role=option]')?.innerText.includes('And then?')")
+    row = page.tab.locator(ROWS).first
+    assert row.locator(".asked").inner_text() == "And then?"
+    assert row.locator(".answered").inner_text() == "≠ messages[27].content: And now? → And then?"
+    assert "gpt-4o" in row.inner_text()
     open_newest(page)
 
     shown = page.tab.locator(".messages")
@@ -97,6 +101,7 @@ def test_one_click_shows_why_a_call_that_was_passed_on_failed(
 
         assert "429" in page.tab.locator(".panel").first.inner_text()
         page.see("Hello")
+        assert page.tab.locator(".messages .wrong").inner_text() != ""
 
 
 @pytest.mark.slow
@@ -130,9 +135,12 @@ def test_calls_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
         assert not page.overflows(), hash_
 
 
-def test_a_websocket_turn_reads_as_messages_and_a_session_in_time(
-    shared_deck: Deck, open_page: PageOpener
-) -> None:
+LONG_TYPE = "conversation.item.input_audio_transcription.completed"
+
+
+@pytest.fixture(scope="module")
+def sockets(shared_deck: Deck) -> Deck:
+    """A turn of the Responses API and a session, whose texts are markup."""
     asked = {"type": "response.create", "model": "m", "input": "Say hello"}
     said = {
         "type": "message",
@@ -141,28 +149,27 @@ def test_a_websocket_turn_reads_as_messages_and_a_session_in_time(
     }
     done = {"type": "response.completed", "response": {"id": "r", "model": "m", "output": [said]}}
     session = {"type": "session.update", "session": {"note": HOSTILE}}
-    stored(
-        shared_deck,
-        "sockets",
-        [
-            websocket("v1/responses", asked, [done]),
-            websocket(
-                "v1/realtime",
-                session,
-                [
-                    {"client": session},
-                    *spoken({"type": "response.output_text.delta", "delta": "Hi "}),
-                    *spoken({"type": "response.output_audio.delta", "delta": "AAAA"}),
-                    {"client_text": "between"},
-                    *spoken({"type": "response.output_audio.delta", "delta": "AAAA"}),
-                    *spoken({"type": "response.output_text.delta", "delta": "there"}),
-                    *spoken({"type": "session.updated"}),
-                    {"close": {"code": 1000, "reason": "done", "by": "client"}},
-                ],
-            ),
-        ],
-    )
-    page = open_page(f"{shared_deck.admin.url}/#/cassettes/sockets/0")
+    lines = [
+        {"client": session},
+        *spoken({"type": "response.output_text.delta", "delta": "Hi "}),
+        *spoken({"type": "response.output_audio.delta", "delta": "AAAA"}),
+        {"client_text": "between"},
+        *spoken({"type": "response.output_audio.delta", "delta": "AAAA"}),
+        *spoken({"type": "response.output_text.delta", "delta": "there"}),
+        *spoken({"type": "session.updated"}),
+        *spoken({"type": LONG_TYPE, "item_id": "i", "transcript": f"A table, please. {HOSTILE}"}),
+        *spoken({"type": HOSTILE, "text": HOSTILE}),
+        {"close": {"code": 1000, "reason": "done", "by": "client"}},
+    ]
+    turn = websocket("v1/responses", asked, [done])
+    stored(shared_deck, "sockets", [turn, websocket("v1/realtime", session, lines)])
+    return shared_deck
+
+
+def test_a_websocket_turn_reads_as_messages_and_a_session_in_time(
+    sockets: Deck, open_page: PageOpener
+) -> None:
+    page = open_page(f"{sockets.admin.url}/#/cassettes/sockets/0")
     page.see("WEBSOCKET /v1/responses")
     page.see("Say hello")
     page.see("Hello there")
@@ -173,6 +180,8 @@ def test_a_websocket_turn_reads_as_messages_and_a_session_in_time(
     page.see("Hi there")
     page.see("80 ms to 240 ms, 2 pieces")
     page.see("The client closed the connection with code 1000: done.")
+    # Words of a whole message are read without opening the message.
+    assert page.tab.get_by_text("A table, please.").first.is_visible()
     assert page.tab.locator(".messages audio").count() == 1
     assert (
         page.tab.locator(".message-box .role")
@@ -180,7 +189,26 @@ def test_a_websocket_turn_reads_as_messages_and_a_session_in_time(
         .startswith("client session.update")
     )
     page.tab.locator(".message-box summary").first.click()
-    page.see("window.ran = 1")
+    page.tab.locator(".json-string", has_text="window.ran = 1").wait_for()
+    assert page.tab.evaluate("window.ran === undefined")
+    # The messages have their times: they do not stand there a second time.
+    assert page.tab.locator(".timeline").count() == 0
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(NARROW, "dark"), ((1280, 800), "light")])
+def test_a_session_can_be_read_on_both_sizes_and_in_both_schemes(
+    sockets: Deck, open_page: PageOpener, size: tuple[int, int], scheme: str
+) -> None:
+    page = open_page(f"{sockets.admin.url}/#/cassettes/sockets/1", size, scheme)
+    page.see("A table, please.")
+
+    # One type is longer than a phone is wide.
+    assert page.faults_of_access() == []
+    assert not page.overflows()
+    page.tab.keyboard.press("r")
+    page.tab.locator("details.raw .sides").wait_for()
+    assert page.faults_of_access() == []
+    assert not page.overflows()
     assert page.tab.evaluate("window.ran === undefined")
 
 

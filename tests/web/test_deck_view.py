@@ -94,6 +94,20 @@ def test_it_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
         assert not page.overflows()
 
 
+def test_on_a_phone_nothing_is_beyond_the_edge(deck: Deck, open_page: PageOpener) -> None:
+    ask(deck.proxy_url, "Hello")
+    ask(f"{deck.proxy_url}/@tests%2Fgeography-of-france", "Hello")
+    page = open_page(deck.admin.url, NARROW)
+    page.see("tests/geography-of-france".partition("/")[0])
+
+    assert page.tab.evaluate(BEYOND) == []
+
+
+BEYOND = """() => [...document.querySelectorAll('nav a, main td, main button, main .counter, main code')]
+    .filter((each) => each.getBoundingClientRect().right > document.documentElement.clientWidth)
+    .map((each) => each.textContent)"""
+
+
 @pytest.mark.slow
 def test_a_stream_that_is_being_recorded_grows_until_it_is_durable(
     tmp_path: Path, open_page: PageOpener

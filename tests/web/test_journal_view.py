@@ -169,6 +169,9 @@ def test_a_miss_shows_what_differs_and_becomes_a_hit_when_its_rule_is_accepted(
     page.see("nearest #0 differs at temperature and user")
     assert page.tab.locator("[data-verdict=differs]").inner_text().startswith("≠")
     assert page.tab.locator("[data-verdict]").count() == 7
+    # A place leads to the trees, which are folded below the messages of a model's call.
+    page.tab.get_by_role("button", name="body.temperature").click()
+    page.tab.locator(".side-requested .flash").wait_for()
     for side, values in (("requested", ["0.7", "ci-97"]), ("recorded", ["0.2", "ci-41"])):
         marked = page.tab.locator(f".side-{side} [data-mark]").all_inner_texts()
         assert len(marked) == 2
@@ -199,7 +202,7 @@ def test_a_miss_without_anything_near_says_so(deck: Deck, open_page: PageOpener)
 
     for size, scheme in [(NARROW, "dark"), ((1280, 800), "light")][:: step(2)]:
         page = open_page(f"{deck.admin.url}/#/journal/{missed['id']}", size, scheme)
-        page.see("No rule would make it match")
+        page.see("Nothing like it is in the cassette. Record it:")
         assert page.faults_of_access() == []
         assert not page.overflows()
     page.go("#/journal/tw-nothing")

@@ -7,8 +7,8 @@ import click
 from tapeway.cli.options import admin_option, admin_url, command, prepare
 from tapeway.embedded.admin_client import AdminClient
 from tapeway.errors import ConfigError, TapewayError
-from tapeway.html_report.collected_page import collected_page
 from tapeway.html_report.collection import ReportLimits
+from tapeway.html_report.page import collected_page
 from tapeway.settings.parsers import size
 
 _HTML_MAX = "20MiB"

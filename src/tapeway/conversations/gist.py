@@ -1,6 +1,7 @@
 """What a call asked and what came back, in a few words: in a list all calls of an API read alike."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
@@ -76,8 +77,15 @@ def _parsed_call(item: Interaction) -> ParsedCall | None:
 
 
 def _last_words(turns: Iterable[ConversationTurn]) -> str:
-    last = [*turns][-1:]
-    return _short(" ".join(_part(each) for turn in last for each in turn.parts))
+    said = [*turns]
+    # Some APIs name the tool in its call alone.
+    names = {
+        each.id: each.name
+        for turn in said
+        for each in turn.parts
+        if each.kind == "call" and each.id
+    }
+    return _short(" ".join([_part(each, names) for turn in said[-1:] for each in turn.parts]))
 
 
 def _answer_words(turn: ConversationTurn, stop_reason: str) -> str:
@@ -85,12 +93,12 @@ def _answer_words(turn: ConversationTurn, stop_reason: str) -> str:
     return _short(" ".join([*words, *([f"({stop_reason})"] if stop_reason else [])]))
 
 
-def _part(part: ContentPart) -> str:
+def _part(part: ContentPart, names: Mapping[str, str] = MappingProxyType({})) -> str:
     match part.kind:
         case "call":
             return f"{part.name}({_arguments(part.value)})"
         case "result":
-            return f"{part.name or 'result'}: {part.text}"
+            return f"{part.name or names.get(part.id) or 'result'}: {part.text}"
         case "attachment":
             value = part.value if isinstance(part.value, dict) else {}
             return f"[{value.get('media_type') or value.get('type') or 'attachment'}]"

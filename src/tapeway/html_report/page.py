@@ -7,11 +7,14 @@ Recorded content is a block of data, which no browser runs.
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from posixpath import dirname, join, normpath
+from typing import Any, Protocol
 
-from tapeway.core.json_text import dump
-from tapeway.html_report.collection import CollectedRun
+from tapeway.core.json_text import Json, dump
+from tapeway.embedded.admin_client import DeckError
+from tapeway.errors import TapewayError
+from tapeway.html_report.collection import CollectedRun, ReportLimits, collect
 from tapeway.web.files import START, PageFile, page_files
 
 _IMPORT = re.compile(r"""(\bfrom |\bimport |\bimport\()"(\.{1,2}/[^"]+\.js)\"""")
@@ -65,6 +68,27 @@ start.type = "module";
 start.src = JSON.parse(document.querySelector("script[type=importmap]").textContent).imports["tapeway/%s"];
 document.head.append(start);
 """
+
+
+class Caller(Protocol):
+    """Calls the admin API; `embedded.admin_client.AdminClient` does."""
+
+    def call(self, method: str, path: str, body: object = None, **query: object) -> Any: ...
+
+
+def collected_page(
+    client: Caller, limits: ReportLimits, reports: Sequence[Mapping[str, Any]] | None = None
+) -> str:
+    """The page with what the admin API tells now, or with these reports. Raises TapewayError."""
+
+    def call(path: str, query: dict[str, object]) -> Json:
+        try:
+            found: Json = client.call("GET", path, None, **query)
+        except DeckError as exc:
+            raise TapewayError(str(exc), code=exc.code) from exc
+        return found
+
+    return html_report(collect(call, limits, reports))
 
 
 def html_report(found: CollectedRun) -> str:

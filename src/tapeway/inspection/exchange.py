@@ -14,8 +14,6 @@ from tapeway.inspection.reading import HEAD, MOST_READ, HeldBody, body_part, hea
 from tapeway.inspection.session import session
 from tapeway.inspection.summary import summary
 from tapeway.inspection.timeline import timeline
-from tapeway.providers.api_call import describe_call
-from tapeway.providers.usage import token_usage
 
 _MOST_ANSWERS = 20
 _MOST_CHARACTERS = 1024 * 1024
@@ -111,20 +109,6 @@ class ForeignView:
             "answers": [],
             "document": self._stored,
         }
-
-
-def described(item: Interaction) -> Interaction:
-    """An unrecorded exchange, with the API call and the tokens."""
-    call = describe_call(item.request.route, item.request)
-    if call is None:
-        return item
-    metadata: dict[str, Json] = {
-        "provider": call.provider,
-        "endpoint": call.endpoint,
-        "model": call.model,
-    }
-    tokens = token_usage(call, item.response)
-    return replace(item, metadata=metadata, usage=None if tokens is None else tokens.fields())
 
 
 def answer_text(item: Interaction) -> str:

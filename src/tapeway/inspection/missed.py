@@ -24,10 +24,7 @@ _MOST_SEARCHED = 1000
 _MOST_SEARCHED_BYTES = 8 * 1024 * 1024
 _MOST_INDEXES = 5
 
-_NO_HEADERS = (
-    "only headers that say what is asked for count, those that a rule names, and those on which the "
-    "recorded answer depends"
-)
+_NO_HEADERS = "no header that counts"
 _NOTHING_NEAR = "there is no recording to compare it with"
 
 
@@ -116,9 +113,14 @@ def verdicts(
     recordings: Iterable[AnyInteraction],
     rules: Rules,
 ) -> list[PartVerdict]:
-    """What each part of a missed request came to, against the nearest recording, None without one."""
+    """What each part of a missed request came to, against the nearest recording, None without one.
+
+    Empty where there is no recording at all.
+    """
     if item is None:
-        return [*_without_nearest(missed, list(recordings), rules), _repeats(missed, equal=False)]
+        searched = list(recordings)
+        found = [*_without_nearest(missed, searched, rules)] if searched else []
+        return [*found, _repeats(missed, equal=False)] if searched or missed.used_up else []
     differences = _differences(missed, item.request, rules)
     asked, held = compared(missed.request, rules), compared(item.request, rules, recorded=True)
     if not item.request.route:

@@ -1,7 +1,7 @@
 """An interaction in a line, and as it is listed: without its bodies."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tapeway.conversations.gist import Gist, gist
@@ -11,6 +11,8 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request
 from tapeway.core.text import escape_surrogates, escape_unprintable
+from tapeway.providers.api_call import describe_call
+from tapeway.providers.usage import token_usage
 
 Tone = Literal["good", "bad", "note"]
 """How what came of a request is to be taken."""
@@ -113,6 +115,32 @@ def title(item: AnyInteraction) -> dict[str, Json]:
         "unmarked": response.verdict == "unmarked",
         "tags": [escape_surrogates(each) for each in item.tags],
     }
+
+
+def model_and_tokens(item: AnyInteraction) -> tuple[str | None, int | None]:
+    """The model of a call and its tokens in all, whether or not it was recorded."""
+    if isinstance(item, ForeignInteraction):
+        return None, None
+    known = described(item) if not item.metadata else item
+    model, tokens = known.metadata.get("model"), (known.usage or {}).get("total_tokens")
+    return (
+        model if isinstance(model, str) else None,
+        tokens if isinstance(tokens, int) else None,
+    )
+
+
+def described(item: Interaction) -> Interaction:
+    """An unrecorded exchange, with the API call and the tokens."""
+    call = describe_call(item.request.route, item.request)
+    if call is None:
+        return item
+    metadata: dict[str, Json] = {
+        "provider": call.provider,
+        "endpoint": call.endpoint,
+        "model": call.model,
+    }
+    tokens = token_usage(call, item.response)
+    return replace(item, metadata=metadata, usage=None if tokens is None else tokens.fields())
 
 
 def request_size(request: Request) -> int:

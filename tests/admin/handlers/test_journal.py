@@ -23,6 +23,7 @@ KEYS = [
     *("id", "at", "cassette", "route", "method", "path", "outcome", "status", "interaction"),
     *("duration_ms", "match_key", "message", "nearest", "suggestion", "attempt", "slot", "take"),
     *("client_address", "request_id", "trace_id", "asked", "answered"),
+    *("model", "tokens"),
 ]
 
 
@@ -60,6 +61,8 @@ async def test_an_entry_says_what_became_of_a_request_and_why(open_world: World)
         "trace_id": None,
         "asked": None,
         "answered": None,
+        "model": None,
+        "tokens": None,
     }
     assert hit["match_key"].startswith("v1:")
     assert (miss["outcome"], miss["status"], miss["interaction"]) == ("miss", 400, None)
@@ -98,6 +101,22 @@ async def test_entries_tell_what_was_asked_and_answered_if_they_are_asked_to(
         ("Where to go is the question", "answer: 1"),
     ]
     assert [(each["asked"], each["answered"]) for each in reversed(events)] == told
+
+
+async def test_a_miss_that_nothing_is_near_to_says_why_and_calls_tell_model_and_tokens(
+    open_world: World,
+) -> None:
+    await asked_to_model(open_world, "Where to go")
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+    await open_world.ask("/v1/nowhere")
+    await open_world.ask("/v1/nowhere", cassette="never")
+    page = await open_world.got("/api/v1/journal?gist=true")
+
+    assert [(each["answered"], each["model"]) for each in page["entries"]] == [
+        ("no such cassette; record it with --mode auto (pytest: --tapeway=record)", None),
+        ("nothing is recorded for this method and path", None),
+        ("answer: 1", "m"),
+    ]
 
 
 async def test_it_is_newest_first_and_can_be_narrowed(open_world: World) -> None:

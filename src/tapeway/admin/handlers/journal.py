@@ -4,6 +4,7 @@ import asyncio
 import tomllib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import dropwhile, islice, takewhile
 from typing import cast
 
@@ -22,7 +23,7 @@ from tapeway.admin.models.journal import (
 )
 from tapeway.admin.models.schema import NearRecording, Nothing, iso_time
 from tapeway.admin.operation import OperationCall, PlainCall
-from tapeway.conversations.gist import MOST, Gist, asked
+from tapeway.conversations.gist import MOST, asked
 from tapeway.conversations.gist import gist as gist_of
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import (
@@ -33,11 +34,13 @@ from tapeway.core.matching.rules import (
     rules_document,
     rules_of_meta,
 )
-from tapeway.core.misses.miss import RULE_NOTE, MissedRequest, changed_value
+from tapeway.core.misses.miss import ABSENT_NOTE, RULE_NOTE, MissedRequest, changed_value
 from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
 from tapeway.engine.journal import EntryQueue, MissedCall, ServedRequest
 from tapeway.engine.report.lines import miss_lines
 from tapeway.errors import AdminError
+from tapeway.inspection.summary import model_and_tokens
+from tapeway.providers.api_call import describe_call
 
 _OPENING = b": new journal entries follow\n\n"
 _GAP = b"event: gap\ndata: {}\n\n"
@@ -161,7 +164,17 @@ def _passes(entry: ServedRequest, query: JournalQuery) -> bool:
     )
 
 
-def journal_entry(entry: ServedRequest, gist: Gist | None = None) -> JournalEntry:
+@dataclass(frozen=True, slots=True)
+class _ToldCall:
+    """What a request asked, what came of it, and its model and tokens."""
+
+    asked: str
+    answered: str
+    model: str | None = None
+    tokens: int | None = None
+
+
+def journal_entry(entry: ServedRequest, told: _ToldCall | None = None) -> JournalEntry:
     """A request as the API returns it."""
     entry = entry.written()
     return JournalEntry(
@@ -188,8 +201,10 @@ def journal_entry(entry: ServedRequest, gist: Gist | None = None) -> JournalEntr
         client_address=entry.client_address,
         request_id=entry.request_id,
         trace_id=entry.trace_id,
-        asked=None if gist is None else gist.asked,
-        answered=None if gist is None else gist.answered,
+        asked=None if told is None else told.asked,
+        answered=None if told is None else told.answered,
+        model=None if told is None else told.model,
+        tokens=None if told is None else told.tokens,
     )
 
 
@@ -210,23 +225,36 @@ async def _entries(
         return [journal_entry(entry) for entry in entries]
     reader = EntryReader(context)
     items = [await reader.read(entry) for entry in entries]
-    gists = await asyncio.to_thread(lambda: [*map(_gist, entries, items)])
-    return [journal_entry(entry, said) for entry, said in zip(entries, gists, strict=True)]
+    said = await asyncio.to_thread(lambda: [*map(_told, entries, items)])
+    return [journal_entry(entry, told) for entry, told in zip(entries, said, strict=True)]
 
 
-def _gist(entry: ServedRequest, item: Searchable) -> Gist:
+def _told(entry: ServedRequest, item: Searchable) -> _ToldCall:
+    if isinstance(item, MissedRequest):
+        call = describe_call(item.request.route, item.request)
+        model = None if call is None else call.model
+        return _ToldCall(asked(item.request), _why_missed(entry), model)
+    message = (entry.message or "")[:MOST]
     if item is None:
-        return Gist("", (entry.message or "")[:MOST])
-    if not isinstance(item, MissedRequest):
-        said = gist_of(item)
-        # The message says what failed; the answer is the same in the words of the API.
-        answered = (entry.message or "")[:MOST] if entry.outcome == "error" else said.answered
-        return Gist(said.asked, answered or said.answered)
-    differs = ""
-    for each in [difference for near in entry.nearest[:1] for difference in near.differences[:1]]:
-        path = str(each["path"]).rpartition("body.")[2]
-        differs = f"{path}: {changed_value(each, around=_AROUND_DIFFERENCE)}"
-    return Gist(asked(item.request), differs)
+        return _ToldCall("", message)
+    said = gist_of(item)
+    # The message says what failed; the answer is the same in the words of the API.
+    answered = message if entry.outcome == "error" else said.answered
+    return _ToldCall(said.asked, answered or said.answered, *model_and_tokens(item))
+
+
+def _why_missed(entry: ServedRequest) -> str:
+    """The first difference to the nearest recording, or why none was compared."""
+    for near in entry.nearest[:1]:
+        for difference in near.differences[:1]:
+            path = str(difference["path"]).rpartition("body.")[2]
+            more = len(near.differences) - 1 + near.more
+            others = f", and {more} more" if more else ""
+            return f"{path}: {changed_value(difference, around=_AROUND_DIFFERENCE)}{others}"
+    message = entry.message or ""
+    # The row has method, path and cassette already.
+    why = message.partition(f"cassette '{entry.cassette}'")[2].lstrip(";, ")
+    return f"no such cassette; {why}" if ABSENT_NOTE in message else why or message
 
 
 async def _batches(

@@ -97,8 +97,8 @@ def _page(
     """The page, made of answers of this admin API."""
     # Here, since only this needs the files of the page.
     from tapeway.embedded.admin_client import AdminClient
-    from tapeway.html_report.collected_page import collected_page
     from tapeway.html_report.collection import LAST_LIMITS, ReportLimits
+    from tapeway.html_report.page import collected_page
 
     transport = call.request.transport
     if transport is None:

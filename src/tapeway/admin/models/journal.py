@@ -100,8 +100,10 @@ class JournalEntry(ResponseModel):
     )
     answered: Text | None = Field(
         None,
-        description="With `gist`: the beginning of the answer, at most 80 characters; of a miss the first difference to the nearest recording.",
+        description="With `gist`: the beginning of the answer, at most 80 characters; of a miss the first difference to the nearest recording, or why none was compared.",
     )
+    model: Text | None = Field(None, description="With `gist`: the model that was asked.")
+    tokens: int | None = Field(None, description="With `gist`: the tokens of the call in all.")
 
 
 class JournalPage(ResponseModel):

@@ -35,8 +35,8 @@ from tapeway.errors import (
     StoreError,
     TapewayError,
 )
-from tapeway.html_report.collected_page import collected_page
 from tapeway.html_report.collection import ReportLimits
+from tapeway.html_report.page import collected_page
 from tapeway.providers.hosts import HostRoutes, RoutedHost
 from tapeway.server.front import FrontServer
 from tapeway.server.lifecycle import Service, serving

@@ -2,7 +2,7 @@
 
 import { h } from "../shell/dom.js";
 import { bodyView } from "./body.js";
-import { messageList } from "./messages.js";
+import { lazy, messageList } from "./messages.js";
 import { sessionView } from "./session.js";
 import { timelineView } from "./timeline.js";
 
@@ -16,7 +16,8 @@ const VERDICTS = {
 
 // `whole(body, side)` resolves to all bytes of a body; `name` is what downloads are called.
 export function callView(view, { name, whole }) {
-  const inTime = view.timeline?.events.length > 1;
+  // The messages of a session have their times.
+  const inTime = view.timeline?.events.length > 1 && !view.session;
   const said = messagesOf(view);
   const raw = h("div.sides", {}, sideOf("Request", [h("p.mono.address", {}, `${view.method} ${view.url}`), message(view.request, "request")]), sideOf("Answer", [failure(view), view.response && [statusOf(view.response), message(view.response, "response")]]));
 
@@ -32,7 +33,7 @@ export function callView(view, { name, whole }) {
     view.session && h("section.panel.messages", {}, h("h2", {}, "Messages"), sessionView(view.session)),
     said.length > 0 && !view.session && h("section.panel.messages", {}, h("h2", {}, "Messages"), messageList(said)),
     inTime && h("section.panel", {}, h("h2", {}, "In time"), timelineView(view.timeline, view.answers ?? [])),
-    said.length > 0 || view.session ? rawOf(raw) : raw,
+    said.length > 0 || view.session ? rawOf("Request and answer as they came", () => raw) : raw,
   ];
 }
 
@@ -40,14 +41,15 @@ export function callView(view, { name, whole }) {
 export function messagesOf(view) {
   const asked = view.messages ?? [];
   const answers = (view.answers ?? []).map((each) => ({
-    role: each.role || "assistant",
+    role: each.error && !each.text ? `answer ${view.response?.status ?? ""}` : each.role || "assistant",
     parts: [
       each.thinking && { kind: "thinking", text: each.thinking },
       each.text && { kind: "text", text: each.text },
       ...each.tool_calls.map((call) => ({ kind: "call", text: "", id: call.id, name: call.name, value: call.arguments })),
       ...(each.attachments ?? []).map((value) => ({ kind: "attachment", text: "", value })),
     ].filter(Boolean),
-    notes: [each.error && `Error: ${each.error}`, each.stop_reason && `Stopped because of ${each.stop_reason}.`].filter(Boolean),
+    error: each.error,
+    notes: [each.stop_reason && `Stopped because of ${each.stop_reason}.`].filter(Boolean),
   }));
   const refused = asked.length > 0 && answers.length === 0 && view.response?.body.text;
   if (refused) answers.push({ role: `answer ${view.response.status ?? ""}`, parts: [{ kind: "result", text: view.response.body.text, name: "" }] });
@@ -55,10 +57,8 @@ export function messagesOf(view) {
 }
 
 // The trees are one key away.
-function rawOf(sides) {
-  const details = h("details.raw", {}, h("summary", {}, "Request and answer as they came ", h("kbd", {}, "r")), sides);
-  details.firstChild.dataset.key = "r";
-  return details;
+export function rawOf(title, make) {
+  return lazy(h("summary", { data: { key: "r" } }, `${title} `, h("kbd", {}, "r")), make, "details.raw");
 }
 
 function sideOf(title, ...children) {
@@ -71,7 +71,7 @@ function failure({ failure: found }) {
 
 export function statusOf({ status, reason, verdict }) {
   const [says, kind] = VERDICTS[verdict] ?? [verdict, ""];
-  return h("p", {}, h("span.status.mono", { data: { bad: status >= 400 ? "true" : undefined } }, status === null ? "no answer came" : `${status} ${reason ?? ""}`), " ", verdict && h("span.tag", { data: { kind } }, says));
+  return h("p", {}, h("span.status.mono", { data: { bad: status >= 400 ? "true" : undefined } }, status === null ? "no answer came" : `${status} ${reason ?? ""}`), " ", verdict && !(status >= 400 && kind === "good") && h("span.tag", { data: { kind } }, says));
 }
 
 function suffix(type) {

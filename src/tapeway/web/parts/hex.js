@@ -1,10 +1,10 @@
-// Bytes as hexadecimal numbers beside what of them is text, sixteen in a row.
+// Bytes as hexadecimal numbers beside what of them is text: sixteen in a row, on a phone eight.
 
 import { h } from "../shell/dom.js";
 import { count } from "../shell/format.js";
 import { VirtualList } from "./virtual-list.js";
 
-const ROW = 16;
+const ROW = matchMedia("(max-width: 760px)").matches ? 8 : 16;
 
 export function hexView(bytes) {
   const list = new VirtualList({

@@ -49,7 +49,7 @@ function toolNames(messages) {
   return new Map(calls.map((each) => [each.id, each.name]));
 }
 
-export function messageBox({ role, parts, notes = [] }, { names = new Map(), other = null, newest = false } = {}) {
+export function messageBox({ role, parts, error = "", notes = [] }, { names = new Map(), other = null, newest = false } = {}) {
   const result = parts.find((each) => each.kind === "result");
   const tool = result && (result.name || names.get(result.id));
   return h(
@@ -57,6 +57,7 @@ export function messageBox({ role, parts, notes = [] }, { names = new Map(), oth
     { data: { role } },
     h("p.role", {}, result ? `tool result${tool ? ` of ${tool}` : ""}` : role),
     parts.map((each, at) => partOf(each, other?.parts[at]?.kind === each.kind ? other.parts[at] : null, newest)),
+    error && h("p.wrong", {}, error),
     notes.map((each) => h("p.small.muted", {}, each)),
   );
 }
@@ -67,14 +68,14 @@ function partOf(part, other, newest) {
     case "thinking":
       return lazy(h("summary", {}, "Thinking"), () => prose(part.text, places));
     case "call":
-      return lazy(h("summary", {}, "calls ", h("code", {}, part.name), " ", h("span.muted.mono", {}, head(argumentsText(part.value), 90))), () => structured(part.value, "Arguments"), "details.tool", newest);
+      return lazy(h("summary", {}, "calls ", h("code", {}, part.name), " ", h("span.muted.mono.closed", {}, head(argumentsText(part.value), 90))), () => structured(part.value, "Arguments"), "details.tool", newest);
     case "result":
-      return lazy(h("summary", {}, h("span.mono", {}, head(part.text, 100)), h("span.muted.small", {}, ` ${size(new Blob([part.text]).size)}`)), () => (places.length > 0 ? prose(part.text, places) : structured(part.text, "Result")), "details.tool", newest && part.text.length <= LONG);
+      return lazy(h("summary", {}, h("span.mono.closed", {}, `${head(part.text, 100)} `), h("span.muted.small", {}, size(new Blob([part.text]).size))), () => (places.length > 0 ? prose(part.text, places) : structured(part.text, "Result")), "details.tool", newest && part.text.length <= LONG);
     case "attachment":
       return h("p.small.muted", {}, typeof part.value === "string" ? part.value : JSON.stringify(part.value));
     default:
       if (part.text.length <= LONG) return prose(part.text, places);
-      return places.length > 0 ? h("p.prose", {}, marked(part.text, places)) : lazy(h("summary", {}, h("span", {}, head(part.text, 200)), h("span.muted.small", {}, ` ${size(new Blob([part.text]).size)}`)), () => prose(part.text, []), "details.tool", newest && part.text.length <= 4 * LONG);
+      return places.length > 0 ? h("p.prose", {}, marked(part.text, places)) : lazy(h("summary", {}, h("span.closed", {}, `${head(part.text, 200)} `), h("span.muted.small", {}, size(new Blob([part.text]).size))), () => prose(part.text, []), "details.tool", newest && part.text.length <= 4 * LONG);
   }
 }
 

@@ -1,6 +1,6 @@
 // A recorded WebSocket session as its messages: who said what, and when.
 
-import { h } from "../shell/dom.js";
+import { breakable, h } from "../shell/dom.js";
 import { count, counted, duration, head, size } from "../shell/format.js";
 import { mediaElement } from "./media.js";
 import { lazy, structured } from "./messages.js";
@@ -20,14 +20,28 @@ export function sessionView({ messages, left_out: leftOut, close }) {
 
 function box({ by, type, at_ms: at, until_ms: until, pieces, text, sound, value }) {
   const time = pieces > 1 ? `${duration(at)} to ${duration(until)}, ${counted(pieces, "piece")}` : duration(at);
+  const words = text || wordsOf(value);
   return h(
     "article.message-box",
     { data: { role: by === "client" ? "user" : "assistant" } },
-    h("p.role", {}, by, " ", h("code", {}, type), " ", h("span.muted.small", {}, time)),
-    text && said(text),
+    h("p.role", {}, by, " ", h("code", {}, breakable(type)), " ", h("span.small.time", {}, time)),
+    words && said(words),
     sound && heard(sound),
-    value !== null && lazy(h("summary.mono", {}, head(JSON.stringify(value), 100)), () => structured(value, type)),
+    value !== null && lazy(h("summary", {}, words ? h("span.muted.small", {}, "the whole message") : h("span.mono.closed", {}, head(shortOf(value), 100) || "{ }")), () => structured(value, type)),
   );
+}
+
+// The words that a message brings as a whole: a transcript, a text, why something failed.
+function wordsOf(value) {
+  const found = [value?.transcript, value?.text, value?.error?.message, value?.message?.content];
+  return found.find((each) => typeof each === "string" && each !== "") ?? "";
+}
+
+// A message without its type, which stands above it, and its own id.
+function shortOf(value) {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return JSON.stringify(value);
+  const { type, event_id: id, ...rest } = value;
+  return Object.keys(rest).length === 0 ? "" : JSON.stringify(rest);
 }
 
 function said(text) {

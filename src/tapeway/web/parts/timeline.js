@@ -55,6 +55,7 @@ class TimelineView {
     return h("span.muted", {}, head(`${start > 20 ? "… " : ""}${own.slice(start > 20 ? start - 8 : 0)}`, 200));
   }
 
+  // What is not known is left out.
   facts() {
     const { chunks, chunks_left_out: more, first_byte_ms: first, last_byte_ms: last, longest_gap_ms: gap, longest_gap_at_ms: gapAt, tokens_per_second: rate } = this.timeline;
     return [
@@ -63,7 +64,7 @@ class TimelineView {
       ["Longest gap", gap === null ? "–" : `${duration(gap)} at ${duration(gapAt)}`],
       ["Pieces", count(chunks.length + more)],
       ["Tokens a second", rate === null ? "–" : rate.toFixed(1)],
-    ];
+    ].filter(([, value]) => value !== "–");
   }
 
   axis() {

@@ -78,21 +78,27 @@ export function outcomeBadge(outcome) {
   );
 }
 
-// A text with paths in it, which may be broken after their separators and not inside their words.
-// A request in a row: what it asked and got, then method and path, which most rows share.
+// A request in a row: what it asked, then method and path, which most rows share; below it what came
+// of it. Of a GET the path says what was asked.
 export function requestCell(each, title, ...more) {
-  const said = [each.asked, each.answered].filter(Boolean);
+  const asked = each.method === "GET" ? "" : each.asked;
+  const way = [each.method && [h("span.method", {}, each.method), " "], h("span.mono", {}, each.path ?? each.summary)];
   return h(
     "span.what",
-    { title: [title, ...said].join("\n") },
-    said.length > 0 && [h("span", {}, each.asked, said.length > 1 && h("span.muted", {}, " → "), each.answered), " "],
-    h("span.said", { class: said.length > 0 ? "muted" : "" }, each.method && [h("span.method", {}, each.method), " "], h("span.mono", {}, each.path ?? each.summary)),
-    more,
+    { title: [title, each.asked, each.answered].filter(Boolean).join("\n") },
+    h("span.line", {}, h("span.asked", {}, asked || way), more, asked && h("span.way.muted.small", {}, way)),
+    each.answered && h("span.line.answered", {}, each.outcome === "miss" ? "≠ " : "→ ", each.answered),
   );
 }
 
+// A cell of two lines, the second of them small.
+export function twoLines(tag, first, second, properties) {
+  return h(tag, properties, h("span.line", {}, first), second && h("span.line.muted.small", {}, second));
+}
+
+// A text with paths in it, which may be broken after their separators and not inside their words.
 export function breakable(text) {
-  return text.split(/(?<=[./\\[\]_=&?])/).map((each, at) => [at > 0 && h("wbr"), each]);
+  return text.split(/(?<=[./\\\]_=&?])|(?=\[)/).map((each, at) => [at > 0 && h("wbr"), each]);
 }
 
 // What a view shows where there is nothing yet: what that means, and what to do first.

@@ -2,6 +2,7 @@
 
 const NUMBER = new Intl.NumberFormat(undefined);
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const PRECISE = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hourCycle: "h23" });
 const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 const DATED = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB"];
@@ -33,10 +34,19 @@ export function duration(milliseconds) {
   return `${Math.floor(milliseconds / 60_000)} min ${Math.round((milliseconds % 60_000) / 1000)} s`;
 }
 
-// The time of day; the date is in `full`.
-export function clock(iso) {
+// The time of day; the date is in `full`. Of requests with milliseconds: a run may take a second.
+export function clock(iso, format = CLOCK) {
   const date = new Date(iso);
-  return Number.isNaN(date.getTime()) ? "–" : CLOCK.format(date);
+  return Number.isNaN(date.getTime()) ? "–" : format.format(date);
+}
+
+export function preciseClock(iso) {
+  return clock(iso, PRECISE);
+}
+
+// "137 tokens"; nothing for a call that is not counted in tokens.
+export function tokens(value) {
+  return value === null || value === undefined ? "" : counted(value, "token");
 }
 
 // The day alone, for lists.

@@ -1,7 +1,7 @@
 // One cassette: its interactions, however many, and what can be done with it.
 
 import { checked, get, path, send } from "../shell/api.js";
-import { emptyState, fill, h, requestCell, setText } from "../shell/dom.js";
+import { emptyState, fill, h, requestCell, setText, twoLines } from "../shell/dom.js";
 import { count, counted, duration, size } from "../shell/format.js";
 import { address, replaceQuery, withQuery } from "../shell/router.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
@@ -10,7 +10,7 @@ import { VirtualList } from "../parts/virtual-list.js";
 const PAGE = 200;
 const SLOW_MS = 300;
 const FORMATS = { json: "JSON", yaml: "YAML", jsonl: "JSON lines", har: "HAR" };
-const COLUMNS = ["Index", "Answer", "Request", "Model", "Tokens", "Size", "Duration"];
+const COLUMNS = ["Answer", "Request", "Model", "Tokens", "Size", "Duration"];
 
 const KINDS = { "": "all", failed: "errors and failures", unused: "unused", streamed: "streams", unmarked: "without an end mark" };
 const ORDERS = { "": "as recorded", slowest: "slowest first", tokens: "most tokens first", largest: "largest first" };
@@ -204,17 +204,16 @@ function choice(id, choices, selected = "") {
 }
 
 function row(name, title, at) {
-  if (title === undefined) return h("div.row.loading", {}, h("span", {}, `#${at}`), h("span.muted", {}, "…"));
+  if (title === undefined) return h("div.row.loading", {}, h("span.muted", {}, `#${at}`), h("span.muted", {}, "…"));
   return h(
     "a.row",
     { href: address("cassettes", name, title.index) },
-    h("span.muted", {}, `#${title.index}`),
-    h("span.status", { data: { bad: title.failure !== null || title.status >= 400 ? "true" : undefined } }, title.failure ?? title.status ?? title.kind),
+    twoLines("span.came", h("span.status", { data: { bad: title.failure !== null || title.status >= 400 ? "true" : undefined } }, title.failure ?? title.status ?? title.kind), `#${title.index}`),
     requestCell(title, title.summary, tags(title)),
     h("span.where", {}, title.model ?? ""),
     h("span.number.extra", {}, title.usage?.total_tokens === undefined ? "" : count(title.usage.total_tokens)),
     h("span.number.extra", {}, size(title.response_bytes)),
-    h("span.number.extra", {}, duration(title.latency_ms)),
+    h("span.number.extra", {}, title.latency_ms ? duration(title.latency_ms) : ""),
   );
 }
 

@@ -86,7 +86,7 @@ class CassettesView {
       "a.row",
       { href: address("cassettes", item.name) },
       h("span.mono.what", { title: item.name }, item.name, item.active && [" ", h("span.tag", { data: { kind: "good" } }, "active")], item.error && [" ", h("span.tag", { data: { kind: "warn" }, title: item.error }, "cannot be read")]),
-      h("span.number.many", {}, count(item.interactions), h("span.unit", {}, " interactions")),
+      h("span.number.many", {}, count(item.interactions), h("span.unit", {}, item.interactions === 1 ? " interaction" : " interactions")),
       h("span.number", {}, size(item.size_bytes)),
       h("span.number.extra", {}, report ? count(report.unused.length) : "–"),
       h("span.number.extra", {}, report ? count(report.stale.length) : "–"),

@@ -1,7 +1,7 @@
 // Two cassettes or two interactions by what they mean: what is equal, what differs, what is missing.
 
 import { get, path } from "../shell/api.js";
-import { emptyState, fill, h } from "../shell/dom.js";
+import { breakable, emptyState, fill, h } from "../shell/dom.js";
 import { count, counted } from "../shell/format.js";
 import { address, replaceQuery } from "../shell/router.js";
 import { attempt } from "../parts/dialog.js";
@@ -55,7 +55,7 @@ class CompareView {
     replaceQuery({ a: this.fields[0].value.trim(), b: this.fields[1].value.trim(), headers });
     const found = await get(path`cassettes/${first.name}/comparison`, { other: second.name, index: first.index, other_index: second.index, headers }, this.signal);
     this.names_ = [first.name, second.name];
-    fill(this.result, this.summary(found), this.rows(found));
+    fill(this.result, first.index === undefined && second.index === undefined && this.summary(found), this.rows(found));
   }
 
   summary(found) {
@@ -97,11 +97,11 @@ class CompareView {
     const [{ first, second }] = rows;
     if (state === "different") {
       const found = different.get(first);
-      const details = h("details", { open: alone || different.size <= 10 }, h("summary", {}, mark, `#${first} and #${second} `, h("span.mono", {}, bare(found.summary)), h("span.muted.small", {}, ` ${counted(found.differences.length, "difference")}${found.more ? " or more" : ""}`)), h("p.small.muted", {}, "Open ", this.link(0, first), ` of ${this.names_[0]}, `, this.link(1, second), ` of ${this.names_[1]}`), places(found.differences));
+      const details = h("details", { open: alone || different.size <= 10 }, h("summary", {}, mark, `#${first} and #${second} `, brief(found.summary), h("span.muted.small", {}, ` ${counted(found.differences.length, "difference")}${found.more ? " or more" : ""}`)), h("p.small.muted", {}, "Open ", this.link(0, first), ` of ${this.names_[0]}, `, this.link(1, second), ` of ${this.names_[1]}`), places(found.differences));
       return h("li", { data: { state } }, details);
     }
     const found = only.get(first === null ? `second ${second}` : `first ${first}`);
-    return h("li", { data: { state } }, mark, first === null ? this.link(1, second) : this.link(0, first), " ", h("span.mono", {}, bare(found?.summary ?? "")), h("span.muted.small", {}, ` ${says}`));
+    return h("li", { data: { state } }, mark, first === null ? this.link(1, second) : this.link(0, first), " ", brief(found?.summary ?? ""), h("span.muted.small", {}, ` ${says}`));
   }
 
   link(side, index) {
@@ -138,8 +138,10 @@ function plain(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-function bare(summary) {
-  return summary.replace(/^#\d+\s+/, "");
+// A summary without its index: the request, and what it said in words that may be broken.
+function brief(summary) {
+  const [request, ...rest] = summary.replace(/^#\d+\s+/, "").split("  ");
+  return [h("span.mono", {}, breakable(request)), h("span.muted", {}, ` ${rest.join(" · ")}`)];
 }
 
 function sideOf(text) {

@@ -206,7 +206,7 @@ function timeBar(turns, slowest, go) {
     x += width;
   }
   const slow = slowestOf(0, turns.length);
-  return [s("svg.time-bar", { viewBox: "0 0 1000 28", preserveAspectRatio: "none", role: "img", "aria-label": `${counted(turns.length, "turn")} in ${duration(total)}` }, bars), h("p.small.muted", {}, `${duration(total)} in all. The slowest is `, h("button.quiet", { type: "button", on: { click: () => go(slow) } }, `turn ${slow + 1}`), ` with ${duration(took(slow))}.`)];
+  return [s("svg.time-bar", { viewBox: "0 0 1000 28", preserveAspectRatio: "none", role: "img", "aria-label": `${counted(turns.length, "turn")} in ${duration(total)}` }, bars), h("p.small.muted", {}, `${duration(total)} in all. The slowest is `, h("button.quiet.inline", { type: "button", on: { click: () => go(slow) } }, `turn ${slow + 1}`), ` with ${duration(took(slow))}.`)];
 }
 
 function wordsOf(each) {

@@ -1,7 +1,7 @@
 // The deck: what tapeway does now, and its controls. Each control says first what will happen.
 
 import { get, send } from "../shell/api.js";
-import { IS_REPORT, OUTCOMES, command, emptyState, fill, h, setText } from "../shell/dom.js";
+import { IS_REPORT, OUTCOMES, breakable, command, emptyState, fill, h, setText } from "../shell/dom.js";
 import { count, counted } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
@@ -146,14 +146,14 @@ class DeckView {
       h(
         "tr",
         {},
-        h("td", {}, h("a.mono", { href: address("cassettes", each.name) }, each.name)),
-        h("td", {}, each.mode),
+        h("td", {}, h("a.mono", { href: address("cassettes", each.name) }, breakable(each.name))),
+        h("td.extra", {}, each.mode),
         h("td.number", {}, count(each.interactions)),
         h("td.number", {}, count(each.unused)),
         h("td.number", {}, h("button.quiet.changes", { type: "button", "aria-label": `Eject ${each.name}`, on: { click: (event) => this.eject(event.currentTarget, each.name) } }, "Eject…")),
       ),
     );
-    const head = h("tr", {}, h("th", {}, "Cassette"), h("th", {}, "Mode"), h("th.number", {}, "Interactions"), h("th.number", {}, "Unused"), h("th", {}, h("span.hidden-label", {}, "Actions")));
+    const head = h("tr", {}, h("th", {}, "Cassette"), h("th.extra", {}, "Mode"), h("th.number", {}, "Interactions"), h("th.number", {}, "Unused"), h("th", {}, h("span.hidden-label", {}, "Actions")));
     fill(this.loaded, h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Loaded cassettes" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))));
   }
 

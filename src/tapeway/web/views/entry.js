@@ -1,16 +1,17 @@
 // One request of the journal: what answered it, or beside what it missed, and what would help.
 
 import { ApiError, checked, get, path, send } from "../shell/api.js";
-import { OUTCOMES, breakable, command, copyButton, emptyState, fill, h, outcomeBadge } from "../shell/dom.js";
-import { clock, counted, duration, full, head } from "../shell/format.js";
+import { OUTCOMES, append, breakable, command, copyButton, emptyState, fill, h, outcomeBadge } from "../shell/dom.js";
+import { count, counted, duration, full, head, preciseClock, tokens } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
-import { callView, statusOf } from "../parts/call.js";
+import { callView, rawOf, statusOf } from "../parts/call.js";
 import { attempt, confirm, notify } from "../parts/dialog.js";
 import { bytesOf } from "../parts/hex.js";
 import { jsonTree, keyOf } from "../parts/json-tree.js";
-import { messageList } from "../parts/messages.js";
+import { lazy, messageList, structured } from "../parts/messages.js";
 import { differences as differencesOf, marked } from "../parts/text-diff.js";
 
+const MOST_ROWS = 8;
 const VERDICTS = {
   ok: { sign: "✓", says: "equal" },
   differs: { sign: "≠", says: "differs" },
@@ -83,8 +84,10 @@ function heading(found, call) {
       "cassette ",
       h("a", { href: address("cassettes", entry.cassette) }, entry.cassette),
       ` · route ${entry.route} · `,
-      h("span", { title: full(entry.at) }, clock(entry.at)),
+      h("span", { title: full(entry.at) }, preciseClock(entry.at)),
       ` · ${entry.status} after ${duration(entry.duration_ms)}`,
+      call?.model && ` · ${call.model}`,
+      call?.usage?.total_tokens !== undefined && ` · ${tokens(call?.usage?.total_tokens)}`,
       entry.slot && ` · slot ${entry.slot}, take ${entry.take}`,
       entry.attempt > 1 && ` · attempt ${entry.attempt}`,
     ),
@@ -116,8 +119,8 @@ function missed(found, call, near) {
     suggestion(found),
     nearest && differences(nearest),
     said.length > 0 && h("section.panel.messages", {}, h("h2", {}, "Messages"), near ? messageList(said, near.messages) : messageList(said)),
-    sides(request, nearest),
-    call?.response && h("section.panel", {}, h("h2", {}, "What the client got"), statusOf(call.response), h("pre.text", { tabindex: "0", role: "region", "aria-label": "What the client got" }, call.response.body.text ?? "")),
+    said.length > 0 ? rawOf("Both requests as they were compared", () => sides(request, nearest)) : sides(request, nearest),
+    call?.response && lazy(h("summary", {}, "What the client got ", h("span.status.mono", { data: { bad: "true" } }, call.response.status)), () => structured(call.response.body.text ?? "", "What the client got"), "details.raw"),
   );
 }
 
@@ -137,8 +140,8 @@ function suggestion(found) {
   if (!rule) {
     fill(
       panel,
-      h("h2", {}, "No rule would make it match"),
-      h("p", {}, found.nearest ? "What differs says what is asked for. Record the request anew, or change it back." : "Record it: nothing like it is in the cassette."),
+      h("h2", {}, found.nearest ? "No rule would make it match" : "Record it"),
+      h("p", {}, found.nearest ? "What differs says what is asked for. Record the request anew, or change it back." : "Nothing like it is in the cassette. Record it:"),
       command(`tapeway run --mode auto --cassette ${entry.cassette} -- YOUR COMMAND`),
     );
     return panel;
@@ -193,12 +196,16 @@ function differences({ index, differences: list, more }) {
       h("td", {}, side(each, "recorded", "requested")),
     ),
   );
+  const body = h("tbody", {}, rows.slice(0, MOST_ROWS));
+  const rest = rows.slice(MOST_ROWS);
+  const all = h("button.quiet", { type: "button", on: { click: () => (append(body, rest), all.remove()) } }, `Show ${count(rest.length)} more`);
   const title = list.length === 1 && !more ? "1 difference" : `${list.length}${more ? " of more" : ""} differences`;
   return h(
     "section.panel",
     {},
     h("h2", {}, title),
-    h("div.scroll", { tabindex: "0", role: "region", "aria-label": title }, h("table.differences", {}, h("thead", {}, h("tr", {}, ["Place", "Requested", `Recorded #${index}`].map((each) => h("th", { scope: "col" }, each)))), h("tbody", {}, rows))),
+    h("div.scroll", { tabindex: "0", role: "region", "aria-label": title }, h("table.differences", {}, h("thead", {}, h("tr", {}, ["Place", "Requested", `Recorded #${index}`].map((each) => h("th", { scope: "col" }, each)))), body)),
+    rest.length > 0 && all,
   );
 }
 
@@ -210,6 +217,12 @@ function side(difference, name, other) {
 }
 
 function reveal(steps) {
+  const raw = document.querySelector("details.raw");
+  if (raw && !raw.open) {
+    raw.addEventListener("toggle", () => reveal(steps), { once: true });
+    raw.open = true;
+    return;
+  }
   const place = document.querySelector(`.side-requested [data-place="${CSS.escape(keyOf(steps))}"]`) ?? document.querySelector(`[data-place="${CSS.escape(keyOf(steps))}"]`);
   place?.scrollIntoView({ block: "center" });
   place?.classList.add("flash");
@@ -224,7 +237,7 @@ function sides(request, nearest) {
     h("section.panel.side-requested", {}, h("h2", {}, "Requested"), documentOf(request, marks.filter((each) => "requested" in each).map((each) => ({ steps: each.steps, kind: "recorded" in each ? "changed" : "added", other: each.recorded })), "The request")),
     nearest
       ? h("section.panel.side-recorded", {}, h("h2", {}, `Nearest recording, #${nearest.index}`), documentOf(nearest, marks.filter((each) => "recorded" in each).map((each) => ({ steps: each.recorded_steps ?? each.steps, kind: "requested" in each ? "changed" : "missing", other: each.requested })), "The recorded request"))
-      : h("section.panel.side-recorded", {}, h("h2", {}, "Nearest recording"), h("p.muted", {}, "Nothing is recorded for this method and path.")),
+      : null,
   );
 }
 

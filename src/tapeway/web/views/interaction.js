@@ -2,7 +2,7 @@
 
 import { ApiError, checked, get, path, send } from "../shell/api.js";
 import { copyButton, h, tabs } from "../shell/dom.js";
-import { count, duration } from "../shell/format.js";
+import { duration, tokens } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
 import { callView } from "../parts/call.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
@@ -62,7 +62,7 @@ class InteractionDetails {
 
   facts() {
     const { route, provider, endpoint, model, latency_ms: latency, usage, tags } = this.view;
-    const parts = [route && `route ${route}`, [provider, endpoint].filter(Boolean).join(" "), model, latency !== null && duration(latency), usage?.total_tokens !== undefined && `${count(usage.total_tokens)} tokens`];
+    const parts = [route && `route ${route}`, [provider, endpoint].filter(Boolean).join(" "), model, latency > 0 && duration(latency), usage?.total_tokens !== undefined && tokens(usage.total_tokens)];
     return [parts.filter(Boolean).join(" · "), (tags ?? []).map((each) => [" ", h("span.tag", {}, each)])];
   }
 
@@ -122,5 +122,7 @@ class InteractionDetails {
 
 // Another tool's cassette may hold what is no URL.
 function pathOf(url) {
-  return URL.canParse(url) ? new URL(url).pathname : url;
+  if (!URL.canParse(url)) return url;
+  const { pathname, search } = new URL(url);
+  return pathname + search;
 }

@@ -1,9 +1,9 @@
 // The journal, live: one line for each request, and filters. A line opens to why it hit or missed.
 
 import { get, send } from "../shell/api.js";
-import { IS_REPORT, OUTCOMES, command, emptyState, fill, h, outcomeBadge, requestCell, setText } from "../shell/dom.js";
+import { IS_REPORT, OUTCOMES, command, emptyState, fill, h, outcomeBadge, requestCell, setText, twoLines } from "../shell/dom.js";
 import { follow } from "../shell/feed.js";
-import { clock, count, counted, duration, full } from "../shell/format.js";
+import { count, counted, duration, full, preciseClock, tokens } from "../shell/format.js";
 import { address, replaceQuery } from "../shell/router.js";
 import { VirtualList } from "../parts/virtual-list.js";
 import { attempt, confirm } from "../parts/dialog.js";
@@ -60,7 +60,7 @@ class JournalView {
       h("label.check", {}, this.negate, "without it"),
     );
     const clear = h("button.changes", { type: "button", on: { click: (event) => this.clear(event.currentTarget) } }, "Clear…");
-    const head = h("div.row.row-head", { "aria-hidden": "true" }, COLUMNS.map((name) => h("span", { class: name === "Duration" || name === "Index" ? "number" : "" }, name)));
+    const head = h("div.row.row-head", { "aria-hidden": "true" }, COLUMNS.map((name) => h("span", { class: name === "Duration" ? "number" : "" }, name)));
     this.table = h("div.list.requests", {}, head, this.list.element);
     this.element = h(
       "div.journal",
@@ -294,18 +294,17 @@ class JournalView {
   }
 }
 
-const COLUMNS = ["Time", "Outcome", "Request", "Cassette", "Index", "Duration"];
+const COLUMNS = ["Time", "Outcome", "Request", "Cassette", "Duration"];
 
 function row(entry) {
   return h(
     "a.row",
     { href: address("journal", entry.id), data: { missed: entry.outcome === "miss" ? "true" : undefined } },
-    h("span.time", { title: full(entry.at) }, clock(entry.at)),
-    outcomeBadge(entry.outcome),
+    h("span.time", { title: full(entry.at) }, preciseClock(entry.at)),
+    twoLines("span.came", outcomeBadge(entry.outcome), entry.interaction === null ? entry.outcome === "miss" ? "" : entry.status : `#${entry.interaction}`),
     requestCell(entry, `${entry.method} ${entry.path}`),
-    h("span.where", { title: entry.slot ? `through slot ${entry.slot}` : entry.route }, entry.cassette),
-    h("span.number", {}, entry.interaction === null ? "" : `#${entry.interaction}`),
-    h("span.number.took", {}, duration(entry.duration_ms)),
+    twoLines("span.where", entry.cassette, entry.model, { title: entry.slot ? `${entry.cassette}, through slot ${entry.slot}` : entry.cassette }),
+    twoLines("span.number.took", duration(entry.duration_ms), tokens(entry.tokens)),
   );
 }
 

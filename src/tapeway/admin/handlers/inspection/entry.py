@@ -26,7 +26,8 @@ from tapeway.engine.decision import FOUND_BY_ALIAS
 from tapeway.engine.journal import ServedRequest
 from tapeway.errors import AdminError, StoreError
 from tapeway.inspection import missed
-from tapeway.inspection.exchange import ReadableExchange, described
+from tapeway.inspection.exchange import ReadableExchange
+from tapeway.inspection.summary import described
 from tapeway.ports import SharedStore
 
 MOST_NEAR = 1000

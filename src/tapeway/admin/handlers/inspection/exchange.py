@@ -16,7 +16,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.engine.editing.lookup import no_interaction
 from tapeway.inspection.exchange import ForeignView, ReadableExchange
-from tapeway.inspection.held import HeldRecordings
+from tapeway.inspection.known import HeldRecordings
 from tapeway.inspection.summary import title
 from tapeway.inspection.titles import TitleQuery, Titles
 
