@@ -128,13 +128,7 @@ def _answer(answer: ParsedAnswer) -> dict[str, Json]:
 def _usage(item: Interaction) -> Json:
     call = describe_call(item.request.route, item.request)
     usage = None if call is None else token_usage(call, item.response)
-    if usage is None:
-        return None
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.total_tokens,
-    }
+    return None if usage is None else usage.fields()
 
 
 def _model(item: Interaction) -> Json:

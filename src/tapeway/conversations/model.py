@@ -4,7 +4,7 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tapeway.core.digests import sha256
@@ -62,7 +62,7 @@ class ParsedAnswer:
     error: str = ""
     created: Json = None
     names: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def text(value: str) -> ContentPart:

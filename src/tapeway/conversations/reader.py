@@ -15,11 +15,11 @@ from tapeway.conversations.dialects import (
     ollama,
     responses,
 )
-from tapeway.conversations.dialects.loose_json import error_of, fields, objects, position, string
 from tapeway.conversations.model import ParsedAnswer, ParsedRequest, merge_assistant_turns
 from tapeway.core.http import content_codings
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, NotJson, parse, peek_json
+from tapeway.core.loose_json import error_of, fields, objects, position, string
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import WEBSOCKET, Request, Response, ResponseHead
 from tapeway.core.streams.documents import documents

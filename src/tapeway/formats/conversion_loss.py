@@ -9,11 +9,12 @@ hand, wins.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
+from tapeway.core import loose_json
 from tapeway.core.json_text import Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.formats.errors import pointer_text
-from tapeway.formats.fields import Document, Fields, as_object
+from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import http_exchange
 
 _OTHER_FIELDS = ("latency_ms", "usage", "tags", "metadata", "match_key")
@@ -152,8 +153,8 @@ def read_head(fields: Fields, fresh: CassetteHead) -> CassetteHead:
 
 
 def _without(value: object, names: Collection[str]) -> Document:
-    return {name: inner for name, inner in as_object(value).items() if name not in names}
+    return {name: inner for name, inner in loose_json.fields(value).items() if name not in names}
 
 
 def _only(value: object, names: Collection[str]) -> Document:
-    return {name: inner for name, inner in as_object(value).items() if name in names}
+    return {name: inner for name, inner in loose_json.fields(value).items() if name in names}

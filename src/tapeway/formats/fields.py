@@ -128,11 +128,6 @@ class Fields:
         return value
 
 
-def as_object(value: object) -> Mapping[str, Json]:
-    """The object, an empty one for any other value."""
-    return value if isinstance(value, Mapping) else {}
-
-
 def millis(value: float) -> float:
     """A duration in milliseconds as it is written: to the microsecond, 0 for an invalid one."""
     if 0 < value < _EXACT_MS:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from tapeway.conversations.dialects.loose_json import error_of, fields, objects, position, string
 from tapeway.conversations.model import (
     ASSISTANT,
     SYSTEM,
@@ -22,6 +21,7 @@ from tapeway.conversations.model import (
     tool_result,
 )
 from tapeway.core.json_text import Json, dump
+from tapeway.core.loose_json import error_of, fields, objects, position, string
 
 _COMPLETE = frozenset({"", "end_turn", "stop_sequence", "tool_use"})
 

@@ -2,14 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from tapeway.conversations.dialects.loose_json import (
-    error_of,
-    fields,
-    items,
-    objects,
-    position,
-    string,
-)
 from tapeway.conversations.model import (
     ASSISTANT,
     TOOL,
@@ -28,6 +20,14 @@ from tapeway.conversations.model import (
     tool_result,
 )
 from tapeway.core.json_text import Json
+from tapeway.core.loose_json import (
+    error_of,
+    fields,
+    items,
+    objects,
+    position,
+    string,
+)
 
 _COMPLETE = frozenset({"", "stop", "tool_calls", "function_call"})
 _THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking", "tool_plan")

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from tapeway.conversations.dialects import chat_completions
-from tapeway.conversations.dialects.loose_json import error_of, fields, position, string
 from tapeway.conversations.model import (
     ASSISTANT,
     ContentPart,
@@ -13,6 +12,7 @@ from tapeway.conversations.model import (
     thinking,
 )
 from tapeway.core.json_text import Json
+from tapeway.core.loose_json import error_of, fields, position, string
 
 _COMPLETE = frozenset({"", "COMPLETE", "STOP_SEQUENCE", "TOOL_CALL"})
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from tapeway.conversations.dialects.loose_json import either, error_of, fields, objects, string
 from tapeway.conversations.model import (
     ASSISTANT,
     SYSTEM,
@@ -21,6 +20,7 @@ from tapeway.conversations.model import (
     tool_result,
 )
 from tapeway.core.json_text import Json, dump
+from tapeway.core.loose_json import either, error_of, fields, objects, string
 
 _COMPLETE = frozenset({"", "STOP", "FINISH_REASON_UNSPECIFIED"})
 

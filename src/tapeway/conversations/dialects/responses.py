@@ -2,14 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from tapeway.conversations.dialects.loose_json import (
-    error_of,
-    fields,
-    items,
-    objects,
-    position,
-    string,
-)
 from tapeway.conversations.model import (
     ASSISTANT,
     SYSTEM,
@@ -29,6 +21,14 @@ from tapeway.conversations.model import (
     tool_result,
 )
 from tapeway.core.json_text import Json, dump
+from tapeway.core.loose_json import (
+    error_of,
+    fields,
+    items,
+    objects,
+    position,
+    string,
+)
 
 _ENDS = frozenset({"response.completed", "response.failed", "response.incomplete"})
 _DELTAS = {

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from tapeway.core.http.content_codings import readable_request
 from tapeway.core.json_text import Json, NotJson, dump, parse
+from tapeway.core.loose_json import fields, objects
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import NO_CHUNK_TIMES, ChunkTimes, Request, Response
 
@@ -81,8 +82,7 @@ def canonical_request(endpoint: str, arguments: Mapping[str, Json]) -> Request:
         # The SDK requests base64 by default, and decodes it.
         if (endpoint, name, value) != ("embeddings", "encoding_format", "base64")
     }
-    clean = _without_nulls(kept)
-    return request_of(endpoint, clean if isinstance(clean, dict) else {})
+    return request_of(endpoint, fields(_without_nulls(kept)))
 
 
 def _without_nulls(value: Json) -> Json:
@@ -146,8 +146,7 @@ def _chunks(result: Mapping[str, Json], *, with_usage: bool) -> Iterator[dict[st
         if name not in ("choices", "usage") and value is not None
     }
     head["object"] = "chat.completion.chunk"
-    value = result.get("choices")
-    choices = [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    choices = [*objects(result.get("choices"))]
     for choice in choices:
         yield head | {"choices": [_chunk_choice(choice, _delta(choice), choice.get("logprobs"))]}
     for choice in choices:
@@ -201,4 +200,4 @@ def _json_object(body: bytes) -> Mapping[str, Json]:
         value = parse(body)
     except NotJson:
         return {}
-    return value if isinstance(value, dict) else {}
+    return fields(value)

@@ -12,11 +12,12 @@ import binascii
 import re
 from collections.abc import Callable
 
+from tapeway.core import loose_json
 from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.text import decode_utf8
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.fields import Document, as_object
+from tapeway.formats.fields import Document
 from tapeway.formats.native.repeated_parts import is_own
 
 FetchAsset = Callable[[str], bytes | None]
@@ -57,7 +58,7 @@ def inlined(document: Document, fetch: FetchAsset | None, at: Pointer) -> Docume
     for name, text in _session_texts(document):
         if REFERENCE_NAME in text:
             whole = _whole_lines(text, fetch or no_assets, (*at, name, "text"))
-            document = {**document, name: {**as_object(document[name]), "text": whole}}
+            document = {**document, name: {**loose_json.fields(document[name]), "text": whole}}
     return document
 
 
@@ -104,7 +105,7 @@ def moved_out(document: Document, keep: Keep) -> Document:
             found = {**found, name: moved}
     for name, text in _session_texts(found):
         if (lines := _BASE64_TEXT.sub(lambda match: _line_reference(match, keep), text)) != text:
-            found = {**found, name: {**as_object(found[name]), "text": lines}}
+            found = {**found, name: {**loose_json.fields(found[name]), "text": lines}}
     return found
 
 
@@ -112,13 +113,13 @@ def _session_texts(document: Document) -> list[tuple[str, str]]:
     """The lines of a session, with the names of the answers that have them."""
     if document.get("kind") != "websocket" or not is_own(document):
         return []
-    about = as_object(as_object(document.get("metadata")).get("websocket"))
+    about = loose_json.fields(loose_json.fields(document.get("metadata")).get("websocket"))
     if not isinstance(about.get("session"), str):
         return []
     return [
         (name, text)
         for name in ("response", "partial")
-        if isinstance(text := as_object(document.get(name)).get("text"), str)
+        if isinstance(text := loose_json.fields(document.get(name)).get("text"), str)
     ]
 
 
@@ -148,13 +149,13 @@ def _decoded(text: str) -> bytes | None:
 def _whole_lines(text: str, fetch: FetchAsset, at: Pointer) -> str:
     def base64_of(match: re.Match[str]) -> str:
         found = _content({REFERENCE_NAME: match[1], "encoding": "base64"}, fetch, at)
-        return f'"{as_object(found)[BYTES_NAME]}"'
+        return f'"{loose_json.fields(found)[BYTES_NAME]}"'
 
     return _REFERENCE_IN_LINE.sub(base64_of, text)
 
 
 def _message(message: Document, keep: Keep) -> Document:
-    field = as_object(message.get("multipart"))
+    field = loose_json.fields(message.get("multipart"))
     parts = field.get("parts")
     if not isinstance(parts, list):
         return _part(message, keep)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from tapeway.core import json_text
+from tapeway.core import json_text, loose_json
 from tapeway.core.agenttape import sdk_calls
 from tapeway.core.http.headers import OWN, end_to_end
 from tapeway.core.json_text import Json, Pointer, dump
@@ -96,8 +96,7 @@ def exchange_of_error(document: Document, index: int, at: Pointer) -> Interactio
 
 
 def _request(fields: Fields) -> Request | None:
-    request = fields.values.get("request")
-    call: Mapping[str, Json] = request if isinstance(request, dict) else {}
+    call = loose_json.fields(fields.values.get("request"))
     endpoint = call.get("endpoint")
     if not isinstance(endpoint, str) or endpoint not in sdk_calls.ENDPOINTS:
         return None
@@ -148,8 +147,11 @@ def _interaction(
 
 
 def _error(error: Mapping[str, Json], *, wrapped: bool = False) -> _ResponseOrFailure:
-    kind, message = _string(error, "type"), _string(error, "message")
-    attrs, response = _object(error, "attrs"), _object(error, "response")
+    kind, message = loose_json.string(error.get("type")), loose_json.string(error.get("message"))
+    attrs, response = (
+        loose_json.fields(error.get("attrs")),
+        loose_json.fields(error.get("response")),
+    )
     status = _status(attrs.get("status_code")) or _status(response.get("status_code"))
     if status is None and (failure := _FAILURES.get(kind)) is not None:
         return Response(ResponseHead(0)), Failure(failure, message or kind)
@@ -187,16 +189,6 @@ def _response(status: int, headers: Headers, text: bytes) -> Response:
 
 def _status(value: Json) -> int | None:
     return value if type(value) is int and 200 <= value < 600 else None
-
-
-def _string(values: Mapping[str, Json], name: str) -> str:
-    value = values.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _object(values: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    value = values.get(name)
-    return value if isinstance(value, dict) else {}
 
 
 class _NotLiteral(ValueError):

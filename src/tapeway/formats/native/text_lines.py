@@ -9,10 +9,11 @@ have them, are joined too. Only the file has them so.
 import re
 from collections.abc import Callable
 
+from tapeway.core import loose_json
 from tapeway.core.http.headers import media_type
 from tapeway.core.json_text import Json
 from tapeway.core.streams import json_lines, sse
-from tapeway.formats.fields import Document, as_object
+from tapeway.formats.fields import Document
 
 NAME = "text_lines"
 """The field in place of `text`."""
@@ -61,7 +62,7 @@ def _in_parts(document: Document, change: _Change) -> Document:
             changed: list[Json] = [
                 change(each) if isinstance(each, dict) else each for each in parts
             ]
-            field: Document = {**as_object(request["multipart"]), "parts": changed}
+            field: Document = {**loose_json.fields(request["multipart"]), "parts": changed}
             return {**document, "request": {**request, "multipart": field}}
     return document
 
@@ -75,7 +76,7 @@ def _stream_lines(message: Document) -> list[str]:
 
 
 def _kind(message: Document) -> bytes:
-    for name, value in as_object(message.get("headers")).items():
+    for name, value in loose_json.fields(message.get("headers")).items():
         if name.lower() == "content-type" and isinstance(value, str):
             return media_type(value.encode("utf-8", "replace"))
     return b""

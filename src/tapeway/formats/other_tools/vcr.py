@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from urllib.parse import urlencode
 
-from tapeway.core import json_text
+from tapeway.core import json_text, loose_json
 from tapeway.core.cassette import cursors
 from tapeway.core.digests import sha256
 from tapeway.core.http.headers import find_header
@@ -34,7 +34,7 @@ from tapeway.formats.conversion_loss import (
     unknown_fields,
 )
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.fields import Document, Fields, as_object
+from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
 from tapeway.formats.other_tools.reading.http_call import (
     JSON_TYPE,
@@ -130,7 +130,9 @@ def _in_pairs(value: Json) -> Json:
             pairs = zip(requests, responses, strict=True)
             found: list[Json] = [{"request": one, "response": other} for one, other in pairs]
             others = {
-                name: each for name, each in as_object(value).items() if name not in _LANGCHAIN
+                name: each
+                for name, each in loose_json.fields(value).items()
+                if name not in _LANGCHAIN
             }
             return {**others, "interactions": found}
         case _:
@@ -175,7 +177,10 @@ def _not_text(item: AnyInteraction) -> str:
 
 def _interaction(item: Interaction) -> Document:
     document = http_exchange.encode(item)
-    request, response = as_object(document["request"]), as_object(document["response"])
+    request, response = (
+        loose_json.fields(document["request"]),
+        loose_json.fields(document["response"]),
+    )
     return {
         "request": {
             "method": request["method"],
@@ -200,7 +205,7 @@ def _has_empty_body(item: Interaction) -> bool:
 def _value_lists(headers: Json) -> Json:
     return {
         name: value if isinstance(value, list) else [value]
-        for name, value in as_object(headers).items()
+        for name, value in loose_json.fields(headers).items()
     }
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from tapeway.core import loose_json
 from tapeway.core.agenttape.key import http_key
 from tapeway.core.cassette import cursors
 from tapeway.core.http.content_codings import (
@@ -244,15 +245,14 @@ def with_match_key(interaction: Interaction) -> Interaction:
 
 def header_texts(side: Json) -> Iterator[tuple[str, str]]:
     """Header names and values of a document's request or response, in the order they were sent."""
-    fields: Mapping[str, Json] = side if isinstance(side, dict) else {}
-    shown = fields.get("headers")
+    fields = loose_json.fields(side)
     left = {
         name: [str(each) for each in (value if isinstance(value, list) else [value])]
-        for name, value in (shown if isinstance(shown, dict) else {}).items()
+        for name, value in loose_json.fields(fields.get("headers")).items()
     }
     order = fields.get("header_order") or [name for name in left for _ in left[name]]
     by_name = {name.lower(): values for name, values in left.items()}
-    for name in order if isinstance(order, list) else []:
+    for name in loose_json.items(order):
         yield str(name), by_name[str(name).lower()].pop(0)
 
 

@@ -1,11 +1,11 @@
-"""Lenient access to JSON of providers: a value of an unexpected type counts as missing."""
+"""Lenient access to JSON of other programs: a value of an unexpected type counts as missing."""
 
 from collections.abc import Iterator
 
 from tapeway.core.json_text import Json
 
 
-def fields(value: Json) -> dict[str, Json]:
+def fields(value: object) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
