@@ -218,6 +218,14 @@ class FoundUnused(NamedTuple):
     first: Sequence[RecordingTitle]
 
 
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """The recording whose answer issued an identifier, and the take that made the recording."""
+
+    index: int
+    take: int
+
+
 class SharedStore(CassetteStore, Protocol):
     """A store that several processes use at once, each reading only what a request needs.
 
@@ -262,6 +270,20 @@ class SharedStore(CassetteStore, Protocol):
 
         They are those that `core.misses.neighbours.Neighbours` chooses and whose bodies fit into its
         bound. A store keeps the keys of `order_keys` with each recording, so that it reads no others.
+        """
+
+    async def alike(self, name: str, key: bytes) -> Sequence[TakenRecording]:
+        """The newest recordings under a digest of `core.correlation.index.alike_key`, in order.
+
+        Of the `MOST_ALIKE` newest, each without large bodies is returned whose bodies fit into what
+        is left of `core.misses.neighbours.MOST_BYTES`.
+        """
+
+    async def issuers(self, name: str, keys: Sequence[bytes]) -> Mapping[bytes, Issuer]:
+        """For each digest of `core.correlation.index.issued_key`, the first recording that has it.
+
+        A store keeps the digests of `issued_keys` with each recording. A digest that no recording
+        has is left out.
         """
 
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:

@@ -6,15 +6,16 @@ It keeps what the port promises in the plainest form: one process, no disk, noth
 import asyncio
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 
 from tapeway.core.cassette.recording_keys import index_keys
+from tapeway.core.correlation.index import MOST_ALIKE, issued_keys
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.matching.rules import rules_of_meta
-from tapeway.core.misses.neighbours import Neighbours, SoughtRequest
+from tapeway.core.misses.neighbours import Neighbours, SoughtRequest, weight_of, within_budget
 from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
@@ -37,7 +38,7 @@ from tapeway.core.model.interaction import (
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, Fenced, StoreError, closed
 from tapeway.formats.native.document import interaction_digest, numbered
-from tapeway.ports import Found, FoundUnused, MoveDone, StoreFacts
+from tapeway.ports import Found, FoundUnused, Issuer, MoveDone, StoreFacts
 from tapeway.stores.support.columns import columns_of, head_text, imported_text, recording_text
 from tapeway.stores.support.large_bodies import write_temporary
 
@@ -303,6 +304,23 @@ class ModelStore:
         items = {each.index: each for each in held.exchanges()}
         near = Neighbours(items.values()).near(asked, items.get)
         return held.in_order([each.index for each in near])
+
+    async def alike(self, name: str, key: bytes) -> Sequence[TakenRecording]:
+        if (held := self._of(name)) is None:
+            return []
+        found = {each.index: each for each in held.exchanges() if key in held.keys(each)}
+        newest = sorted(found, reverse=True)[:MOST_ALIKE]
+        weighed = [(at, weight_of(found[at])) for at in newest]
+        fitting = within_budget((at, weight) for at, weight in weighed if weight is not None)
+        return held.in_order(fitting)
+
+    async def issuers(self, name: str, keys: Sequence[bytes]) -> Mapping[bytes, Issuer]:
+        held, found = self._of(name), dict[bytes, Issuer]()
+        for each in sorted(held.exchanges() if held is not None else (), key=lambda it: it.index):
+            for key in {*keys} & {*issued_keys(each)}:
+                assert held is not None
+                found.setdefault(key, Issuer(each.index, held.items[each.index].take))
+        return found
 
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
         if (held := self._of(name)) is None:

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from tapeway.core.cassette.recording_keys import index_keys
+from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Lease, Recording, TakenRecording
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction
@@ -45,6 +46,18 @@ def with_step(made: Recording, take: int, *, lease: Lease | None = None) -> Reco
     """The recording with a step of the cursor of its key."""
     own = index_keys(made.exchange)[0]
     return replace(made, lease=lease, step=CursorStep(take, own, next_state))
+
+
+def turn(index: int, name: str, text: str, *issued: str, target: str = "/v1/0") -> Recording:
+    """A turn of a conversation: the result of the call `name`, and an answer that issues calls."""
+    said: list[Json] = [
+        {"role": "assistant", "tool_calls": [{"id": name}]},
+        {"role": "tool", "tool_call_id": name, "content": text},
+    ]
+    body = dump({"tool_calls": [{"id": each} for each in issued]})
+    made = recording(index, body=body)
+    request = replace(made.exchange.request, target=target, body=dump({"messages": said}))
+    return replace(made, interaction=replace(made.exchange, request=request))
 
 
 def next_state(state: bytes | None) -> bytes:

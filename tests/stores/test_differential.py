@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tapeway.core.correlation.index import alike_key, issued_key
 from tapeway.core.json_text import Json
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
@@ -36,6 +37,7 @@ from tests.stores.shared_instances import (
     next_state,
     other_answer,
     recordings_under,
+    turn,
     with_step,
 )
 from tests.support.fakes.broker import until
@@ -141,6 +143,12 @@ class Calls:
     async def append(self) -> None:
         gone = [await self._nth(self.at)] if self.sometimes else []
         await self.s.append(self.n, self.head, self._made(await self.s.reserve(self.n), *gone))
+
+    async def append_turn(self) -> None:
+        index = await self.s.reserve(self.n)
+        issued = f"call_h5Xw0Vb{self.which}", f"call_Qp7Lm2K{self.other}"
+        made = turn(index, f"call_Zz9Yy8{self.at}", f"in {self.which}", *issued)
+        await self.s.append(self.n, self.head, with_step(made, self.take))
 
     async def append_under_a_taken_index(self) -> object:
         await self.s.append(self.n, self.head, self._made(await self._nth(self.other)))
@@ -252,6 +260,18 @@ class Calls:
 
     async def near_others(self) -> object:
         return self._labels(await self.s.near(self.n, "DELETE", "/none", 1 + self.at))
+
+    async def alike(self) -> object:
+        request = turn(0, "call_1", f"in {self.which}").exchange.request
+        key = alike_key(request, recorded=False)
+        return key and self._labels(await self.s.alike(self.n, key))
+
+    async def issuers(self) -> object:
+        names = [f"call_h5Xw0Vb{self.which}", f"call_Qp7Lm2K{self.other}", "none"]
+        found = await self.s.issuers(self.n, [issued_key(each) for each in names])
+        issuers = [found.get(issued_key(each)) for each in names]
+        indexes = await self._labels_of([each.index for each in issuers if each is not None])
+        return indexes, [each and each.take for each in issuers]
 
     async def neighbours(self) -> object:
         target = f"/v1/{self.script(self.which, self.at, 'none')}?page={self.other}"
@@ -373,7 +393,7 @@ class Calls:
         return control.takes, control.mode_of("steered"), laggards
 
 
-OFTEN = ["append", "advance", "note_turn", "advance_as_noted", "note_mark"]
+OFTEN = ["append", "append_turn", "advance", "note_turn", "advance_as_noted", "note_mark"]
 CALLS = [name for name in vars(Calls) if not name.startswith("_")]
 CHOICES = [*CALLS, *OFTEN * 3]
 

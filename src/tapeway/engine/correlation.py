@@ -21,8 +21,8 @@ from tapeway.core.correlation.index import (
     CorrelationIndex,
     alike_key,
     has_references,
-    may_be_meant,
     may_carry_ids,
+    meant_recordings,
 )
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.http.routing import DEFAULT_ROUTE
@@ -30,6 +30,7 @@ from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import Repeats
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 
 log = logging.getLogger(__name__)
@@ -180,13 +181,16 @@ async def key_of_alike(request: Request, rules: Rules) -> bytes | None:
     return await asyncio.to_thread(partial(alike_key, request, rules, recorded=False))
 
 
-async def any_is_meant(alike: CassetteIndex, request: Request) -> bool:
-    """Whether any of these recordings may be the one that is meant by a request."""
-    if not len(alike):
-        return False
-    if len(request.body) <= SMALL_BODY and len(alike) <= _FEW_ALIKE:
-        return may_be_meant(alike, request, alike.rules)
-    return await asyncio.to_thread(may_be_meant, alike.snapshot(), request, alike.rules)
+async def meant_by(
+    request: Request, recordings: Sequence[Interaction], rules: Rules, *, asks: bool
+) -> tuple[list[Interaction], set[str]]:
+    """Which of some recordings may be meant by a request, and the identifiers to be looked up."""
+    if not recordings and not (asks and may_carry_ids(request)):
+        return [], set()
+    work = partial(meant_recordings, recordings, request, rules, asks=asks)
+    if len(request.body) <= SMALL_BODY and len(recordings) <= _FEW_ALIKE:
+        return work()
+    return await asyncio.to_thread(work)
 
 
 def _asked(cassette: CassetteIndex, ask: Ask) -> AskedRequest:

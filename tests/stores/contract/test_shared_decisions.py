@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from tapeway.core.correlation.index import MOST_ALIKE, alike_key, issued_key
 from tapeway.core.json_text import dump
+from tapeway.core.matching.rules import Rules, meta_with_rules
 from tapeway.core.misses.neighbours import MOST_NEWEST, NEIGHBOURS, Neighbours, sought
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.control import CursorState
 from tapeway.errors import Fenced
-from tapeway.ports import SharedStore
+from tapeway.ports import Issuer, SharedStore
 from tests.stores.contract.test_shared_moves import Moves
 from tests.stores.large_bodies import kept, large
 from tests.stores.recordings import HEAD, answers, bodies, recording
@@ -21,6 +23,7 @@ from tests.stores.shared_instances import (
     found_indexes,
     key,
     other_answer,
+    turn,
     with_step,
 )
 from tests.stores.shared_instances import (
@@ -324,3 +327,68 @@ async def test_a_cassette_that_is_renamed_to_its_own_name_stays(store: SharedSto
     await replacer_of(store).replace_cassette("x", "x")
 
     assert bodies(await store.load("x", writable=False)) == answers(0, 1)
+
+
+# Recordings that differ in identifiers alone.
+
+
+def alike_to(text: str) -> bytes:
+    """The digest of turns with this text."""
+    found = alike_key(turn(0, "call_1", text).exchange.request, recorded=True)
+    assert found is not None
+    return found
+
+
+async def test_the_newest_recordings_that_differ_in_identifiers_are_found(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    for index in range(MOST_ALIKE + 2):
+        await one.append(
+            "x", HEAD, turn(index, f"call_{index}", "in the sun", target=f"/v1/{index % 2}")
+        )
+    await one.append("x", HEAD, turn(100, "call_1", "in the snow"))
+
+    assert found_indexes(await other.alike("x", alike_to("in the sun"))) == [
+        *range(2, MOST_ALIKE + 2)
+    ]
+    assert found_indexes(await other.alike("x", alike_to("in the snow"))) == [100]
+    assert await other.alike("x", alike_to("in the rain")) == []
+    assert await other.alike("y", alike_to("in the sun")) == []
+    await one.edit("x", 100, None)
+    assert await other.alike("x", alike_to("in the snow")) == []
+
+
+async def test_alike_recordings_are_returned_as_far_as_eight_mebibytes_hold(
+    store: SharedStore,
+) -> None:
+    for index, size in enumerate((1, 5, 2, 6)):
+        await store.append("x", HEAD, turn(index, f"call_{index}", "in the sun", "c" * size * MIB))
+
+    assert found_indexes(await store.alike("x", alike_to("in the sun"))) == [0, 3]
+
+
+async def test_the_first_recording_that_issued_an_identifier_is_known(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    first, second, sent = "call_h5Xw0Vb1jZ", "call_Qp7Lm2Kd9R", "call_Zz9Yy8Xx7W"
+    await one.append("x", HEAD, with_step(turn(0, sent, "a", first, sent), 3))
+    await one.append("x", HEAD, with_step(turn(1, first, "b", first, second), 4))
+    keys = {each: issued_key(each) for each in (first, second, sent)}
+
+    async def issuers() -> dict[str, Issuer]:
+        found = await other.issuers("x", [*keys.values()])
+        return {each: found[key] for each, key in keys.items() if key in found}
+
+    assert await issuers() == {first: Issuer(0, 3), second: Issuer(1, 4)}
+    await one.replace_head("x", replace(HEAD, meta=meta_with_rules({}, Rules(ignore=("body.a",)))))
+    assert await issuers() == {first: Issuer(0, 3), second: Issuer(1, 4)}
+    await one.edit("x", 1, turn(1, "call_1", "b", first).interaction)
+    assert await issuers() == {first: Issuer(0, 3)}
+    await one.edit("x", 0, None)
+    assert (await issuers())[first].index == 1
+    await one.remove("x")
+    assert await issuers() == {}
+    assert await other.issuers("none", [*keys.values()]) == {}
+    assert await other.issuers("x", []) == {}

@@ -42,8 +42,8 @@ async def recorded(file: Path) -> list[bytes]:
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        (9, "newer tapeway: its tables are of version 9, and this one knows 6: update tapeway"),
-        (5, "version 5, and this tapeway reads version 6: use the tapeway that wrote it"),
+        (9, "newer tapeway: its tables are of version 9, and this one knows 7: update tapeway"),
+        (5, "version 5, and this tapeway reads version 7: use the tapeway that wrote it"),
     ],
 )
 async def test_another_version_is_refused_and_left_as_it_is(

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tapeway.core.cassette.recording_keys import index_keys
+from tapeway.core.correlation.index import issued_keys
 from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.misses.neighbours import Neighbours, SoughtRequest
 from tapeway.core.model.cassette import (
@@ -19,7 +20,7 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.errors import Fenced, StoreError, out_of_touch
-from tapeway.ports import Found, FoundUnused, MoveDone
+from tapeway.ports import Found, FoundUnused, Issuer, MoveDone
 from tapeway.stores.file.journal import payload_of
 from tests.support.fakes.shared_store import BitByBitStore
 
@@ -96,6 +97,20 @@ class InstanceStore(BitByBitStore):
         items = {each.index: each for each in self.held.get(name, [])}
         near = Neighbours(items.values()).near(asked, items.get)
         return [self._dated(name, each) for each in near]
+
+    async def alike(self, name: str, key: bytes) -> Sequence[TakenRecording]:
+        self.calls["alike"] += 1
+        return self._under(name, [key])
+
+    async def issuers(self, name: str, keys: Sequence[bytes]) -> Mapping[bytes, Issuer]:
+        self.calls["issuers"] += 1
+        found: dict[bytes, Issuer] = {}
+        for each in self.held.get(name, []):
+            exchange = exchange_of(each)
+            for key in issued_keys(exchange) if exchange is not None else ():
+                if key in keys:
+                    found.setdefault(key, Issuer(each.index, self._dated(name, each).take))
+        return found
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
         found = [each for each in self.held.get(name, []) if each.index == index]

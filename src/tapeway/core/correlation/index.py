@@ -18,7 +18,7 @@ request has sent an identifier: most apps send none.
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -54,14 +54,17 @@ FEW_LOADED = 100
 MOST_COMPARED = 32
 """Of more candidates than this, only the newest are compared."""
 
+MOST_ALIKE = 2 * MOST_COMPARED
+"""So many recordings with one `alike_key` a store returns: some may be of other paths."""
+
 FEW_ISSUED = 8
 """Up to this number, identifiers are searched in a request before the texts are read."""
 
 FEW_LEFT = 32
 """Up to this number, recordings are compared without a further search."""
 
-ALIKE_BYTES = 20
-"""Length of `alike_key`: no other key of a recording is as long."""
+ALIKE_BYTES, ISSUED_BYTES = 20, 12
+"""Lengths of `alike_key` and `issued_key`: no other key of a recording is as long."""
 
 _PIECE_LENGTH = 24
 _PIECES = 8
@@ -111,14 +114,20 @@ class CorrelationIndex:
     recordings.
     """
 
-    def __init__(self, interactions: Iterable[AnyInteraction], rules: Rules = NO_RULES) -> None:
+    def __init__(
+        self,
+        interactions: Iterable[AnyInteraction],
+        rules: Rules = NO_RULES,
+        issuers: Mapping[str, int] | None = None,
+    ) -> None:
+        """`issuers` names the recordings that issued identifiers, where a store has looked them up."""
         self._rules = rules
         loaded = [each for each in interactions if isinstance(each, Interaction)]
         self._unread = sorted(loaded, key=attrgetter("index"))
         self._searches, self._most_searches = 0, _most_searches(loaded)
         self._coarse_keys: dict[int, bytes] = {}
         self._read: dict[bytes, dict[int, Interaction]] = {}
-        self.issued = IssuedIds(self._unread)
+        self.issued = IssuedIds(self._unread, issuers)
 
     @property
     def unread(self) -> int:
@@ -212,12 +221,17 @@ class IssuedIds:
     added. Recordings in `removed` do not count.
     """
 
-    def __init__(self, loaded: Iterable[Interaction]) -> None:
-        self._loaded = {each.index: each for each in loaded}
-        self._is_used = False
+    def __init__(
+        self, loaded: Iterable[Interaction], issuers: Mapping[str, int] | None = None
+    ) -> None:
+        """With `issuers` no answer is read: they are all that the caller asks for."""
+        self._loaded = {} if issuers is not None else {each.index: each for each in loaded}
+        self._is_used = issuers is not None
         # Not `lru_cache`: around a method it would be a cycle, and an ejected cassette stay in memory.
         self._found: dict[str, int | None] = {}
         self._issuers: dict[str, list[int]] | None = None
+        if issuers is not None:
+            self._issuers = {text: [index] for text, index in issuers.items()}
         self._added: dict[str, list[int]] = {}
         self._searches, self._most_searches = 0, _most_searches(self._loaded.values())
         self.removed: set[int] = set()
@@ -364,15 +378,40 @@ def alike_key(request: Request, rules: Rules = NO_RULES, *, recorded: bool) -> b
     return hashlib.blake2b(text, digest_size=ALIKE_BYTES, person=b"alike").digest()
 
 
-def may_be_meant(
-    recorded: Iterable[AnyInteraction], request: Request, rules: Rules = NO_RULES
-) -> bool:
-    """Whether the request of any recording differs from this one in references alone."""
+def issued_key(identifier: str) -> bytes:
+    """The digest by which a store finds the recordings whose answers issued an identifier."""
+    return hashlib.blake2b(identifier.encode(), digest_size=ISSUED_BYTES, person=b"issued").digest()
+
+
+def issued_keys(interaction: Interaction) -> list[bytes]:
+    """The digests of the identifiers that an answer issued."""
+    return [issued_key(each) for each in sorted(_issued(interaction))]
+
+
+def meant_recordings(
+    recorded: Iterable[Interaction], request: Request, rules: Rules = NO_RULES, *, asks: bool
+) -> tuple[list[Interaction], set[str]]:
+    """The recordings whose requests differ from this one in references alone.
+
+    Returns also the texts that are compared with issued identifiers. Where the request `asks` the
+    upstream, its own identifiers are among them.
+    """
     asked = compared_document(request, rules)
-    return any(
-        differ_in_references(compared_document(each.request, rules, recorded=True), asked)
-        for each in recorded
-        if isinstance(each, Interaction)
+    meant: list[Interaction] = []
+    texts = set(ids.sent_ids(request)) if asks else set[str]()
+    for each in recorded:
+        document = compared_document(each.request, rules, recorded=True)
+        if differ_in_references(document, asked):
+            meant.append(each)
+            texts.update(_references(document))
+    if meant:
+        texts.update(_references(asked))
+    return meant, texts
+
+
+def _references(document: Mapping[str, Json]) -> Iterator[str]:
+    return (
+        each.text for each in body_texts(document) if each.is_reference and ids.is_token(each.text)
     )
 
 

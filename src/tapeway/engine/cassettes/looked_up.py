@@ -16,6 +16,7 @@ from tapeway.core.cassette.freshness import write_keys
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.cassette.rerecording import head_checked
+from tapeway.core.correlation.index import CorrelationIndex, issued_key
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.http.routing import assign_route
 from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
@@ -63,7 +64,7 @@ from tapeway.engine.cassettes.views import (
     merged_view,
     until_in_touch,
 )
-from tapeway.engine.correlation import CorrelationMatches, any_is_meant, key_of_alike
+from tapeway.engine.correlation import CorrelationMatches, key_of_alike, meant_by
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.report.summary import MOST_LISTED, RecordingsInStore
@@ -73,7 +74,7 @@ from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
 MOST_NEAR = 1000
-"""The number of newest recordings that are compared with a request without a match."""
+"""The number of newest recordings of a path that a WebSocket connection may replay."""
 _NOTHING_ASKED = Incoming(Request("", "", ""))
 
 
@@ -240,28 +241,35 @@ class LookedUp(Source):
 
     async def near(self, view: View, asked: Request) -> View:
         """The view with the newest recordings of the same path."""
-        return await self._with_near(view, asked, ())
+        search, path = view.search, path_of(asked, view.cassette.rules)
+        near = await self.store.near(search.name, asked.method, path, MOST_NEAR)
+        return await self._with_more(view, near)
 
     async def alike(self, view: View, asked: Request, *, asks: bool) -> View:
         """The view with the recordings that may differ from a request in identifiers alone.
 
-        The answers that may have issued these identifiers are among the newest of the path. They are
-        not read for a miss that no recording is like.
+        Which answers issued the identifiers is looked up in the store's index of these.
         """
-        rules, search = view.cassette.rules, view.search
-        if (key := await key_of_alike(asked, rules)) is None:
+        rules, name = view.cassette.rules, view.search.name
+        key = await key_of_alike(asked, rules)
+        found = [] if key is None else await self.store.alike(name, key)
+        routed = [assign_route(each.item, self._context.routes) for each in found]
+        recordings = [each for each in routed if isinstance(each, Interaction)]
+        meant, identifiers = await meant_by(asked, recordings, rules, asks=asks)
+        if not identifiers:
             return view
-        found = (await self.store.look(search.name, search.take, (), [key])).recordings
-        if not asks and not await any_is_meant(
-            (await self._views.of(search, found)).cassette, asked
-        ):
-            return view
-        return await self._with_near(view, asked, found)
+        keys = {issued_key(each): each for each in identifiers}
+        issuers = await self.store.issuers(name, list(keys))
+        chosen = {each.index for each in meant}
+        wide = await self._with_more(view, [each for each in found if each.item.index in chosen])
+        cassette = wide.cassette
+        cassette.set_takes({each.index: each.take for each in issuers.values()})
+        known = {keys[key]: each.index for key, each in issuers.items()}
+        cassette.correlation = CorrelationIndex(cassette.snapshot(), rules, known)
+        return wide
 
-    async def _with_near(self, view: View, asked: Request, more: Sequence[TakenRecording]) -> View:
-        search, path = view.search, path_of(asked, view.cassette.rules)
-        near = await self.store.near(search.name, asked.method, path, MOST_NEAR)
-        wide = await self._views.of(search, merged_view(view, [*more, *near]), view.turns)
+    async def _with_more(self, view: View, more: Sequence[TakenRecording]) -> View:
+        wide = await self._views.of(view.search, merged_view(view, more), view.turns)
         wide.cassette.mark = view.cassette.mark
         return wide
 

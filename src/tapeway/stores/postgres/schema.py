@@ -11,7 +11,7 @@ from tapeway.stores.support.format_versions import refuse_other_version
 
 log = logging.getLogger(__name__)
 
-VERSION = 8
+VERSION = 9
 
 # Of how many recordings a take was the last that used them; several rows (shards), so that
 # concurrent replays seldom wait for each other.

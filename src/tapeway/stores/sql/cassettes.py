@@ -7,7 +7,6 @@ commit at the same time: whoever gives a name to a cassette holds the lock of th
 from collections.abc import Sequence
 from functools import partial
 
-from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.condition import Unchanged
 from tapeway.core.model.interaction import exchange_of
@@ -15,7 +14,7 @@ from tapeway.stores.sql import cursors, recordings, rows
 from tapeway.stores.sql.cassette_rows import CassetteRow, cassette, insert, lock_name, mark
 from tapeway.stores.sql.statements import Op, Row, computed, row, run
 from tapeway.stores.sql.statements import rows as rows_of
-from tapeway.stores.support.columns import rules_of
+from tapeway.stores.support.columns import keys_of, rules_of
 
 BATCH = 200
 """Recordings per transaction: some milliseconds, to keep other writers from waiting."""
@@ -202,5 +201,5 @@ def _keys_of(found: Sequence[Row], head: CassetteHead) -> list[tuple[int, Sequen
     for number, document, digest in found:
         exchange = exchange_of(rows.interaction_of(document, digest, number, "the cassette"))
         if exchange is not None:
-            made.append((number, index_keys(exchange, under)))
+            made.append((number, keys_of(exchange, under)))
     return made

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
 
+from tapeway.core.correlation.index import MOST_ALIKE
 from tapeway.core.misses.neighbours import (
     MOST_NEWEST,
     MOST_SIMILAR,
@@ -24,7 +25,7 @@ from tapeway.core.model.cassette import (
 )
 from tapeway.core.model.control import CursorState
 from tapeway.errors import CassetteEdited
-from tapeway.ports import FoundUnused
+from tapeway.ports import FoundUnused, Issuer
 from tapeway.stores.sql import cursors
 from tapeway.stores.sql.cassette_rows import mark
 from tapeway.stores.sql.rows import RECORDING, TITLE, hexes, method_path, numbers, titles_of
@@ -63,6 +64,15 @@ _FIND = f"""
 {_SELECT} AND number :any (SELECT number FROM @key WHERE {_IN_FORCE} AND digest :keys($2)):end
 {_FEW_IN_ORDER}
 """  # noqa: S608
+_ALIKE = f"""
+SELECT number, weight FROM @interaction WHERE {_OF} AND weight IS NOT NULL AND number :any (
+  SELECT number FROM @key WHERE {_IN_FORCE} AND digest = $2 ORDER BY number DESC LIMIT {MOST_ALIKE}
+):end ORDER BY +number DESC
+"""  # noqa: S608
+_ISSUERS = f"""
+SELECT digest, min(number) FROM @key WHERE {_IN_FORCE} AND digest :keys($2) GROUP BY digest
+"""  # noqa: S608
+_TAKES = f"SELECT number, take FROM @interaction WHERE {_OF} AND number :numbers($2)"  # noqa: S608
 _PAGE = f"{_SELECT} AND (place, number) > ($2, $3) {_IN_ORDER} LIMIT $4"
 _WEIGHTS = f"SELECT number, weight FROM @interaction WHERE {_OF} AND weight IS NOT NULL"  # noqa: S608
 _BESIDE = [
@@ -223,11 +233,7 @@ def near(name: str, method: str, path: str, limit: int) -> Op[Sequence[Row]]:
         if weight <= left:
             left -= weight
             chosen.append(number)
-    if not chosen:
-        return []
-    return (
-        yield from rows(f"{_SELECT} AND number :numbers($2) {_FEW_IN_ORDER}", name, numbers(chosen))
-    )
+    return (yield from _chosen(name, chosen))
 
 
 def neighbours(name: str, asked: SoughtRequest) -> Op[Sequence[Row]]:
@@ -241,11 +247,7 @@ def neighbours(name: str, asked: SoughtRequest) -> Op[Sequence[Row]]:
         weighed = [*(yield from _beside(name, asked)), *weighed]
     else:
         weighed = yield from _similar(name, asked)
-    chosen = within_budget((number, weight) for number, weight in weighed)
-    if not chosen:
-        return []
-    sql = f"{_SELECT} AND number :numbers($2) {_FEW_IN_ORDER}"
-    return (yield from rows(sql, name, numbers(chosen)))
+    return (yield from _chosen(name, within_budget((number, weight) for number, weight in weighed)))
 
 
 def _beside(name: str, asked: SoughtRequest) -> Op[list[Row]]:
@@ -266,6 +268,29 @@ def _similar(name: str, asked: SoughtRequest) -> Op[list[Row]]:
         if asked.is_similar(MethodAndPath(method.decode(), path.decode()))
     ]
     return similar[:MOST_SIMILAR]
+
+
+def alike(name: str, key: bytes) -> Op[Sequence[Row]]:
+    """The newest recordings under a digest that recordings share which differ in identifiers."""
+    weighed = yield from rows(_ALIKE, name, key)
+    return (yield from _chosen(name, within_budget((number, weight) for number, weight in weighed)))
+
+
+def issuers(name: str, keys: Sequence[bytes]) -> Op[dict[bytes, Issuer]]:
+    """The first recordings whose answers issued identifiers, given as digests."""
+    found = {bytes(key): number for key, number in (yield from rows(_ISSUERS, name, hexes(keys)))}
+    if not found:
+        return {}
+    taken = yield from rows(_TAKES, name, numbers(sorted({*found.values()})))
+    by = {index: Issuer(index, take) for index, take in taken}
+    return {key: by[index] for key, index in found.items() if index in by}
+
+
+def _chosen(name: str, chosen: Sequence[int]) -> Op[Sequence[Row]]:
+    if not chosen:
+        return []
+    sql = f"{_SELECT} AND number :numbers($2) {_FEW_IN_ORDER}"
+    return (yield from rows(sql, name, numbers(chosen)))
 
 
 def unused(name: str, takes: Sequence[int], limit: int) -> Op[FoundUnused]:

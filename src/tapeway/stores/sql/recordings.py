@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.model.cassette import CassetteHead, Lease, Recording
 from tapeway.core.model.condition import Condition
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
@@ -207,7 +206,7 @@ def _find_by(
     keys = [(into.generation, key) for key in new.keys]
     exchange = exchange_of(item)
     if exchange is not None and into.coming_meta is not None:
-        coming = index_keys(exchange, columns.rules_of(into.coming_meta))
+        coming = columns.keys_of(exchange, columns.rules_of(into.coming_meta))
         keys += [(into.coming_generation or 0, key) for key in coming]
     yield from add_keys(into.id, number, keys)
     # Ordered, so that two transactions that use equal bodies cannot deadlock.

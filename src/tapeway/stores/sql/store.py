@@ -8,7 +8,7 @@ import asyncio
 import secrets
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
@@ -32,7 +32,7 @@ from tapeway.core.model.control import Control, CursorMove
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError
-from tapeway.ports import Found, FoundUnused, MoveDone
+from tapeway.ports import Found, FoundUnused, Issuer, MoveDone
 from tapeway.stores.sql import bodies, cassettes, coordination, cursors, queries, recordings, rows
 from tapeway.stores.sql.bodies import BodyCache, BodyUpload
 from tapeway.stores.sql.coordination import Member
@@ -372,6 +372,14 @@ class SqlStore:
         action = f"read recordings of '{name}'"
         read = await driver.read(action, make, _NO_ROWS, moment=True)
         return await asyncio.to_thread(self._decoded, name, read, held=True)
+
+    async def alike(self, name: str, key: bytes) -> Sequence[TakenRecording]:
+        return await self._recordings(name, partial(queries.alike, name, key), moment=True)
+
+    async def issuers(self, name: str, keys: Sequence[bytes]) -> Mapping[bytes, Issuer]:
+        make = partial(queries.issuers, name, keys)
+        action = f"read recordings of '{name}'"
+        return await self._for_cassette(name).read(action, make, {}, moment=True)
 
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
         make = partial(queries.unused, name, takes, limit)

@@ -15,7 +15,7 @@ from tapeway.stores.support.format_versions import refuse_other_version
 APPLICATION = 0x7A9E3A41
 """Marks the file as tapeway's, in its header."""
 
-VERSION = 6
+VERSION = 7
 
 _TABLES = main_text(RECORDINGS) + state.TABLES
 _NAMES = {

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tapeway.core.cassette.recording_keys import index_keys
+from tapeway.core.correlation.index import issued_keys
 from tapeway.core.json_text import NotJson, check_json, dump, parse
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault
 from tapeway.core.misses.neighbours import order_keys, weight_of
 from tapeway.core.model.cassette import CassetteHead, Recording
-from tapeway.core.model.interaction import AnyInteraction, exchange_of
+from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.text import escape_octets
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
@@ -72,7 +73,7 @@ def columns_of(item: AnyInteraction, text: bytes, under: Rules) -> InteractionCo
         text,
         exchange=True,
         size=len(text) + sum([file.size for file in files]),
-        keys=tuple(dict.fromkeys(index_keys(exchange, under))),
+        keys=keys_of(exchange, under),
         route=column_text(request.route),
         base=column_text(request.base),
         method=column_text(request.method),
@@ -82,6 +83,11 @@ def columns_of(item: AnyInteraction, text: bytes, under: Rules) -> InteractionCo
         bodies=tuple(dict.fromkeys([file.digest for file in files])),
         order=None if files else order_keys(request),
     )
+
+
+def keys_of(exchange: Interaction, under: Rules) -> tuple[bytes, ...]:
+    """The keys by which a recording is found: those under these rules, and its identifiers."""
+    return tuple(dict.fromkeys([*index_keys(exchange, under), *issued_keys(exchange)]))
 
 
 def column_text(text: str) -> str:
