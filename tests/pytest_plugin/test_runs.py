@@ -308,6 +308,25 @@ def test_off_leaves_everything_alone_and_undecided_says_what_to_do(tmp_path: Pat
     assert "record some with --tapeway=record" in undecided.stdout
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (["--tapeway=off"], "--tapeway=off runs without one: leave the option out"),
+        ([], "there are no cassettes to replay yet: record some with --tapeway=record"),
+    ],
+    ids=["off", "undecided"],
+)
+def test_a_skip_without_a_proxy_says_why_and_what_to_do(
+    tmp_path: Path, given: list[str], reason: str
+) -> None:
+    write(tmp_path, "def test_proxy(tapeway):\n    assert tapeway\n")
+    done = run(tmp_path, "-rs", *given)
+
+    assert done.returncode == 0, done.stdout
+    assert "1 skipped" in done.stdout
+    assert reason in " ".join(done.stdout.split())
+
+
 MARKED = """
 @pytest.mark.tapeway(cassette="{test}", mode="auto", rules={"ignore": ["body.messages[*].content"]})
 @pytest.mark.parametrize("n", [1, 2, 3])

@@ -46,7 +46,7 @@ _STATUS = "/api/v1/status"
 _LONGEST_VERSION = 40
 
 _LIVENESS = "/healthz"
-"""Answers for this process alone, and waits for no other process."""
+"""Answers for this process alone, and waits for no worker."""
 
 
 def make_application(
@@ -115,7 +115,7 @@ def _guard_and_translate_errors(
         except web.HTTPException as exc:
             return error_response(from_http_exception(exc), _new_id(), allow_header(exc))
         except TapewayError as exc:
-            # The response to a wrong token is always the same, whatever the mistake.
+            # Every wrong token gets the equal response.
             return error_response(exc, "" if exc.status == 401 else _new_id())
         except ConnectionError:
             raise
@@ -131,10 +131,9 @@ def _new_id() -> str:
 
 
 def _check_store(request: web.Request, version: str) -> None:
-    """Check a call of another tapeway that uses this tapeway as the store.
+    """Check a call of a tapeway whose store is this tapeway.
 
-    Raises AdminError (409) for another version, and 508 for a call that goes from store to store in
-    a circle.
+    Raises AdminError: 409 for a different version, 508 for a call in a circle of stores.
     """
     theirs = request.headers.get(VERSION_HEADER, version)
     if theirs != version and request.path != _STATUS:
@@ -175,7 +174,7 @@ def _add_routes(
     resource = resources["/web"] = application.router.add_resource("/web/{file:.+}")
     for method in ("GET", "HEAD"):
         resource.add_route(method, page_file, expect_handler=_expect)
-    # Last, so that only paths without an operation come here.
+    # Last: only paths without an operation come here.
     rest = application.router.add_resource("/{rest:.*}")
     rest.add_route("*", _not_found(list(resources.values())), expect_handler=_expect)
 

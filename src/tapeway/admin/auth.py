@@ -1,15 +1,14 @@
 """Who may call the admin listener: checks of Host, Origin and token before any handler runs.
 
-A browser on this machine sends requests to loopback ports for any page. So a call must name this
-listener in the Host, must not come from another origin, and must carry the token if there is a
-token.
+A browser on this machine sends requests to loopback ports for any page. A call must therefore name
+the listener in the Host, come from no foreign origin, and carry the token if there is a token.
 
-The Host check stops DNS rebinding: an attacker lets a name resolve to this machine, and the
-attacker's page then calls this listener as if it were the page's server. An attacker cannot take
-over an IP address that way, nor a name that public DNS does not hold.
+The Host check stops DNS rebinding: an attacker lets a name resolve to this machine, and a page then
+calls the listener under the name of the page's server. An attacker cannot take over an IP address
+like this, nor a name that public DNS does not hold.
 
-An address that sends wrong tokens gets a burst of 401, then 429 but for a few per second, so that a
-client with a wrong token slows down. The right token is always let in: behind a shared address,
+An address that sends wrong tokens gets a burst of 401, then 429 but for a few per second: a client
+with a wrong token slows down. The right token is always let in: behind a shared address,
 wrong tokens of somebody else would lock out the right token. The length of a token is the
 protection.
 """
@@ -48,7 +47,7 @@ class GuessLimiter:
         self._empty_at: OrderedDict[str, float] = OrderedDict()
 
     def exhausted(self, address: str | None) -> bool:
-        """Whether this address has to wait before it may try again."""
+        """Whether an address has to wait before the next try."""
         remaining_s = self._empty_at.get(_bucket(address), 0.0) - self._clock()
         return remaining_s > (BURST - 1) / PER_SECOND
 
@@ -62,7 +61,7 @@ class GuessLimiter:
 
 
 def _bucket(address: str | None) -> str:
-    # IPv6 by its /64, since one machine has all addresses of a /64.
+    # IPv6 by the /64, since a machine has all addresses of a /64.
     try:
         found = ip_address((address or "").partition("%")[0])
     except ValueError:
@@ -74,7 +73,7 @@ def _bucket(address: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HostList:
-    """Names and addresses by which clients may call this listener."""
+    """Names and addresses by which clients may call the listener."""
 
     named: frozenset[str]
     beyond_loopback: bool

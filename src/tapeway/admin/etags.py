@@ -28,7 +28,7 @@ def precondition(request: web.Request) -> Condition:
         return Condition(absent=absent)
     if not all(map(_ANY_TAG.fullmatch, match)):
         raise AdminError("the If-Match is not a list of ETags", code="bad_condition")
-    # A weak tag, or one that tapeway did not make, matches nothing.
+    # A weak or a foreign tag matches nothing.
     strong = [found[1] for each in match if (found := _OWN_TAG.fullmatch(each))]
     return Condition(match=frozenset(strong), absent=absent)
 

@@ -41,7 +41,7 @@ class ServingProcesses(Protocol):
         """Return when every request answered until now is in the counts and in the journal."""
 
     async def wait_for_recordings(self, cassette: str) -> None:
-        """Return when no other process has a live call in flight that records into this cassette."""
+        """Return when no worker has a live call in flight that records into a cassette."""
 
     async def recordings(self) -> list[RecordingUnderWay]:
         """The live calls that are asked or recorded now, at most 1,000."""

@@ -1,4 +1,4 @@
-"""`tapeway child`: `tapeway serve` that ends with the program that started it.
+"""`tapeway child`: `tapeway serve` that ends with the program by which it was started.
 
 This is no command for people: `tapeway.serve` and the pytest plugin start `tapeway child`, from any
 environment. Standard input is one end of a pair of sockets. Through this socket come listening

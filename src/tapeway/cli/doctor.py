@@ -77,8 +77,8 @@ def doctor(
         tapeway doctor before after
         tapeway doctor --route openai=http://127.0.0.1:9000 -- pytest -q
 
-    Give two cassettes, by name or by file, that recorded the same run. Or give a command: it runs
-    twice, against a proxy that records in memory, with the variables that tapeway env prints.
+    Give two cassettes, by name or by file, that recorded the same run. Or give a command. The
+    command runs twice against a proxy that records in memory, with the variables of tapeway env.
 
     With --days 3 the second run sees the clock of three days later: a date in a prompt differs.
 
@@ -185,11 +185,11 @@ async def _compare_cassettes(
 def _compare_runs(
     settings: Settings, wrapped: Sequence[str], environments: Mapping[str, Mapping[str, str]]
 ) -> tuple[list[Diagnosis], bool]:
-    """How two runs of a command compare, each by its environment, and whether one of them failed."""
+    """The comparison of two runs of a command, by environment, and whether a run failed."""
     takes: list[Mapping[str, StoredCassette]] = []
     failures: list[str] = []
     for run, environ in environments.items():
-        # The pytest plugin records each test into a cassette of its own then, and ejects it.
+        # The pytest plugin then records a cassette for each test, and ejects the cassette.
         recording = {**environ, variable_of("mode"): "record"}
         # Standard output is only for the diagnosis.
         wrapped_run = WrappedRun(wrapped, recording, sys.stderr, keeps_ejected=True)

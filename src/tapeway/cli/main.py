@@ -84,8 +84,8 @@ NOT_FOUND = 127
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code.
 
-    0 is done, 2 wrong arguments or settings or a cassette that cannot be read, 127 a program to run
-    that does not exist, 1 any other failure.
+    0 is done, 2 wrong arguments or settings or an unreadable cassette, 127 a missing program to
+    run, 1 any further failure.
     """
     terminal.reopen_closed_streams()
     code = copy_context().run(_run, arguments)

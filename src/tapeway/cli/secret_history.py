@@ -1,4 +1,4 @@
-"""Finds secrets in every version of cassettes that git has, also of those that were removed."""
+"""Finds secrets in every version of cassettes in git, also of removed cassettes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +23,8 @@ _SHOWN_COMMIT = 12
 def scan_history(arguments: Sequence[str], settings: Settings, known: KnownValues) -> Searched:
     """What all versions show, each version once.
 
-    One that is no valid cassette, which nobody can correct, is named and searched as a text. Raises
+    A version that is no valid cassette is named and searched as a text: nobody can correct history.
+    Raises
     ConfigError outside a repository, and for what is in no folder.
     """
     found = Searched()

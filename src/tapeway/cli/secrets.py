@@ -1,4 +1,4 @@
-"""Finds secrets in cassettes, replaces them, and reports them without their values.
+"""Finds, replaces and reports the secrets in cassettes; a report has no values.
 
 A `CassetteScan` goes through one cassette in order, the head and then every interaction with its
 large bodies. The scan returns each document without its secrets, and notes the findings. Files,
@@ -275,7 +275,7 @@ def _redacted_documents(cassette: OfflineCassette, scanned: CassetteScan) -> Ite
 
 
 def _unchecked_pieces(path: Path) -> Iterator[bytes]:
-    # A body that no longer has the digest it is named by may show secrets all the same.
+    # A body with a wrong digest may show secrets too.
     try:
         with path.open("rb") as file:
             while piece := file.read(_PIECE):

@@ -27,7 +27,7 @@ DONE, FOUND, NOT_DONE = 0, 1, 2
 
 
 def line(text: str) -> str:
-    """The text on one line, with everything unprintable escaped, so that no text steers a terminal."""
+    """The text on one line, with escapes for unprintable characters: no text may steer a terminal."""
     return escape_unprintable(text)
 
 
@@ -42,7 +42,7 @@ def block(text: str) -> str:
 
 
 def styled(text: str, role: Role) -> str:
-    """The text in the colour of its role, which `click.echo` leaves out where no terminal shows it.
+    """The text in the colour of a role; `click.echo` leaves out colours where there is no terminal.
 
     Plain if NO_COLOR is set to anything (no-color.org), or on a terminal that knows no colours.
     """

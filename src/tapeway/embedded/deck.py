@@ -113,8 +113,8 @@ class Deck:
     ) -> list[dict[str, Any]]:
         """The requests through a slot since its last change of cassette, oldest first.
 
-        With `take` only in that take of the slot, with `since` in that one and later ones; in pytest
-        the slot is that of the test, if none is given. Each has `id`, `take`, `method`, `route`,
+        With `take` only in this take of the slot, with `since` in this take and later takes; in
+        pytest the slot of the test is the default. Each has `id`, `take`, `method`, `route`,
         `path`, `headers` and the parsed `body`, without secrets.
         """
         if (slot := slot or self._slot) is None:

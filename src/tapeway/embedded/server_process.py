@@ -151,7 +151,7 @@ class ServerProcess:
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
-            # With what stands between: `uvx` starts tapeway as a child of its own.
+            # With what stands between: `uvx` starts tapeway as a further child.
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._log.close()

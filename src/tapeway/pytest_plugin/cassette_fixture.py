@@ -31,7 +31,7 @@ class TestCassette:
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """The requests of this test so far, oldest first: method, path, headers, body."""
+        """The requests of this test until now, oldest first: method, path, headers, body."""
         if self._connection is None or self._take is None:
             return []
         deck, slot = self._connection.deck, self._connection.slot
@@ -40,7 +40,7 @@ class TestCassette:
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """The journal entries of this test's requests so far, oldest first."""
+        """The journal entries of this test's requests until now, oldest first."""
         if self._connection is None or self._take is None:
             return []
         deck, slot = self._connection.deck, self._connection.slot

@@ -1,7 +1,8 @@
-"""The tapeway of a test run: one server for all processes of the run, and their environment.
+"""The tapeway of a test run: a server for all processes of the run, and the environment of the
+processes.
 
 The process that starts the run starts the server and sets the variables before any test module is
-imported. The workers of pytest-xdist inherit the variables, and replace the slot by their own.
+imported. The workers of pytest-xdist inherit the variables, and replace the slot.
 """
 
 import json
@@ -46,7 +47,7 @@ class Connection:
     server: ServerProcess | None = None
     """The server that this process started; perhaps it does not serve yet."""
     starts_server: bool = False
-    """Whether this run started its tapeway, here or in the process above."""
+    """Whether this run started the tapeway, here or in the process above."""
 
     def wait(self) -> None:
         """Wait until the server serves. Raises UsageError if it does not start."""
@@ -103,7 +104,8 @@ def _running() -> AdminClient | None:
 
 
 def _mode_of(running: AdminClient) -> str | None:
-    """Its mode where its store holds cassettes of single tests; None where it is for whole runs.
+    """The mode of a tapeway whose store holds cassettes of single tests; None for cassettes of
+    whole runs.
 
     Without the plugin's options a run keeps the form of the first recording: either the active
     cassette for all tests, or a cassette for each test. Raises DeckError for a tapeway that does not

@@ -48,8 +48,8 @@ def scope_name(scope: str, node_id: str) -> str:
 def distinct_names(names: Mapping[str, str], stored: Container[str] = ()) -> dict[str, str]:
     """Names by node id, with digits added where two differ in case alone: some disks ignore it.
 
-    `stored` are the cassettes in the store. A stored name with a test's digits tells of another test,
-    whose name differs in case alone and which pytest did not collect.
+    `stored` are the cassettes in the store. A stored name with a test's digits tells of an
+    uncollected test whose name differs in case alone.
     """
     by_folded = Counter(name.lower() for name in set(names.values()))
     found = {}

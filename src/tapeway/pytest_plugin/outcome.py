@@ -50,7 +50,7 @@ class RunOutcome:
         """The summary's line about the run's page."""
 
     def add(self, results: Mapping[str, Any]) -> None:
-        """Add what the tests of one process left."""
+        """Add the results of the tests of a process."""
         self._reports += results["reports"]
         self._trusted |= {*results["trusted"]}
         self._spoilt |= {*results["spoilt"]}
@@ -60,7 +60,7 @@ class RunOutcome:
         self._missing += [tuple(result) for result in results["missing"]]
 
     def gathered(self) -> dict[str, Any]:
-        """The same as plain values, for the process that started the run."""
+        """The gathered results as plain values, for the process that started the run."""
         return {
             "places": {name: list(place) for name, place in self.places.items()},
             "partial": self.partial,
@@ -80,7 +80,7 @@ class RunOutcome:
         self.partial = self.partial or gathered["partial"]
 
     def settle(self, exitstatus: int) -> int:
-        """Look at the whole run; returns its exit status, which only becomes worse."""
+        """Look at the whole run; returns the exit status, never a better one than before."""
         option = self._config.option
         self._reports += self._deck_reports()
         why_not = self.why_partial() if exitstatus == 0 else "the run failed"
@@ -307,7 +307,7 @@ class RunOutcome:
         return None
 
     def _write_reports(self, files: list[str]) -> Iterator[str]:
-        """Write the report to these files; yields those that cannot be written, and why."""
+        """Write the report to files; yields each file that cannot be written, with the reason."""
         for file in files:
             try:
                 write_report(file, self._reports, self._deck)

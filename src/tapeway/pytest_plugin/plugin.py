@@ -25,6 +25,7 @@ _NO_CASSETTES = (
     "there are no cassettes to replay yet: record some with --tapeway=record, or go without by "
     "--tapeway=off"
 )
+_OFF = "the fixture tapeway needs a proxy, and --tapeway=off runs without one: leave the option out"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -98,13 +99,13 @@ def tapeway(pytestconfig: pytest.Config) -> Deck:
     """The tapeway of this run."""
     connection = pytestconfig.stash.get(_CONNECTION, None)
     if connection is None:
-        pytest.skip("tapeway is off")
+        pytest.skip(_OFF if pytestconfig.getoption("tapeway") == "off" else _NO_CASSETTES)
     return connection.deck
 
 
 @pytest.fixture
 def cassette(request: pytest.FixtureRequest) -> TestCassette:
-    """The cassette of this test, with its requests."""
+    """The cassette and the requests of this test."""
     plugin: RunPlugin | None = request.config.pluginmanager.get_plugin(_PLUGIN)
     if plugin is None:
         if request.config.getoption("tapeway") == "off":

@@ -94,7 +94,7 @@ class Playback:
 
     @property
     def head(self) -> ResponseHead:
-        """The head with a Content-Length; a body that fails gets a length beyond its end."""
+        """The head with a Content-Length; a body that fails gets a length beyond the end."""
         head, size = self._response.head, self._response.size
         if head.framing != "length" and (self._fails or self._raw.version >= (1, 1)):
             return head
@@ -132,10 +132,10 @@ class Playback:
 class OpenPlayback(Playback):
     """Replays a stream whose events wait for requests. A stream recorded open stays open.
 
-    An event waits until as many requests of its route have come as in the recorded take. It waits only
-    for a time for requests that came before the stream itself, as fewer tests may run than were
-    recorded. So it does for any request where other processes answer too, or where the stream ended
-    by itself: its client may make the next request only then.
+    An event waits until as many requests of its route have come as in the recorded take. The wait
+    for requests that came before the stream itself is limited, as fewer tests may run than were
+    recorded. The wait for any request is limited where further processes answer, or where the
+    stream ended by itself: a client may make the next request only after the end.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Stopping a process: signals that begin a stop, and waits that end with the stop."""
+"""Stopping a process: the signals, and waits that end with the stop."""
 
 import asyncio
 import os

@@ -75,7 +75,7 @@ _AS_THEY_ARE = frozenset(
     {b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"CONNECT"}
 )
 """The methods that aiohttp's parser gets. The parser does not know every token; `POST` stands for
-unknown ones, which are read in the same way.
+an unknown token, since the parser reads both alike.
 """
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n|\Z)")
 """What no head may have."""

@@ -186,7 +186,7 @@ class ProtocolFactory(Protocol):
     def __call__(self) -> asyncio.BaseProtocol: ...
 
     def pre_shutdown(self) -> None:
-        """Close idle connections now, and busy ones after their answer."""
+        """Close idle connections now, and busy connections after the answer."""
 
     async def shutdown(self, timeout: float | None = None, /) -> None:  # noqa: ASYNC109
         """Wait for the end of all connections, for some seconds."""
@@ -205,7 +205,7 @@ class MountedListener:
         self.acceptor.close()
 
     async def ended(self, abort_after: float | None = None) -> None:
-        """Close idle connections now, and busy ones once their response is sent."""
+        """Close idle connections now, and busy connections after the response."""
         self.server.pre_shutdown()
         await self.server.shutdown(abort_after)
 
@@ -262,7 +262,7 @@ class LateListener:
             self._mounted.close()
 
     async def ended(self) -> None:
-        """Close idle connections now, and busy ones once their response is sent."""
+        """Close idle connections now, and busy connections after the response."""
         if self._mounted is not None:
             await self._mounted.ended()
 

@@ -181,7 +181,7 @@ class Proxy:
         """JSON documents that the proxy itself answers with, by target."""
 
     def serving_for(self, host: RoutedHost) -> Handle:
-        """The handler of connections whose clients mean this host."""
+        """The handler of connections of clients that call this host."""
         return partial(self.__call__, host=host)
 
     async def __call__(self, raw: ClientRequest, host: RoutedHost | None = None) -> WireResponse:

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 MOST_LED = 16 * MIB
 """The largest JSON document in which addresses are led back."""
 LED_AT_ONCE = 256 * KIB
-"""Larger bodies are searched in a thread, so that no other client waits."""
+"""Larger bodies are searched in a thread: no client waits."""
 
 
 class ResponsesBack:

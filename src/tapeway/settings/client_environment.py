@@ -28,8 +28,8 @@ def client_environment(
 ) -> dict[str, str]:
     """The variables to set or change in `environ` for a program whose SDKs are to use the proxy.
 
-    In mode replay each provider's key that is not set gets a dummy, since SDKs refuse to start
-    without one. Where requests to services themselves are `intercepted`, SDKs keep their base URLs.
+    In mode replay each provider's unset key gets a dummy, since SDKs refuse to start without a key.
+    Where requests to services themselves are `intercepted`, SDKs keep their base URLs.
     """
     if intercepted:
         named = [
@@ -45,7 +45,7 @@ def client_environment(
 
 
 def clients(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
-    """How clients reach a proxy with these settings, as the admin API tells it, without its URL."""
+    """How clients reach a proxy with these settings, in the form of the admin API, without a URL."""
     return clients_of(resolve_routes(settings, environ), served_routes(settings), "")
 
 
@@ -76,7 +76,7 @@ def _suffix(route: str) -> str:
 
 
 def base_urls(table: RouteTable, root: str, provider: str | None = None) -> dict[str, str]:
-    """Each variable of an SDK with its base URL, for all providers that a route leads to, or for one."""
+    """Each variable of an SDK with a base URL, for a provider or for all providers with a route."""
     return {
         variable: base + suffix
         for name, built_in in PROVIDERS.items()
@@ -89,7 +89,7 @@ def route_url(table: RouteTable, root: str, provider: str) -> str | None:
     """The URL of a provider's route on the proxy, None where no route leads to it."""
     if provider in table.routes:
         return f"{root}/{provider}"
-    # A default upstream that is no provider's own host may be a gateway to any of them.
+    # A default upstream that is no provider's host may be a gateway to any provider.
     if table.default is not None and table.default.name in (DEFAULT_ROUTE, provider):
         return root
     return None

@@ -97,9 +97,9 @@ def _option(
     hidden: bool = False,
     **kinds: bool,
 ) -> Any:
-    """A field; one that may hold a secret is `hidden` from the repr of all."""
+    """A field; a field for a secret is `hidden` from the repr of all."""
     option = Option(parse, metavar, default, description, **kinds)
-    # A default goes through the same parser as what users write.
+    # A default goes through the parser for users' values.
     return field(
         default_factory=lambda: parse(default), repr=not hidden, metadata={"option": option}
     )

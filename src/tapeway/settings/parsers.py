@@ -1,7 +1,7 @@
 """Parsers of option values: `127.0.0.1:8080`, `64MiB`, `200-299`, `openai=https://host`.
 
-Each takes what a flag, a variable or a TOML file can hold, returns a value that is already parsed
-as it is, and raises ValueError with a sentence that says what is accepted.
+A parser takes a value of a flag, a variable or a TOML file, and returns a parsed value unchanged. A
+parser raises ValueError with a sentence on the accepted values.
 """
 
 import math
@@ -27,7 +27,7 @@ _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})")
 _SIGNING = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})=aws(?::([a-z0-9-]+)(?::([a-z0-9-]+))?)?")
 _ROUTE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NO_WEBSOCKET = "?websocket=off"
-"""The one query that the URL of a route may have."""
+"""The only query in the URL of a route."""
 _THIS_MACHINE = "127.0.0.1"
 _LOOPBACK_OF = {"0.0.0.0": _THIS_MACHINE, "::": "::1"}  # noqa: S104 - compared, not bound
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")

@@ -13,7 +13,7 @@ from tapeway.stores.opening import set_credentials
 
 PREFIX = "TAPEWAY_"
 DEFAULTS_VARIABLE = "TAPEWAY_DEFAULTS"
-"""Names a file of options that every other source precedes, such as the file of an image."""
+"""Names a file of options of the lowest precedence, such as the file of an image."""
 DEFAULT_FILE = "tapeway.toml"
 IN_FILES = ("admin_token", "store", "store_token", "upstream_proxy")
 """`TAPEWAY_STORE_FILE` names a file that holds the value of `TAPEWAY_STORE`, and so on."""

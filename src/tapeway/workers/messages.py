@@ -1,7 +1,7 @@
 """Messages between supervisor and workers, and the encoding of messages.
 
-A frame is a value in marshal's encoding, preceded by its length. Both ends are one program in one
-interpreter, so marshal fits; unlike pickle it creates only plain values.
+A frame is a value in marshal's encoding, preceded by its length. Both ends run equal code in equal
+interpreters, as marshal demands. Unlike pickle, marshal creates only plain values.
 """
 
 import marshal
@@ -43,7 +43,7 @@ EncodedError = tuple[str, str, int]
 """Message, code and status of an error."""
 _LENGTH = Struct(">I")
 _MARSHAL = 2
-"""The last version of marshal's encoding that looks for no object which occurs twice."""
+"""The last version of marshal's encoding without a search for repeated objects."""
 _EncodedNearest = tuple[int, tuple[dict[str, Json], ...], int]
 _EncodedRequest = tuple[str, str, str, Headers, bytes, str, CredentialHeaders, bytes, int | None]
 """The last is the size of a body that is left out."""
@@ -61,8 +61,8 @@ _NO_TEXTS = cast("ClientTexts", ())
 class WorkerConfig:
     """The settings, the URLs and the id that a worker needs to serve.
 
-    These are the URL of the admin API, tapeway's listeners, which are no upstreams, and the id by
-    which the worker recognises requests that come back. The config goes through a pipe, since it
+    `own_listeners` are no upstreams. By `identity` the worker recognises requests that come back.
+    The config goes through a pipe, since it
     holds secrets that no command line may show.
     """
 
@@ -95,8 +95,8 @@ def decode_error(encoded: EncodedError) -> TapewayError:
 class WorkerReport(NamedTuple):
     """A request that a worker served, and how many connections to upstreams it has opened.
 
-    `at` is the monotonic time of the report. All processes of a machine share that clock, so it
-    orders the reports of several workers.
+    `at` is the monotonic time of the report. All processes of a machine share the monotonic clock:
+    it orders the reports of several workers.
     """
 
     at: float

@@ -1,9 +1,8 @@
 """How workers and the supervisor communicate: a pipe for reports of served requests, and a channel.
 
-A worker's report is in its pipe when `PipeWriter.add` returns: it survives the worker, however that
-ends, and is there before the client has its response. The reader is not woken for each report: at
-most twenty times a second the worker sends a hint that there is something to read, and a caller that
-needs it earlier reads without one.
+A worker's report is in the pipe when `PipeWriter.add` returns: the report survives every end of the
+worker, and precedes the client's response. The reader is not woken for each report: at most twenty
+times a second the worker sends a hint that reports wait. A caller in a hurry reads without a hint.
 
 The channel carries everything else in both directions.
 """
@@ -186,8 +185,8 @@ class Channel:
     async def ask(self, question: str, *arguments: Value) -> Value:
         """The answer of the process at the far end, None if the process has ended. Somebody has to `receive` meanwhile.
 
-        It gets the question, its number and the arguments, and sends `answer`, that number and the
-        answer.
+        The far process gets the question, a number and the arguments, and sends `answer`, the
+        number and the answer.
         """
         if self._gone:
             return None

@@ -1,4 +1,4 @@
-"""Large bodies of a cassette, which its interactions refer to by size and digest."""
+"""Large bodies of a cassette, to which interactions refer by size and digest."""
 
 import re
 
@@ -33,7 +33,7 @@ async def get_body(context: HandlerContext, call: PlainCall) -> web.StreamRespon
         )
     headers = {
         "Content-Type": "application/octet-stream",
-        # Whatever the body is, no browser may take the body for a page of this listener.
+        # No browser may take a body for a page of the listener.
         "Content-Disposition": f'attachment; filename="{digest}"',
         "Content-Length": str(file.size),
         **etag_header(digest),

@@ -26,7 +26,7 @@ from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import document
 
 MAX_COUNTED_BYTES = 64 * MIB
-"""What one call reads at most in order to count interactions."""
+"""The most bytes that a call reads in order to count interactions."""
 MAX_WHOLE_BYTES = 64 * MIB
 """A larger cassette is not read whole: in memory it would take about ten times the size."""
 
@@ -55,7 +55,7 @@ async def list_cassettes(
 
 
 async def get_outline(context: HandlerContext, call: PlainCall) -> Outlined:
-    """A cassette's metadata, the number of its interactions and their routes."""
+    """A cassette's metadata, the number of interactions, and the routes."""
     name = call.cassette
     found = await context.broker.editor.outline(name)
     if found is None:
@@ -131,7 +131,7 @@ def read_head(sent: Head) -> CassetteHead:
 
 
 async def _loaded(context: HandlerContext, name: str) -> dict[str, int]:
-    """The number of interactions of a cassette if it is loaded, without looking at any other."""
+    """The number of interactions of a loaded cassette; looks at no further cassette."""
     broker = context.broker
     if (cassette := broker.cassette(name)) is not None:
         return {name: len(cassette)}

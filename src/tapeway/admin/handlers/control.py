@@ -35,7 +35,7 @@ _FORMS = {
 
 
 async def get_mode(context: HandlerContext, call: OperationCall[ModeQuery, Nothing]) -> ModeInForce:
-    """The mode for all cassettes, or with `cassette` that of one cassette."""
+    """The mode for all cassettes, or with `cassette` for one cassette."""
     name = call.query.cassette
     mode = context.broker.mode if name is None else context.broker.mode_of(name)
     return ModeInForce(mode=mode, cassette=name)
@@ -60,7 +60,7 @@ async def insert(context: HandlerContext, call: OperationCall[Nothing, Insertion
 async def get_eject(
     context: HandlerContext, call: OperationCall[EjectQuery, Nothing]
 ) -> EjectPreview:
-    """What ejecting a cassette would do: what it waits for, and what pruning would drop."""
+    """The effects of an eject: recordings to wait for, recordings that `prune` would drop."""
     broker = context.broker
     name = call.query.cassette or broker.active
     found = next((each for each in await broker.loaded() if each.name == name), None)

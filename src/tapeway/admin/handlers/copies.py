@@ -1,6 +1,6 @@
 """Copies of whole cassettes between tapeways, line by line, large bodies apart.
 
-The first line is the cassette's metadata, each further one an interaction with its index. The last
+The first line is the cassette's metadata, each further line an interaction with the index. The last
 line counts them and has the digest of the whole: a copy without it is incomplete.
 """
 
@@ -35,12 +35,12 @@ _BATCH = 64
 async def get_copy(
     context: HandlerContext, call: OperationCall[CopyQuery, Nothing]
 ) -> web.StreamResponse:
-    """The cassette line by line, in any size, as PUT of the same path takes it."""
+    """The cassette line by line, in any size, in the form that PUT of the path takes."""
     found = await context.broker.editor.walk(call.cassette, call.query.after)
     if found is None:
         raise no_cassette(call.cassette)
     batches = _batches(found, call.query.limit)
-    # Read before the status is sent, so that a cassette that cannot be read at all is an error.
+    # Read before the status is sent: an unreadable cassette is an error.
     first: list[AnyInteraction] = await anext(batches, [])
     lines = _lines(CopyWriter(found.head), first, batches)
     return await stream_response(call.request, {"Content-Type": jsonl.MEDIA_TYPE}, lines)

@@ -48,9 +48,9 @@ _EXPORT_TYPES: Mapping[str, str] = {
 }
 
 MAX_INLINED = 32 * MIB
-"""An export is built in memory, where its bodies take several times their size."""
+"""An export is built in memory, where bodies take several times the size."""
 _PIECE = 256 * 1024
-"""Sent at once, a large export would keep all other clients waiting while it is copied."""
+"""A large export sent at once would keep all clients waiting during the copy."""
 _MAX_LOSSES = 1000
 _MAX_LOSSES_IN_HEADER = 20
 _MAX_LOSSES_HEADER = 4096

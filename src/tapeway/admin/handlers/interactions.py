@@ -151,7 +151,7 @@ async def delete_interaction(
 
 
 async def claim(context: HandlerContext, call: PlainCall) -> Claimed:
-    """Check that a cassette can be appended to, and keep other processes from recording into it."""
+    """Check that a cassette can be appended to, and keep out further processes that record."""
     await context.broker.editor.claim(call.cassette)
     return Claimed(cassette=call.cassette, durability=context.broker.store.facts.durability)
 
@@ -177,7 +177,7 @@ async def _edit(
 
 
 async def _repeated(context: HandlerContext, name: str, index: int) -> list[str]:
-    """The notes on requests that repeat the answer of this interaction in another form."""
+    """The notes on requests that repeat an interaction's answer in a changed form."""
     found = await context.broker.editor.walk(name)
     if found is None:
         return []

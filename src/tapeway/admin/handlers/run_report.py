@@ -66,7 +66,7 @@ async def report_of_run(
 
 
 async def notes_of_run(context: HandlerContext, call: OperationCall[Nothing, Nothing]) -> RunNotes:
-    """What a test runner says at the end of a run about the cassettes that it ejected."""
+    """The notes of a test runner, at the end of a run, on the ejected cassettes."""
     sent = await _sent(call.request, EndedRun)
     renamed = await _renamed(context, sent.missing, sent.unclaimed)
     return await asyncio.to_thread(_notes, sent, renamed)

@@ -1,4 +1,4 @@
-"""Slots: constant base URLs that are pointed at one cassette after the other."""
+"""Slots: constant base URLs that are pointed at a new cassette for each test."""
 
 import json
 from collections.abc import Sequence

@@ -95,7 +95,7 @@ async def index(context: HandlerContext, call: PlainCall) -> Index | web.Respons
 
 
 def is_page(request: web.Request) -> bool:
-    """Whether a request is for the page or one of its files, which hold nothing and need no token."""
+    """Whether a request is for the page or a file of the page: they hold no data and need no token."""
     path = request.rel_url.raw_path
     if request.method not in ("GET", "HEAD"):
         return False

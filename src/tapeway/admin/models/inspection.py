@@ -64,7 +64,7 @@ class AnsweringRecording(ResponseModel):
 
 
 class WholeEntry(ResponseModel):
-    """A request, why it hit, or why it missed and what would answer it."""
+    """A request, with the reason of the hit or of the miss, and the recordings that would answer."""
 
     entry: JournalEntry
     request: ComparedRequest | None = Field(description="Of a miss.")

@@ -26,7 +26,7 @@ def _writable(text: object) -> object:
 
 
 Text = Annotated[str, BeforeValidator(_writable)]
-"""A text from a client or a service: what is not UTF-8 in it is written as an escape."""
+"""A text from a client or a service, with escapes for octets outside UTF-8."""
 Limit = Annotated[int, Field(ge=1, le=1000, description="The page's maximum number of entries.")]
 
 

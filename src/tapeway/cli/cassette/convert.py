@@ -127,7 +127,7 @@ async def _convert_store(
 async def _convert_one(
     one: CassetteStore, other: CassetteStore, name: str, known: KnownValues | None, *, force: bool
 ) -> ConversionResult | TapewayError:
-    """The result, or the error that kept it from being copied."""
+    """The result, or the error that prevented the copy."""
     came_from = CassetteInStore(one, name, f"{one.url}#{name}")
     to = CassetteInStore(other, name, f"{other.url}#{name}")
     try:

@@ -131,7 +131,7 @@ async def _compare_revision(settings: Settings, name: str, form: _Form, *, heade
 
 @contextmanager
 def _in_revision(revision: Revision, name: str) -> Iterator[CassetteInStore]:
-    """The cassette of this name as it was, empty if there was none."""
+    """The cassette of a name in the revision, empty if there was no cassette."""
     shown = f"{revision.name}:{name}"
     if name not in revision.files:
         with _copy(_NOTHING, ".json", shown) as place:
@@ -146,7 +146,7 @@ def _in_revision(revision: Revision, name: str) -> Iterator[CassetteInStore]:
 
 @contextmanager
 def _in_folder(folder: Path, name: str) -> Iterator[CassetteInStore]:
-    """The cassette of this name as it is, empty if there is none."""
+    """The cassette of a name in the folder, empty if there is no cassette."""
     if name in find_names(folder):
         yield CassetteInStore(FileStore(folder), name, name)
         return
@@ -158,7 +158,7 @@ def _in_folder(folder: Path, name: str) -> Iterator[CassetteInStore]:
 def _copy(
     text: bytes, suffix: str, shown: str, large_bodies: Path | None = None
 ) -> Iterator[CassetteInStore]:
-    """A cassette of this text in a temporary folder, with the large bodies of another folder."""
+    """A cassette of this text in a temporary folder, with the large bodies of a given folder."""
     with TemporaryDirectory(prefix="tapeway-") as folder:
         place = CassetteInStore(FileStore(Path(folder)), "cassette", shown)
         Path(folder, f"cassette{suffix}").write_bytes(text)
@@ -214,7 +214,7 @@ def _driven(file: str, path: str, side: str) -> Iterator[CassetteInStore]:
 
 
 def _print(found: Sequence[CassetteDiff], form: _Form, *, alone: bool = False) -> None:
-    """Print comparisons; one that is asked for `alone` is no list in JSON."""
+    """Print comparisons; a comparison `alone` is no list in JSON."""
     if form == "json":
         documents: list[Json] = [
             diff_document(each) if alone else {"cassette": each.names[1], **diff_document(each)}

@@ -216,7 +216,7 @@ def _earlier(
 class UnusedRecordings:
     """Finds the recordings that a report names, in a file also under other indexes.
 
-    With `permanent_indexes`, as a database has them, an index never comes to mean another recording:
+    With `permanent_indexes`, as in a database, an index never comes to mean a different recording:
     a report without marks is enough, and a recording that is missing was removed since.
     """
 
@@ -235,7 +235,7 @@ class UnusedRecordings:
         self._found_by_mark: dict[str, list[NamedRecording]] = defaultdict(list)
 
     def add(self, item: AnyInteraction) -> None:
-        """Compare the next interaction. Raises ConfigError if the index means another one by now."""
+        """Compare the next interaction. Raises ConfigError if the index has a new meaning."""
         if not isinstance(item, Interaction):
             return
         if self._by_mark and (mark := fingerprint(item)) in self._by_mark:
@@ -254,7 +254,7 @@ class UnusedRecordings:
             same = self._found_by_mark.get(mark, [])
             if len(same) < len(reported):
                 raise self._changed(reported[0])
-            # Of several that are the same in all, the run did not reach the last ones.
+            # Of several equal recordings the run did not reach the last.
             same.sort(key=lambda each: (each.index not in indexes, -each.index))
             found += same[: len(reported)]
         return found

@@ -39,7 +39,7 @@ def conversations(messages: Sequence[ConversationMessage]) -> str:
 
 
 def session(index: int, found: Mapping[str, Any]) -> str:
-    """A WebSocket session: who said what, and when, a line each."""
+    """A WebSocket session: a line for each message, with sender and time."""
     return "\n".join([terminal.line(each) for each in _session(index, found)])
 
 

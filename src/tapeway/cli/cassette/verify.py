@@ -1,7 +1,7 @@
 """`tapeway cassette verify`: check that cassettes are complete and consistent.
 
-The checks cover large bodies and their digests, match keys, and the headers that decide which
-requests a recording answers. Each interaction has to survive a write and a read, and a database's
+The checks cover large bodies with digests, match keys, and the headers that decide on the requests
+of a recording. Each interaction has to survive a write and a read, and a database's
 index has to find the interaction by its request and by no other request. A note says where a
 request repeats an answer in another form.
 """
@@ -122,7 +122,7 @@ def verify(
     must find each interaction by its request and by no other request.
 
     A note names each request that repeats an answer in another form: a client that gets the edited
-    answer sends another request.
+    answer sends a different request.
 
     --live compares the form of new answers with recorded answers instead, and writes nothing. An
     added field is an info, a missing field a warning, another type or status an error. The keys of
@@ -209,7 +209,7 @@ async def _verify_one(
 
 
 async def _rewrite_keys(place: CassetteInStore) -> None:
-    """Write the interactions with a wrong match key anew, which computes it. Raises StoreError."""
+    """Write interactions with a wrong match key anew, with computed keys. Raises StoreError."""
     if (shared := place.store.shared) is not None:
         async for item in (await place.walk()).items:
             if _has_wrong_key(item):
@@ -285,9 +285,7 @@ def _check_key(item: Interaction) -> Iterator[str]:
 
 
 def _check_headers(item: Interaction) -> Iterator[str]:
-    """Whether a recording by tapeway lacks headers that decide which requests the recording
-    answers.
-    """
+    """Whether a recording by tapeway lacks headers that decide on its requests."""
     request, response = item.request, item.response
     if not request.route or item.stored_keys:
         return

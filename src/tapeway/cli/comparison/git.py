@@ -52,8 +52,7 @@ class Revision:
     def changed(self) -> dict[str, str]:
         """The cassettes that may differ from the folder: names now, and names before.
 
-        Only a moved cassette has a new name. A cassette that exists on one side alone has the name
-        of that side.
+        Only a moved cassette has a new name. A cassette of a single side has the name on this side.
         """
         listed = run_git(
             self.root, "diff", "--name-only", "-z", "--relative", "--no-ext-diff", self._commit
@@ -105,7 +104,7 @@ def _commit(root: Path, name: str) -> str:
 
 
 def versions(root: Path, paths: Sequence[str]) -> Iterator[FileVersion]:
-    """Each version of the cassettes in these paths once, with the first commit that has it.
+    """Each version of the cassettes in these paths once, with the first commit of the version.
 
     All branches and tags are gone through, and what only a merge has. Raises ConfigError.
     """

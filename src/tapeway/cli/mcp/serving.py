@@ -40,8 +40,9 @@ async def serve_stdio(server: MCPServer[Any]) -> None:
 async def serve_http(server: MCPServer[Any], address: HostPort, token: str | None) -> None:
     """Serve until SIGTERM or SIGINT; prints a line of JSON with the URL first.
 
-    Calls must name this listener, come from no page of another origin, and carry the token if there
-    is one. Raises ConfigError for an address beyond loopback without a token, or one in use.
+    Calls must name the listener, come from no page of a foreign origin, and carry the token if
+    there is a token. Raises ConfigError for an address beyond loopback without a token, or one in
+    use.
     """
     loop = asyncio.get_running_loop()
     guard = _guard(address, token, loop.time)

@@ -1,4 +1,4 @@
-"""The tools that coding agents get, and the MCP server that offers them.
+"""The tools of coding agents, and the MCP server with the tools.
 
 They take names of cassettes only: a file or an address would let an agent read what it is not given.
 """

@@ -90,9 +90,9 @@ class WrappedRun:
 class FinishedCommand:
     """How a command ended, and the cassettes it used.
 
-    `code` is its exit code, or 128 and the number of the signal that ended it. `failures` are the
-    reasons why answers or cassettes could not be stored, `absent` the cassettes that it asked for
-    something and that do not exist, `pruned` how many recordings were dropped from which cassette.
+    `code` is the exit code, or 128 and the number of the signal that ended the command. `failures`
+    are the reasons why answers or cassettes could not be stored. `absent` are asked cassettes that
+    do not exist. `pruned` is the number of dropped recordings by cassette.
     """
 
     code: int
@@ -155,7 +155,7 @@ async def _run_with_proxy(settings: Settings, run: WrappedRun) -> FinishedComman
 async def _surroundings(
     settings: Settings, service: Service, run: WrappedRun
 ) -> AsyncIterator[tuple[Mapping[str, str], ForwardProxy | None]]:
-    """The environment of the command, and the proxy that its proxy variables name, if there is one."""
+    """The environment of the command, and the proxy that the proxy variables name, if any."""
     kept = {name: value for name, value in run.environ.items() if name not in _TOKENS}
     with _google_login(settings, service, run) as login:
         async with _reached(settings, service, run, {**kept, **login}) as surroundings:

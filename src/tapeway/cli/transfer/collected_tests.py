@@ -1,4 +1,4 @@
-"""The tests of a project as pytest collects them, and the files that VCR.py's plugins give them.
+"""The tests that pytest collects in a project, and the files of the tests under VCR.py's plugins.
 
 These plugins write `-` for some characters, and name only the innermost class: a file's name alone
 does not always say which test it belongs to.

@@ -80,7 +80,7 @@ async def import_files(
     *,
     force: bool,
 ) -> ConversionResult:
-    """Convert other tools' files, one after the other, into an open store or into a file."""
+    """Convert files of other tools in order into an open store or into a file."""
     head = fresh if isinstance(to, Endpoint) else await _head_of(to, force=force) or fresh
     losses: list[Loss] = []
     items: list[AnyInteraction] = []
@@ -116,7 +116,7 @@ def _from_store(place: CassetteInStore) -> TransferSource:
 
 
 async def _head_of(to: CassetteInStore, *, force: bool) -> CassetteHead | None:
-    # A file without a head would get another one each time, and then never match what is there.
+    # A file without a head would get a new head each time, and never match the present cassette.
     present = await walk_present(to)
     if present is None or (force and not is_unfinished(present.head)):
         return None

@@ -128,7 +128,7 @@ def serialize(file_format: Format, cassette: StoredCassette) -> ExportedCassette
 
 
 def write_file(path: Path, text: bytes, check: Callable[[bytes], None], *, force: bool) -> None:
-    """Write a file that only its owner can read, after `check` has accepted what was read back.
+    """Write a file for the owner alone, after `check` has accepted the text that was read back.
 
     Raises ConfigError if it exists and `force` is not set, StoreError, and what `check` raises.
     """

@@ -1,7 +1,8 @@
 """Copy a cassette into a store in durable steps, and verify the copy in the store.
 
-The copy is marked as unfinished until all of it was read back, so that a second run resumes an
-interrupted conversion. A cassette to be replaced stays unchanged until then: the copy is filled
+The copy has the mark of an unfinished conversion until the whole copy was read back: a second run
+resumes an interrupted conversion. A cassette to be replaced stays unchanged until then: the copy is
+filled
 beside that cassette, under a temporary name.
 """
 
@@ -57,7 +58,7 @@ async def copy_into_store(
 
 
 async def walk_present(to: CassetteInStore) -> CassetteWalk | None:
-    """The present cassette, if any; another tool's file of the same name stays beside it."""
+    """The present cassette, if any; a foreign file under the name stays beside it."""
     try:
         return await walk_cassette(to.store, to.name)
     except OtherToolsFile:

@@ -1,4 +1,4 @@
-"""One journal entry as a whole: the request, the nearest recording, and what would make it match."""
+"""One journal entry as a whole: the request, the nearest recording, and the rule for a match."""
 
 import asyncio
 import tomllib
@@ -43,7 +43,7 @@ class _Searched:
 
 
 async def get_entry(context: HandlerContext, call: PlainCall) -> web.Response:
-    """One request: why it hit, or why it missed and what would answer it."""
+    """One request: the reason of the hit, or of the miss with the recordings that would answer."""
     entry = the_entry(context, call.request.match_info["id"])
     found: dict[str, Json] = {
         "entry": journal_entry(entry).model_dump(mode="json"),
@@ -67,10 +67,10 @@ async def get_entry(context: HandlerContext, call: PlainCall) -> web.Response:
 
 
 async def get_call(context: HandlerContext, call: PlainCall) -> web.Response:
-    """What one request asked and what came back: as it was recorded, or kept in the journal.
+    """One request and the answer, as recorded or as kept in the journal.
 
-    A call that no recording holds is kept in memory, its secrets replaced as a recording's would be:
-    as many as the journal has entries, in 64 MiB, each body up to 1 MiB.
+    The journal keeps calls without a recording in memory, without secrets: for as many as it has
+    entries, in 64 MiB, with bodies up to 1 MiB.
     """
     entry = the_entry(context, call.request.match_info["id"])
     if entry.interaction is not None:
@@ -86,7 +86,7 @@ async def get_call(context: HandlerContext, call: PlainCall) -> web.Response:
 
 
 def _beside(context: HandlerContext, entry: ServedRequest) -> dict[str, Json]:
-    """The entries of the same cassette before and after this entry."""
+    """The entries of the cassette before and after an entry."""
     ids = [each.id for each in context.journal if each.cassette == entry.cassette]
     at = ids.index(entry.id)
     return {
@@ -170,7 +170,7 @@ def _of_miss(
 
 
 def _recording(entry: ServedRequest, rules: Rules) -> dict[str, Json]:
-    """Which recording answered, or was made, and how it was found."""
+    """The recording that answered or was made, and the reason."""
     by, reason = _found_by(entry, rules)
     return {"cassette": entry.cassette, "index": entry.interaction, "by": by, "reason": reason}
 

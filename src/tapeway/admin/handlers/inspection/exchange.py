@@ -76,7 +76,7 @@ async def _page_of_titles(
 
 
 async def _read_titles(context: HandlerContext, name: str) -> Titles:
-    """All titles of a cassette, of which no more than a part is in memory where its store has pages."""
+    """All titles of a cassette; of a paged store a part of the cassette is in memory at a time."""
     titles = Titles()
     if context.broker.store.shared is None:
         items = list((await read_cassette(context, name)).interactions)

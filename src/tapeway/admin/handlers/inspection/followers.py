@@ -1,4 +1,4 @@
-"""The recordings under way in one process, and how far each follower has seen them.
+"""The recordings under way in a process, and the part of each that a follower has seen.
 
 Nothing is prepared for a follower: a follower looks a few times a second at the recorder.
 """
@@ -46,7 +46,7 @@ class RecordingFollowers:
         return [_shown(f"{self._prefix}{number}", each) for number, each in calls]
 
     async def news(self, id: str, follower: str) -> RecordingNews | None:
-        """The part of a recording that this follower has not seen; None for no such recording.
+        """The part of a recording that a follower has not seen; None for an unknown recording.
 
         Call this again only after a return, and `leave` at the end: a follower holds the recording,
         also after the recording has ended.
@@ -107,7 +107,7 @@ class Follower:
         return event.model_dump_json().encode()
 
     async def _news_of_text(self) -> tuple[str | None, bool]:
-        """The text beyond what was shown, or all of it where something was replaced in that."""
+        """The text beyond the shown text, or the whole text where a shown part was replaced."""
         text = await self._text_now()
         if text is None or text == self._text:
             return None, False
