@@ -167,7 +167,7 @@ def _prepared(cassette: StoredCassette) -> tuple[CassetteHead, RecordingOrder[_S
 
 
 def _copied(cassette: StoredCassette) -> StoredCassette:
-    # One by one: what is noted of a copy of all of them is freed at once, and others wait.
+    # One by one: the notes of a copy of all would be freed at once, and other clients would wait.
     items = tuple([copy.deepcopy(each) for each in cassette.interactions])
     return StoredCassette(copy.deepcopy(cassette.head), items)
 

@@ -43,7 +43,7 @@ _CREDENTIALS: ContextVar[_Credentials] = ContextVar("credentials", default=_NO_C
 
 
 def set_credentials(store: str, token: str | None, ca: str | None) -> None:
-    """Use these for calls to another tapeway from now on in this context, before the environment's.
+    """Set the credentials for calls to another tapeway in this context, before the environment's.
 
     The token goes to `store` and, if `store` is not another tapeway, to any; never elsewhere.
     """

@@ -97,7 +97,7 @@ class WholeCassettes(ABC):
         return None
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
-        # All at once: a store may sync its disk once for all of them.
+        # All at once: a store may sync the disk once for all.
         await asyncio.gather(*[self.append(name, head, Recording(each)) for each in items])
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:

@@ -58,8 +58,8 @@ class AppendLog:
     def append(self, lines: Sequence[bytes]) -> None:
         """Add lines, durable on return, all or none.
 
-        Raises StoreFull, after which it works again once there is room, StorePoisoned, after which
-        nothing does, and CassetteEdited when the file was taken away.
+        Raises StoreFull, after which appends work again once there is room; StorePoisoned, after
+        which no append works; CassetteEdited when somebody took the file away.
         """
         if self.poisoned:
             raise earlier_sync_failed(self._place)
@@ -88,7 +88,7 @@ class AppendLog:
         os.close(self._fd)
 
     def unpark(self, folder: int, name: str) -> None:
-        """Open it again. Raises CassetteEdited where it is not as it was left, OSError."""
+        """Open it again. Raises CassetteEdited where somebody changed the file, OSError."""
         try:
             fd = open_file(folder, name, os.O_WRONLY | os.O_APPEND, self._place)
         except FileNotFoundError:

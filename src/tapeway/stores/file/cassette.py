@@ -283,7 +283,7 @@ class FileCassette:
 
 
 def _documents(items: Iterable[AnyInteraction]) -> Iterator[Document]:
-    """The documents one after the other, each freed after the write."""
+    """The documents in turn, each freed after the write."""
     for item in items:
         yield document_of(item)
         if isinstance(item, FiledInteraction):

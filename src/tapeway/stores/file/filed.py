@@ -1,7 +1,7 @@
 """Recordings of a large cassette stay in its file, and are read from there on demand.
 
-The file is held open, so that another process may replace or remove the file meanwhile. A change in
-place is noticed by the text of each recording, which has to equal the loaded text.
+The file is held open: a process may replace or remove the file meanwhile. A change in place is
+noticed by the text of each recording, which has to equal the loaded text.
 """
 
 import os
@@ -123,7 +123,7 @@ class RecordingFile:
         """The match keys of all that were filed, by index; nobody needs them twice."""
         count = len(self._indexes)
         if count and self._indexes[-1] == count - 1:
-            # The indexes ascend without gaps, so each index is its position.
+            # The indexes ascend without gaps: each index is a position.
             self._indexes = range(count)
         keys, self._keys = self._keys, {}
         return keys

@@ -14,7 +14,7 @@ _TEXT = b"""# Of tapeway: locks, and recordings that are not in a cassette's fil
 
 
 def begin(folder: int) -> None:
-    """Write it into a folder that is to hold cassettes, before the first lock, unless there is one.
+    """Write a .gitignore into a folder for cassettes, before the first lock, unless there is one.
 
     An empty one stays as it is. Errors do not matter here: no recording depends on it.
     """

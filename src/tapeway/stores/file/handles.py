@@ -20,7 +20,7 @@ from typing import Protocol
 from tapeway.descriptors import max_open_cassettes
 from tapeway.stores.support.durable_files import create_file, open_file
 
-# No name of a cassette has a tilde, so that none has a lock file of such a name.
+# No cassette has a tilde in the name, and so none has this lock file.
 _PROCESS_LOCK = r"\.tapeway~[0-9a-f]{16}\.lock"
 _FILE = re.compile(_PROCESS_LOCK)
 _MARK = re.compile(rf"(?:\.\./){{0,8}}{_PROCESS_LOCK}")

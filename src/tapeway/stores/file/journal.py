@@ -5,14 +5,15 @@
     51b2c8d0 1   0       {"interaction": {…}, "supersedes": [3]}              a recording
     0a77e41c 2   2       {"commit": "sha256…"}             it was all folded into a file like this
 
-`durable` counts the lines that were on the disk before this one was written. It tells a torn tail
-(nothing of it was ever acknowledged: cut) from damage to what was (refused). Nothing tells of the
-very last line: with its end and a wrong checksum it may be either, and is cut with those words.
+`durable` counts the lines on the disk before the line was written. That tells a torn tail, which
+nobody acknowledged and the load cuts, from damage to acknowledged lines, which the load refuses.
+Nothing tells of the very last line: with a line end and a wrong checksum the line may be either.
+The load cuts the line and says so.
 
-`journal` in the first line is the version of all its lines. A change that another tapeway would
-misread needs a new one. Three things are the same in every version, so that each tapeway can tell
-what it has before it and say when a journal is folded: the frame of a line, the member `journal`,
-and the line with the commit.
+`journal` in the first line is the version of all its lines. A change that an older tapeway would
+misread needs a new version. Three things are the same in every version: the frame of a
+line, the member `journal`, and the line with the commit. So each tapeway can name the version of a
+journal, and say when a journal is folded.
 """
 
 import os
@@ -93,7 +94,7 @@ class CassetteJournal:
     size: int
     torn: int
     tail_ended: bool = False
-    """Whether what is left over has the end of a line, which a torn one lacks."""
+    """Whether the remainder has the end of a line; a torn line has none."""
 
     @property
     def tail_text(self) -> str:
@@ -223,7 +224,7 @@ def _refuse_damage(rest: bytes, sequence: int) -> None:
 
 
 def _refuse_stranger(data: bytes) -> None:
-    # A journal torn in its first line is a part of that line, or blocks that were never written.
+    # A journal torn in the first line is a part of the line, or blocks never written.
     if b"\n" in data and b"\0" not in data:
         raise JournalDamaged(1, _NO_HEADER)
 

@@ -21,7 +21,7 @@ from tapeway.stores.support.durable_files import store_error, sync_folder
 
 @dataclass(frozen=True, slots=True)
 class OfflineInteraction:
-    """An interaction, and its document as it stands in the file."""
+    """An interaction, and the document in the file."""
 
     document: Document
     item: AnyInteraction

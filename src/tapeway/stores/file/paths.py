@@ -39,7 +39,7 @@ JOURNAL = ".journal"
 _DEEPEST = 8
 _FOLDERS = 16
 LOOK_UPS = 100
-"""So many new names are compared with what a folder had."""
+"""How many new names are compared with the former content of a folder."""
 
 
 class Paths:
@@ -246,12 +246,12 @@ def _is_there(folder: int, file: str) -> bool:
         found = os.stat(file, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    # A folder belongs to cassettes with names that begin like this.
+    # A folder belongs to cassettes whose names begin with the folder's name.
     return not stat.S_ISDIR(found.st_mode)
 
 
 def _tool_of(folder: int, file: str) -> str | None:
-    """The other tool that wrote a file; None also for what cannot be read, which a load reports."""
+    """The other tool that wrote a file; None also for an unreadable file, which a load reports."""
     try:
         if not stat.S_ISREG(os.stat(file, dir_fd=folder, follow_symlinks=False).st_mode):
             return None

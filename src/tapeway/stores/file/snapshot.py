@@ -46,7 +46,7 @@ Mark = tuple[int, ...]
 class Snapshot:
     """The file, the journal, and the entries of the journal that the file does not hold yet.
 
-    What is in the two is read as it is needed: a large cassette is not in memory as a whole.
+    The content of both is read when needed: a large cassette is not in memory as a whole.
     """
 
     paths: Paths
@@ -162,7 +162,7 @@ class SnapshotDocuments:
 
 
 def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snapshot:
-    """The cassette as it is now, its journal up to a size if one is given.
+    """The present cassette, with the journal up to a size if given.
 
     Another process may fold the journal into the file while it is read: then it is read again.
     Raises StoreError, CassetteCorrupt.

@@ -51,7 +51,7 @@ WRITTEN_ON_THE_LOOP = 32 * 1024
 
 
 class FileStore(WholeCassettes):
-    """A folder of cassettes. Each cassette has an executor, so a slow one holds up no other.
+    """A folder of cassettes. Each cassette has an executor: a slow cassette holds up no other.
 
     An existing file keeps its format, a new file gets the given format.
     """
@@ -145,7 +145,8 @@ class FileStore(WholeCassettes):
         try:
             await opened.run(opened.cassette.release)
         finally:
-            # One that came back meanwhile is in use again; a suspect one has to be remembered.
+            # A cassette that came back meanwhile is in use again; a suspect cassette has to be
+            # remembered.
             if opened.idle and not opened.cassette.poisoned:
                 self._open.pop(name, None)
 
@@ -199,7 +200,7 @@ class FileStore(WholeCassettes):
 class LastFolds:
     """Folds at a close, as long as there is time. For any thread.
 
-    A fold that has begun is not broken off, so no fold begins that would take too long.
+    A fold is never broken off. So no fold begins that would take too long.
     """
 
     def __init__(self, within_s: float) -> None:
@@ -210,7 +211,7 @@ class LastFolds:
         """How much longer a fold took than guessed."""
 
     def release(self, cassette: FileCassette) -> None:
-        """Release a cassette, or let go of it with its journal."""
+        """Release a cassette, or let go of the cassette with the journal."""
         size = cassette.unfolded_bytes
         if size <= _SMALL:
             # The task waits for the disk; others run meanwhile.

@@ -1,9 +1,10 @@
-"""The right to write one cassette: its lock, its journal, and the replacement of its file.
+"""The right to write a cassette: the lock, the journal, and the replacement of the file.
 
 A fold (file + journal ─► a new file, then no journal) may be broken off after each of its steps:
-write the new file under another name and sync it; append its digest to the journal as a commit, so
-that the journal is never applied to it again; rename it; sync the folder; remove the journal. A
-journal whose sync failed takes no more lines: a new one that holds the commit takes its place.
+write the new file under a temporary name and sync; append the file's digest to the journal as a
+commit, so that no load applies the journal to the new file; rename the file; sync the folder;
+remove the journal. A journal whose sync failed takes no more lines: a new journal with the commit
+replaces the old journal.
 
 One writer a cassette: a lock the kernel lets go of when its holder dies.
 """
@@ -413,7 +414,7 @@ class CassetteWriter:
     def _renew_journal(self, journal: AppendLog, commit: Sequence[bytes]) -> None:
         """Put a new journal in the place of one whose sync failed: what was acknowledged, and `commit`.
 
-        Without a commit in it, the old one would be applied again to the file it is folded into.
+        Without a commit, a load would apply the old journal again to the folded file.
         """
         place = self._paths.shown(self._paths.journal)
         found = read_file(self.folder, self._paths.journal, place, journal.size)

@@ -42,8 +42,8 @@ class Heartbeat:
     async def stop(self) -> None:
         """Let the beat under way end, and make no more.
 
-        A server goes on with a statement whose client left: after the instance has left, that would
-        report it alive again.
+        A server goes on with a statement whose client left: after the instance has left, a beat
+        would report the instance alive again.
         """
         self._stopping = True
         self.beat_now()
@@ -63,7 +63,7 @@ class Heartbeat:
             self._ended.set()
 
     async def _pause(self, woken: asyncio.Event) -> None:
-        # Random, so that the instances do not beat all at once.
+        # Random: the instances should not beat all at once.
         seconds = self._pause_s * random.uniform(0.75, 1.0)
         try:
             async with asyncio.timeout(seconds):

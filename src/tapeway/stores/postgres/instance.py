@@ -40,15 +40,15 @@ SWEEP_EVERY_S = 24.0
 minute, and a request of an ended take has this long to end.
 """
 _FULL = 12
-"""One in so many sweeps also removes other unused data."""
+"""Every so many sweeps, all unused data is removed too."""
 _EXPIRED = (
     "DELETE FROM @attempt WHERE created_at < clock_timestamp() - interval '1 hour'",
     "DELETE FROM @mover WHERE seen < clock_timestamp() - interval '1 hour'",
 )
 
 _GRACE = 1.2
-"""Nobody waits for an instance that is silent for this multiple of the time after which the instance
-refuses requests.
+"""The time after which an instance refuses requests, times this: nobody waits for an instance
+silent for longer.
 """
 
 GRACE_S = 3600.0
@@ -243,7 +243,7 @@ async def sweep_periodically(pool: Pool) -> None:
 
 async def sweep_takes(pool: Pool, before: Control | None) -> Control | None:
     """Remove the cursors of takes that had ended in `before`, a batch at a time, unless another
-    instance is doing so; returns what is in force.
+    instance is at work; returns what is in force.
 
     Requests of takes that ended since may be under way.
     """

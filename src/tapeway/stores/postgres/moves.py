@@ -33,7 +33,7 @@ FROM unnest($1::text[]) AS asked (name)
 """  # noqa: S608
 _LOCKED = "55P03"
 _CURSOR = "{0}.name = {1}.name AND {0}.take = {1}.take AND {0}.key = {1}.key"
-# A cursor that another transaction is changing would be refused after that transaction anyway.
+# A cursor that a transaction is changing would be refused after the transaction anyway.
 _FREE = f"""
 AND EXISTS (SELECT FROM @turn AS free WHERE {_CURSOR.format("free", "unchanged")}
   AND free.version = unchanged.before FOR UPDATE SKIP LOCKED)
@@ -212,7 +212,7 @@ async def _move(
 ) -> Mapping[int, int]:
     """The new versions of moved cursors, by position.
 
-    A cursor that another transaction is changing is missing. `tried` is not empty after a first run
+    A cursor under change by another transaction is missing. `tried` is not empty after a first run
     whose connection was lost: the second run does not repeat steps of the first run.
     """
     again = bool(tried)

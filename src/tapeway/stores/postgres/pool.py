@@ -1,7 +1,7 @@
 """Connections to the server, and the transactions on them.
 
-No transaction waits for the connection of another transaction, so a pool of one connection is
-enough. In statements, `@name` stands for a table of the store's schema.
+No transaction waits for the connection of another: a pool of a single connection is enough. In
+statements, `@name` stands for a table of the store's schema.
 """
 
 import asyncio
@@ -207,7 +207,7 @@ class Pool:
         return connection
 
     async def close(self) -> None:
-        """Close all connections; those that are in use after a second are cut off."""
+        """Close all connections; connections still in use after a second are cut off."""
         self._closed = True
         if self._connections is not None:
             with suppress(*FAULTS):
@@ -256,7 +256,7 @@ class Pool:
         patience: float = 0.0,
         limit: float = COMMAND_S,
     ) -> T:
-        """The same for a change that must not be made twice; its result is JSON."""
+        """Like `write` for a change that must not be made twice; its result is JSON."""
         begin, attempt = self._begin(limit, durable=True), uuid4()
         once = partial(_once, begin=begin, work=work, attempt=attempt)
         return await self._again(action, once, patience, limit)

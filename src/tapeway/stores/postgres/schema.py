@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 
 VERSION = 9
 
-# Of how many recordings a take was the last that used them; several rows (shards), so that
-# concurrent replays seldom wait for each other.
+# Of how many recordings a take was the last that used them; several rows (shards): concurrent
+# replays seldom wait for each other.
 _USED = """
 CREATE TABLE @used (
   name text COLLATE "C" NOT NULL,
@@ -75,7 +75,8 @@ _MORE = "ALTER TABLE @piece ALTER COLUMN data SET STORAGE EXTERNAL;"
 async def prepare(pool: Pool) -> None:
     """Create the tables where there are none, and read the server's settings of durability.
 
-    Raises StoreError for tables of another version, and for a role that may not create them.
+    Raises StoreError for tables of another version, and for a role without the right to create
+    tables.
     """
     await _examine_server(pool)
     found = await pool.read("read the version of its tables", _stored_version)

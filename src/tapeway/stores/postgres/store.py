@@ -1,7 +1,7 @@
 """Cassettes in a PostgreSQL database, which any number of instances on any machines share.
 
-`pool` runs transactions, `instance` is the driver, and `heartbeat` reports over a connection of its
-own that the instance is alive.
+`pool` runs transactions, `instance` is the driver, and `heartbeat` reports over a separate
+connection that the instance is alive.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Large bodies of a remote store: their upload, and their download when they are read.
+"""Large bodies of a remote store: upload, and download at reading.
 
 A body is downloaded into a file without a name: nothing is left behind however the process ends.
 """

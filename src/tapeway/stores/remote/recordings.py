@@ -1,8 +1,8 @@
-"""The recordings of one cassette on their way to the remote tapeway, one call for each, in order.
+"""The recordings of a cassette on the way to the remote tapeway, in order, a call for each.
 
 Several tapeways may record into one cassette. Each numbers its recordings by itself, and the remote
 tapeway gives another index where an index is taken already. `KnownCassette` remembers the remote
-indexes, and which state of the cassette this process has seen, so that nothing else is overwritten.
+indexes and the last state that this process has seen. So a process overwrites no recording unseen.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Another tapeway's admin API as the store: what is acknowledged here is durable there.
+"""Another tapeway's admin API as the store: each acknowledged recording is durable there.
 
-The remote tapeway keeps cassettes in whatever its own store is. Several tapeways may record into
-one cassette: the remote tapeway appends the recordings one after the other and numbers them.
+The remote tapeway keeps the cassettes in a store of any kind. Several tapeways may record into a
+cassette: the remote tapeway appends and numbers the recordings one after the other.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _AT_START_S = 2.0
 """How long `open` waits for a remote tapeway that starts at the same time."""
 
 _BEFORE_A_CALL_S = 2.0
-"""So long a request that is to be recorded waits for a remote tapeway that starts again."""
+"""How long a request to be recorded waits for a restarting remote tapeway."""
 _AT_ONCE_S = 1.0
 
 

@@ -1,8 +1,8 @@
-"""Large bodies in a SQL store: in pieces, one copy per digest, read when they are opened.
+"""Large bodies in a SQL store: in pieces, a copy per digest, read at opening.
 
-A body is whole and durable before a recording refers to it. One that no recording has referred to
-yet stays for a while, since its writer may be about to record it. One whose last recording was
-removed goes with the next sweep.
+A body is whole and durable before a recording refers to it. A body without a recording stays for a
+while, since the writer may be about to record. A body whose last recording was removed goes with
+the next sweep.
 """
 
 import hashlib

@@ -64,7 +64,7 @@ def insert(name: str | None, head: CassetteHead) -> Op[Sequence[Row]]:
 def lock_name(name: str) -> Op[None]:
     """Let nobody else give this name to a cassette until the end.
 
-    A row that was not found proves nothing where other transactions commit at the same time.
+    A missing row proves nothing where transactions commit at the same time.
     """
     yield from rows_of(":lock_name", name)
 

@@ -1,7 +1,7 @@
 """Changes of whole cassettes: made without a name, row by row, then put in force by a name.
 
-So no recording waits for a change. A row that was not found proves nothing where other transactions
-commit at the same time: whoever gives a name to a cassette holds the lock of that name.
+So no recording waits for a change. A missing row proves nothing where transactions commit at the
+same time: a transaction that names a cassette holds the lock of the name.
 """
 
 from collections.abc import Sequence
@@ -137,7 +137,8 @@ def has_leftovers() -> Op[bool]:
 
 
 def begin_rekey(name: str, head: CassetteHead) -> Op[tuple[int, int] | None]:
-    """Begin to index a cassette by the rules of a new head; its id, and the generation of its keys.
+    """Begin to index a cassette by the rules of a new head; the cassette's id, and the generation
+    of the keys.
 
     None if nothing is left to do: there is no cassette, or the rules stay the same. From now on
     every recording adds keys of both generations.

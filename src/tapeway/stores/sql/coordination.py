@@ -1,8 +1,8 @@
 """What the instances of a store share besides recordings: leases, heartbeats, mode and takes.
 
 A lease lives as long as the instance reports that it is alive, and for `lease_s` after the claim.
-The fence tells a lease from every other lease, so that a recording under a lost lease is refused.
-All times are of one clock, `:clock`: the server's, or the machine's.
+The fence tells a lease from every other lease. So a recording under a lost lease is refused. All
+times are of one clock, `:clock`: the server's, or the machine's.
 """
 
 import logging
@@ -154,16 +154,16 @@ class Member:
         return True
 
     def heard(self, asked_at: float) -> None:
-        """Note that this instance has applied the state in force at this time."""
+        """Note that the instance has applied the state in force at that time."""
         self._last_heard = max(self._last_heard, asked_at)
 
     def left(self) -> None:
-        """Note that this instance no longer knows the state in force."""
+        """Note that the instance no longer knows the state in force."""
         self._last_heard = -inf
 
 
 def claim(name: str, key: bytes, fence: int, member: Member, bury: Bury) -> Op[list[int] | None]:
-    """Claim a lease under a fence that no other lease has; None while another instance holds it.
+    """Claim a lease under a fresh fence; None while another instance holds it.
 
     Returns the fences of the leases that the claim took from others.
     """
@@ -230,7 +230,7 @@ def remove_dead(instance: str) -> Op[None]:
 def forget_expired(after_s: float) -> Op[None]:
     """Remove instances silent for `after_s`, with their leases.
 
-    A store runs this only if it refuses a recording whose lease has no row.
+    For stores that refuse a recording whose lease has no row.
     """
     for sql in _EXPIRED:
         yield from quick_run(sql, after_s)

@@ -53,7 +53,7 @@ ON CONFLICT (name) DO UPDATE SET next = :greatest(numbering.next, excluded.next)
 
 
 def read(name: str, take: int, keys: Sequence[bytes]) -> Op[Mapping[bytes, CursorState]]:
-    """The cursors of the keys that were advanced in this take."""
+    """The cursors of the keys advanced in a take."""
     if not keys:
         return {}
     found = yield from quick_rows(_READ, name, take, hexes(keys))
@@ -97,7 +97,7 @@ def forget_touched(name: str, gone: Sequence[int]) -> Op[int]:
 
 
 def take_over_numbering(name: str, by: str) -> Op[None]:
-    """Continue the numbering of a cassette that a new one replaces."""
+    """Continue the numbering of a replaced cassette."""
     yield from quick_run(_TAKE_OVER, name, by)
     yield from quick_run("DELETE FROM @numbering WHERE name = $1", by)
 

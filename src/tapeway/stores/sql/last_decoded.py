@@ -1,7 +1,7 @@
-"""The recordings that a store decoded last, so that a client with only misses costs little.
+"""The recordings that a store decoded last: a client with only misses costs little.
 
 Each miss looks at the same recordings again. Recordings with unchanged documents are not decoded
-again, and are the same objects, so that callers can remember computed values.
+again. They stay the same objects, and callers can remember computed values.
 """
 
 from collections.abc import Callable, Iterable

@@ -41,7 +41,7 @@ _OF = "cassette = (SELECT id FROM @cassette WHERE name = $1)"
 _IN_FORCE = f"{_OF} AND generation = (SELECT generation FROM @cassette WHERE name = $1)"  # noqa: S608
 _IN_ORDER = "ORDER BY place, number"
 _FEW_IN_ORDER = "ORDER BY +place, +number"
-"""For a few recordings found by index: sums, so that SQLite does not walk through all places."""
+"""For a few recordings found by index. Without the sums SQLite would walk through all places."""
 
 # Only names of columns and tables are put in: no value of anybody's.
 _SELECT = f"SELECT {RECORDING} FROM @interaction WHERE {_OF}"  # noqa: S608
@@ -294,7 +294,7 @@ def _chosen(name: str, chosen: Sequence[int]) -> Op[Sequence[Row]]:
 
 
 def unused(name: str, takes: Sequence[int], limit: int) -> Op[FoundUnused]:
-    """The exchanges that none of these takes has touched: their number, and the first few."""
+    """The exchanges that no given take has touched: their number, and the first few."""
     counted = yield from quick_row(UNUSED_COUNT, name, numbers(takes))
     count = 0 if counted is None else int(counted[0])
     if limit == 0:
@@ -305,7 +305,7 @@ def unused(name: str, takes: Sequence[int], limit: int) -> Op[FoundUnused]:
 
 
 def duplicates(name: str, limit: int) -> Op[list[list[RecordingTitle]]]:
-    """Groups of recordings that share a key on one route."""
+    """Groups of recordings with the same key and route."""
     groups = yield from rows(_DUPLICATES, name, limit)
     titles = []
     for digest, route in groups:

@@ -20,9 +20,9 @@ _BATCH = 500
 """Recordings that are added in one transaction."""
 
 _TRIES = 2
-"""The first may have waited for one that put another copy in the place of a body."""
+"""The first may have waited for a transaction that replaced a body."""
 
-# Ordered, so that two transactions that supersede equal recordings cannot deadlock.
+# Ordered: two transactions that supersede equal recordings cannot deadlock.
 _HELD = """
 SELECT number, place, take, exchange, route, base, size, document, sha256 FROM @interaction
 WHERE cassette = $1 AND number :numbers($2) ORDER BY number :lock
@@ -117,7 +117,7 @@ def edit(
 ) -> Op[bool]:
     """Replace one interaction, or remove it; False if there is none of that index.
 
-    Raises AdminError (412) where it is not what the condition demands.
+    Raises AdminError (412) where the condition does not hold.
     """
     if (into := (yield from cassette(name, ":share"))) is None:
         return False
@@ -148,7 +148,7 @@ def edit(
 
 
 def release_bodies(cassette_id: int, gone: Sequence[int]) -> Op[int]:
-    """Mark the bodies as idle that only these interactions refer to.
+    """Mark bodies as idle where only these interactions refer to them.
 
     Each goes with the next sweep, unless somebody has just stored the same one for a recording.
     """
@@ -202,14 +202,14 @@ def _add(
 def _find_by(
     into: CassetteRow, number: int, item: AnyInteraction, new: columns.InteractionColumns
 ) -> Op[None]:
-    """Add its keys, by the rules in force and by those being introduced, and use its bodies."""
+    """Add the keys by the rules in force and by the coming rules, and use the bodies."""
     keys = [(into.generation, key) for key in new.keys]
     exchange = exchange_of(item)
     if exchange is not None and into.coming_meta is not None:
         coming = columns.keys_of(exchange, columns.rules_of(into.coming_meta))
         keys += [(into.coming_generation or 0, key) for key in coming]
     yield from add_keys(into.id, number, keys)
-    # Ordered, so that two transactions that use equal bodies cannot deadlock.
+    # Ordered: two transactions that use equal bodies cannot deadlock.
     for digest in sorted(new.bodies):
         if not (yield from _use(into, number, bytes.fromhex(digest))):
             raise CassetteCorrupt(

@@ -132,8 +132,8 @@ def recordings_of(
 ) -> list[TakenRecording]:
     """The recordings of these rows. Raises CassetteCorrupt, naming the place.
 
-    With `held`, a recently found recording is the same object, so that callers can remember
-    computed values.
+    With `held`, a recently found recording is the same object, and callers can remember computed
+    values.
     """
     decode = _held_or_decoded if held else interaction_of
     return [

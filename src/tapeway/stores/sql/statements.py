@@ -1,9 +1,9 @@
 """The statements of an operation, in words that each driver writes in a dialect.
 
 An operation is a generator: the operation yields statements, is sent the rows, and returns a
-result. Operations know neither threads nor event loops, so that one text serves both databases.
-Operations are written for READ COMMITTED: between two statements other transactions may commit,
-unless the operation holds a lock.
+result. Operations know neither threads nor event loops: a text serves both databases. Operations
+are written for READ COMMITTED: between two statements other transactions may commit, unless the
+operation holds a lock.
 
 In the text of a statement `$1` is the first argument, `@table` a table of the store, and `:word` a
 difference between databases; `DIALECT` of each driver lists these words.

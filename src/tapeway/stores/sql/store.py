@@ -1,7 +1,7 @@
 """A store of cassettes in a SQL database: what is the same for all databases.
 
-Each driver brings its connections and transactions, how instances hear of each other, and the cursors
-of hits that wait.
+Each driver brings connections and transactions, the news between instances, and the cursors of
+waiting hits.
 """
 
 import asyncio

@@ -5,7 +5,7 @@
 
 A cassette without a name is being written or removed. `number` is an interaction's index, `place`
 its position in the order. What a recording holds is stored as bytes: text of PostgreSQL holds neither
-NUL nor invalid UTF-8. Tables that may name a cassette before it exists refer to it by name.
+NUL nor invalid UTF-8. Tables that may name a future cassette refer to the cassette by name.
 """
 
 RECORDINGS = """

@@ -1,5 +1,5 @@
-"""A thread that reports that this process is alive, picks up changes of mode by others, and removes the
-cursors of ended takes.
+"""A thread that reports the process as alive, picks up changes of mode, and removes the cursors of
+ended takes.
 """
 
 import asyncio

@@ -166,7 +166,7 @@ def _file_system(folder: Path, mounts: Path) -> str:
         if len(fields) < 5 or not after:
             continue
         mounted = Path(fields[4].encode().decode("unicode_escape"))
-        # Of two on one folder the later one is on top.
+        # Of two mounts on a folder the later mount is on top.
         if there.is_relative_to(mounted) and len(mounted.parts) >= best:
             best, kind = len(mounted.parts), after.split(" ", 1)[0]
     return kind

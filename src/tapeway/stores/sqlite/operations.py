@@ -34,7 +34,7 @@ DIALECT = {
     **dict.fromkeys(("keyed", "busy", "moving"), "STRICT, WITHOUT ROWID"),
 }
 RECORDINGS = "recordings"
-"""The schema under which the file of the recordings is attached to connections of the other one."""
+"""The schema of the recordings' file where it is attached to connections of the quick file."""
 
 _OF_RECORDINGS = re.compile(r"@(cassette|interaction|key|source|body|piece|usage)\b")
 
@@ -49,7 +49,7 @@ class Suspended(NamedTuple):
 class _Prepared(NamedTuple):
     text: str
     lists: bool
-    """Whether some of its arguments are lists, which are JSON here."""
+    """Whether some arguments are lists, which are JSON here."""
 
 
 @lru_cache(maxsize=512)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def this_process() -> str:
-    """The name of this process for other processes: process number and number namespace."""
+    """The name of this process for the others: process number and number namespace."""
     return f"{os.getpid()} {_namespace()}"
 
 

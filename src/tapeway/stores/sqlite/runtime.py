@@ -46,8 +46,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STALE_S = 15.0
-"""A process that was silent for this many seconds counts as dead, and other processes take over the
-leases. The silent process refuses requests much earlier, after `coordination.OUT_OF_TOUCH_S`.
+"""A process silent for so many seconds counts as dead, and others take over the leases. The silent
+process refuses requests much earlier, after `coordination.OUT_OF_TOUCH_S`.
 """
 
 _LEASE_WAIT_S = 1.0
@@ -149,7 +149,7 @@ class Runtime:
         await self.writer.record(lambda: with_lease(make()), lease)
 
     def use_lease(self, lease: Lease) -> Op[None]:
-        """Refuse a lease that another process took over. The writer refuses a returned lease."""
+        """Refuse a lease after a take-over. The writer refuses a returned lease."""
         yield from state.refuse_lost(lease, self.place)
 
     async def turn(self, action: str, make: Make[T], *, once: bool = False) -> T:

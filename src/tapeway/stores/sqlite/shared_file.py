@@ -170,7 +170,7 @@ def _remove(path: Path) -> None:
 
 
 def _temporary_lock(path: Path) -> Path:
-    """A lock in a private temporary folder, the same for all processes that use this file."""
+    """A lock in a private temporary folder, the same for all processes of the file."""
     name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"tapeway-{os.getuid()}-{name}"
     with suppress(FileExistsError):

@@ -1,5 +1,5 @@
-"""What a SQLite file tells of itself: the takes that ever began, the leases that were taken over, and
-whether something was removed since it was wiped.
+"""What a SQLite file tells of itself: the takes that ever began, the leases taken over, and whether
+something was removed since the last wiping.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def lose(fences: Sequence[int]) -> Op[None]:
 
 
 def refuse_lost(lease: Lease, place: str) -> Op[None]:
-    """Raise Fenced for a lease that another process took over."""
+    """Raise Fenced for a lease after a take-over by another process."""
     if (yield from row("SELECT 1 FROM lost WHERE fence = $1", lease.fence)) is not None:
         raise Fenced(
             f"{place}: another process records the same for cassette '{lease.name}' by now: this "

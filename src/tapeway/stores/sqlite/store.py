@@ -1,7 +1,7 @@
 """Cassettes in one SQLite file, shared by the processes of a machine.
 
-Each process has one thread that writes, three that read (so that no hit waits for an export), and
-one for the shared file with cursors, leases and the mode. A replay waits for no sync, and the event
+Each process has a thread for writing, three for reading (no hit waits for an export), and a thread
+for the shared file with cursors, leases and the mode. A replay waits for no sync, and the event
 loop for no disk: a cursor that the event loop moves waits for nobody (`moves/loop_connection.py`).
 
 A recording is durable before the cursor of its key moves on. A request in between finds the

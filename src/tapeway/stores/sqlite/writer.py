@@ -220,7 +220,7 @@ class RecordingWriter:
         result, change = self._run_here(partial(self._transaction, work))
         self._rollback_check.note(change)
         if self._wal_pages > _CHECKPOINT_PAGES:
-            # Queued, so that the caller gets the result first.
+            # Queued: the caller gets the result first.
             self._thread.submit_unconnected(self._checkpoint)
         return result
 
@@ -301,8 +301,8 @@ class RecordingWriter:
 def _wiped(connection: apsw.Connection) -> bool:
     """Wipe a file after a removal; False for a file too large to be rewritten.
 
-    SQLite writes zeros over deleted rows. But when SQLite moves rows from one page to another, the
-    first page keeps a copy, so that only a rewritten file is clean.
+    SQLite writes zeros over deleted rows. But when SQLite moves rows between pages, the first page
+    keeps a copy. Only a rewritten file is clean.
     """
     removed = connection.execute("SELECT removed FROM state").get
     if not removed:

@@ -1,4 +1,4 @@
-"""Reads and writes files so that no loss goes unnoticed.
+"""Reads and writes files: no loss goes unnoticed.
 
 Every file is opened relative to a folder's descriptor and never through a symbolic link, so that
 nobody can exchange a checked file; every failure becomes an error that says what to do.
@@ -41,8 +41,8 @@ WINDOW = 1024 * 1024
 class FileText:
     """The bytes of a file, read on demand, and the signature at opening.
 
-    A small file is read at once. A larger file is held open, so that another process may replace or
-    remove the file meanwhile. Raises CassetteEdited for a shortened file, OSError.
+    A small file is read at once. A larger file is held open: a process may replace or remove the
+    file meanwhile. Raises CassetteEdited for a shortened file, OSError.
     """
 
     def __init__(self, fd: int, place: str, most: int | None = None) -> None:
@@ -220,7 +220,7 @@ def create_file(folder: int, name: str, flags: int) -> int:
 def sync_data(fd: int) -> None:
     """Make a file's content durable. Raises OSError."""
     if sys.platform == "darwin":
-        # There a plain sync leaves it in the drive's own memory.
+        # There a plain sync leaves the data in the drive's memory.
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(fd)
@@ -255,6 +255,6 @@ def make_folder(parent: int, name: str) -> None:
         os.mkdir(name, FOLDER_MODE, dir_fd=parent)
     except FileExistsError:
         return
-    # A umask can only take away: one of 0777 would shut us out of our own folder.
+    # A umask can only take away: a mask of 0777 would shut us out of our folder.
     os.chmod(name, FOLDER_MODE, dir_fd=parent)
     sync_folder(parent)

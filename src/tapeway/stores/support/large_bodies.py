@@ -37,7 +37,7 @@ def write_temporary(pieces: Iterable[bytes]) -> tuple[BodyFile, TemporaryFile]:
 
 
 def damaged(where: str, digest: str) -> CassetteCorrupt:
-    """The error for a body that is not what was recorded."""
+    """The error for a body unlike the recorded body."""
     return CassetteCorrupt(
         f"{where}: the large body sha256-{digest} is not what was recorded: restore it, or record it "
         "anew"

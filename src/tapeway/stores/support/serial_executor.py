@@ -69,7 +69,7 @@ class SerialExecutor:
         except BaseException as exc:
             self._finish()
             future.set_exception(exc)
-            # The error would keep this function, and this function the error.
+            # The error and this function would keep each other.
             del work, future
         else:
             self._finish()

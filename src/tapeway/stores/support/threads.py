@@ -83,7 +83,7 @@ def _perform(work: Callable[[], T], future: "Future[T]") -> None:
         result = work()
     except BaseException as exc:
         future.set_exception(exc)
-        # The error would keep this function, and this function the error.
+        # The error and this function would keep each other.
         del work, future
     else:
         future.set_result(result)

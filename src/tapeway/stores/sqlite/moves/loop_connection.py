@@ -22,7 +22,7 @@ MOST_PAGES = 1000
 
 SLOW_S = 0.05
 REST_S = 1.0
-"""After steps that took longer than the first, the thread makes them for so many seconds."""
+"""After steps slower than the first, the thread makes the steps for so many seconds."""
 
 
 class LoopConnection:

@@ -22,7 +22,7 @@ _TOUCH_RECORDED = quick_text(TOUCH, attached=False)
 
 
 def make(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
-    """Make steps in this order, in one transaction; without a move the file is not locked.
+    """Make the steps in order, in a transaction; without a move the file is not locked.
 
     `after` of a step stays None where the cursor has moved on since, or the mark differs.
     """
