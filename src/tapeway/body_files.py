@@ -1,7 +1,7 @@
 """Bodies too large for memory: written to temporary files, and read back in pieces.
 
-A temporary file has no name, so nothing is left behind however the process ends; it exists as long
-as something refers to it. Async functions here wait for the disk in threads.
+A temporary file has no name, so nothing is left behind however the process ends. The file exists as
+long as an object refers to it. Async functions here wait for the disk in threads.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ PIECE = 256 * KIB
 _BUFFER = 1024 * KIB
 MOST_VERIFIED = 10_000
 _SETTLED_NS = 2_000_000_000
-"""A file changed later than this before it was read may change again without a later time."""
+"""A file that changed less than this before a read may change again and keep its times."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class TemporaryFile:
-    """A file without a name, closed once nothing refers to it any more."""
+    """A file without a name, closed when the last reference is gone."""
 
     def __init__(self, folder: str | None) -> None:
         try:
@@ -53,7 +53,7 @@ class TemporaryFile:
         return self
 
     def open(self) -> int:
-        """A new descriptor of it, for the caller to close. Raises StoreError."""
+        """A new descriptor of the file, for the caller to close. Raises StoreError."""
         return os.dup(self.fd)
 
     def write(self, data: bytes) -> None:
@@ -102,7 +102,7 @@ class Spool:
 
 
 class BodyBuffer:
-    """Collects a body in memory, or in a temporary file where it is larger than `most` bytes."""
+    """Collects a body in memory, or in a temporary file above `most` bytes."""
 
     def __init__(self, most: int, folder: str | None) -> None:
         self._most = most
@@ -144,8 +144,8 @@ def check_body_file(file: BodyFile) -> None:
 def body_pieces(file: BodyFile, piece_size: Callable[[], int] = lambda: PIECE) -> Generator[bytes]:
     """The body from its beginning; reads the disk, so iterate in a thread.
 
-    The last piece is yielded only if size and digest are right, so that a changed file is never
-    taken for complete. `piece_size` is asked before each read. Raises CassetteCorrupt.
+    The last piece comes only if size and digest are right, so nobody takes a changed file for
+    complete. `piece_size` is called before each read. Raises CassetteCorrupt.
     """
     fd = _open(file)
     try:
@@ -157,16 +157,16 @@ def body_pieces(file: BodyFile, piece_size: Callable[[], int] = lambda: PIECE) -
 
 
 async def stream_body(file: BodyFile) -> AsyncGenerator[bytes]:
-    """The same, waiting for the disk in threads."""
+    """The body from its beginning; waits for the disk in threads. Raises CassetteCorrupt."""
     async with aclosing(in_threads(body_pieces(file))) as source:
         async for piece in source:
             yield piece
 
 
 async def in_threads(source: Generator[T]) -> AsyncGenerator[T]:
-    """What a generator yields, each step taken in a thread, so that others get threads in between.
+    """The items of a generator. Each step takes a thread, and others get threads between two steps.
 
-    Whoever is cancelled while a step is under way leaves at once; `source` is closed after it.
+    A caller that is cancelled during a step leaves at once; `source` is closed after that step.
     """
     loop, step = asyncio.get_running_loop(), None
     try:
@@ -184,19 +184,19 @@ async def in_threads(source: Generator[T]) -> AsyncGenerator[T]:
 
 def _close_after(source: Generator[T], step: "asyncio.Future[T | None]") -> None:
     if not step.cancelled():
-        # Nobody waits for it any more.
+        # Nobody waits for the error any more.
         step.exception()
     source.close()
 
 
 async def read_body(file: BodyFile) -> bytes:
-    """The whole body, for one that is known to fit into memory."""
+    """The whole body, which must fit into memory."""
     async with aclosing(stream_body(file)) as source:
         return b"".join([piece async for piece in source])
 
 
 async def in_memory(item: AnyInteraction) -> AnyInteraction:
-    """The interaction with its bodies in memory, for bodies that are known to fit there."""
+    """The interaction with its bodies in memory, where they must fit."""
     if not isinstance(item, Interaction):
         return item
     request = item.request
@@ -206,7 +206,7 @@ async def in_memory(item: AnyInteraction) -> AnyInteraction:
 
 
 async def with_body_in_memory(response: Response) -> Response:
-    """The answer with its body in memory, for a body that is known to fit there."""
+    """The response with its body in memory, where it must fit."""
     if response.file is None:
         return response
     return replace(response, body=await read_body(response.file), file=None)
@@ -222,9 +222,9 @@ def _open(file: BodyFile) -> int:
 
 
 class VerifiedFiles:
-    """Files that had their digest when they were last read, and have not been changed since.
+    """Files whose digest was right at the last read, and that have not changed since.
 
-    Computing the digest takes longer than reading and sending together.
+    To compute a digest takes longer than to read and to send the file.
     """
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
@@ -233,11 +233,11 @@ class VerifiedFiles:
         self._digests: OrderedDict[tuple[int, ...], str] = OrderedDict()
 
     def has(self, found: os.stat_result, digest: str) -> bool:
-        """Whether the file was seen with this digest, and its times are those of then."""
+        """Whether the file had this digest, and has kept its times since."""
         return self._digests.get(_identity(found)) == digest
 
     def add(self, before: os.stat_result, after: os.stat_result, digest: str) -> None:
-        """Note what was read between two looks at a file, unless it changed only just now."""
+        """Note the digest of a file, given its state before and after the read; a fresh change is not noted."""
         settled = self._now_ns() - max(after.st_mtime_ns, after.st_ctime_ns) > _SETTLED_NS
         if settled and _identity(before) == _identity(after):
             self._digests[_identity(after)] = digest
@@ -246,7 +246,7 @@ class VerifiedFiles:
 
 
 def _identity(found: os.stat_result) -> tuple[int, ...]:
-    # The last one cannot be set by who changes a file.
+    # A program that changes a file cannot set the last of these.
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
@@ -272,7 +272,7 @@ def _checked(fd: int, file: BodyFile, piece_size: Callable[[], int]) -> Generato
 
 
 def _is_as_recorded(fd: int, file: BodyFile, before: os.stat_result, digest: str | None) -> bool:
-    """Whether a file that was read to here ends here; without a digest it is compared with `before`."""
+    """Whether a file ends here and is as recorded: by its digest, or without one by its state `before`."""
     after = os.fstat(fd)
     if after.st_size != file.size:
         return False

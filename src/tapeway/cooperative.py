@@ -1,4 +1,4 @@
-"""Long work in threads, done in steps so that the event loop does not wait for its end."""
+"""Long work in threads, done in steps, so that the event loop need not wait for the end."""
 
 import asyncio
 import time
@@ -12,15 +12,15 @@ LATER_S = 0.5
 class Yielding:
     """Lets other threads run every four milliseconds.
 
-    A search by RE2, a digest and a read let go of the interpreter for microseconds each. Who waits
-    for it wakes too late every time, and never asks for it as it would of a thread that keeps it.
+    A search by RE2, a digest or a read releases the interpreter's lock for microseconds. A waiting
+    thread wakes too late every time, and Python forces a switch only on a thread that keeps the lock.
     """
 
     def __init__(self) -> None:
         self._until = time.monotonic() + WORK_S
 
     def step(self) -> None:
-        """Pause if it is time to, unless this is the thread of an event loop; call it at each step."""
+        """Pause if four milliseconds are over; call this at each step. An event loop never pauses."""
         if time.monotonic() < self._until:
             return
         try:
@@ -31,20 +31,20 @@ class Yielding:
 
 
 def free_in_steps(items: list[object]) -> None:
-    """Empty a list that holds the last references to its items; call it in a thread.
+    """Empty a list that holds the last references to its items; call this in a thread.
 
-    Freed at once, they would keep all other threads waiting.
+    Items freed all at once would keep all other threads waiting.
     """
     while items:
         items.pop()
 
 
 def free_later(items: list[object]) -> None:
-    """The same in a thread of its own, once what else refers to the items is gone."""
+    """Do `free_in_steps` in a thread, half a second later: other references are gone by then."""
     loop = asyncio.get_running_loop()
 
     def free() -> None:
-        # At a stop the threads are gone before the loop, and the rest is freed with the process.
+        # At a stop the threads end before the loop does. The process frees the rest.
         with suppress(RuntimeError):
             loop.run_in_executor(None, free_in_steps, items)
 

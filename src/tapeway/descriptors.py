@@ -1,7 +1,7 @@
-"""File descriptors: how many the process may have, and who may have how many of them.
+"""File descriptors: how many the process may have, and how many each purpose may use.
 
-The kernel gives out the lowest free number. So if that is near the limit, nearly all are in use, and
-nobody has to count.
+The kernel gives out the lowest free number. If this number is near the limit, nearly all descriptors
+are in use, and nobody has to count.
 """
 
 import errno
@@ -18,9 +18,9 @@ _AT_START = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft limit to the hard one."""
+    """Raise the soft limit to the hard limit."""
     _, hard = _AT_START
-    # macOS has an unlimited hard limit that it does not accept as a soft one.
+    # On macOS the hard limit is "unlimited", and not allowed as a soft limit.
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -38,15 +38,15 @@ def descriptor_limit() -> int:
 
 
 def descriptors_kept_back() -> int:
-    """How many of the last ones are not for clients of the proxy.
+    """How many descriptors clients of the proxy must leave free.
 
-    They are left for the admin API and for what a recording under way opens.
+    The admin API and recordings under way need these.
     """
     return min(max(_FEWEST_KEPT, descriptor_limit() // 8), _MOST_KEPT)
 
 
 def descriptors_left() -> int:
-    """How many descriptors there are above the lowest that is free."""
+    """How many descriptors lie above the lowest free descriptor."""
     try:
         lowest = os.dup(0)
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""Imports modules in the time that it takes without what nobody needs yet."""
+"""Imports modules without the work that nobody needs yet."""
 
 import gc
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from types import ModuleType
 
 def imported(name: str) -> ModuleType:
     """The module, imported if it was not. Raises ImportError."""
-    # An import leaves no garbage, and collections during it look again and again at all there is:
-    # a fifth of what a start of the server takes.
+    # An import leaves no garbage, and each collection looks at all objects: a fifth of the time that
+    # the server takes to start.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -22,17 +22,17 @@ def imported(name: str) -> ModuleType:
 
 @contextmanager
 def without_authorities() -> Iterator[None]:
-    """Have modules that make TLS contexts as they are imported not read the system's authorities.
+    """Import modules that make TLS contexts without reading the system's authorities.
 
-    aiohttp does, twice, which takes an eighth of a start of the server (ADR 41). Its own contexts
-    then trust nobody: connections need others. For the beginning of a program, whose only thread
-    this is.
+    aiohttp reads them twice, an eighth of the time that the server takes to start (ADR 41). The
+    contexts of aiohttp trust nobody then: connections need contexts of their own. Use this before the
+    program has a second thread.
     """
     # Only here: `--help` and `env` need none.
     import ssl
 
     def read_none(*_: object) -> None:
-        """In the place of what would read them."""
+        """Stands in for the methods that read authorities."""
 
     kept = ssl.SSLContext.load_default_certs
     setattr(ssl.SSLContext, "load_default_certs", read_none)  # noqa: B010 - mypy knows it is a method
@@ -41,5 +41,5 @@ def without_authorities() -> Iterator[None]:
         yield
     finally:
         setattr(ssl.SSLContext, "load_default_certs", kept)  # noqa: B010 - likewise
-        # The class inherits it.
+        # The class inherits the original.
         del ssl.SSLContext.set_default_verify_paths

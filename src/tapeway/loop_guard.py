@@ -1,11 +1,11 @@
-"""Recognises requests that come back: tapeways that are each other's upstream, in a circle.
+"""Recognises requests that come back: some tapeways are each other's upstream, in a circle.
 
-A request carries nothing that would show it, since services get the client's header alone. So a
-circle is found on the way back. A request that equals one in flight may be that one. Then an interim
-response (`100 Continue`, RFC 9110 section 15.2) with this tapeway's id goes to where it came from.
-Tapeways pass it on to the client they are asking for. If it arrives on an own connection to an
-upstream, that upstream leads back here. An upstream that is known to be a tapeway gets the ids in a
-request header, and no such search is needed.
+Requests carry no sign of a circle, since services get the client's header alone. So tapeway finds a
+circle on the way back. A request that equals a request in flight may be the same request again. Then
+its sender gets an interim response (`100 Continue`, RFC 9110 section 15.2) with this tapeway's id.
+Every tapeway passes interim responses on to its client. If the id arrives on a connection from here to
+an upstream, that upstream leads back here. A known tapeway gets the ids in a request header, and no
+search is needed.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ _OUTCOME = b"tapeway-outcome"
 HELD_S = 0.25
 """How long the search for a request that may have come back takes at most: a round trip."""
 LATE_S = 1.0
-"""When it begins; a quick service has answered by then, and none is needed."""
+"""When the search begins. A quick service has answered by then, and no search is needed."""
 
 STORE_HOPS_HEADER = "Tapeway-Store-Hops"
-"""How many stores a call has gone through whose cassettes another tapeway keeps."""
+"""How many remote stores a call has gone through."""
 STORE_HOPS: ContextVar[int] = ContextVar("store_hops", default=0)
 MOST_STORE_HOPS = 8
-"""A call that went through more goes in a circle."""
+"""A call that went through more stores goes in a circle."""
 
 Interim = Callable[[bytes], None]
 """Sends the client an interim response with this value of the header."""
@@ -45,7 +45,7 @@ class Passage:
         self.suspect = suspect
         self.asked = False
         self.decided: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """Whether it came back."""
+        """Whether the request came back."""
         self._interim = interim
         self._ended = False
 
@@ -75,7 +75,7 @@ class LoopGuard:
         self._passages: defaultdict[bytes, list[Passage]] = defaultdict(list)
 
     def leads_elsewhere(self, request: Request) -> bool:
-        """Whether the upstream is known to be no tapeway, so that no way leads back from it.
+        """Whether the upstream is known not to be a tapeway: no way leads back from there.
 
         Raises UpstreamError (508) for a request that was here before.
         """
@@ -86,7 +86,7 @@ class LoopGuard:
 
     @contextmanager
     def passing(self, request: Request, interim: Interim) -> Iterator[Passage]:
-        """A request that goes to its upstream, for which `leads_elsewhere` is not known."""
+        """A request on the way to an upstream of which `leads_elsewhere` is unknown."""
         known = self._is_tapeway.get(request.base)
         key = _key(request)
         among = self._passages[key]
@@ -106,14 +106,14 @@ class LoopGuard:
     async def search(self, passage: Passage, *, joins: bool) -> None:
         """Hold up a request that equals one in flight. Raises UpstreamError (508) if it came back.
 
-        One that `joins` an equal call waits for that anyway, and gets its error.
+        A request that `joins` an equal call is not held up: the call waits, and the error is for both.
         """
         if self._is_tapeway.get(passage.request.base) is False:
             return
         if joins or not passage.suspect:
             asyncio.get_running_loop().call_later(self._late_s, self._search_late, passage)
             return
-        # What a service answers meanwhile shows that it is none: its clients get nothing unexpected.
+        # Most services answer meanwhile, and are no tapeway then: their clients get no interim response.
         await asyncio.wait((passage.decided,), timeout=self._late_s)
         if not passage.decided.done():
             passage.tell(self._id)
@@ -122,12 +122,12 @@ class LoopGuard:
             raise loop_error(passage.request.base)
 
     def _search_late(self, passage: Passage) -> None:
-        # What was not asked waits for another call, of which it may be the cause.
+        # A request that was not asked waits for another call, and may be the cause of that call.
         if not passage.asked and self._is_tapeway.get(passage.request.base) is not False:
             passage.tell(self._id)
 
     def sent(self, request: Request) -> Headers:
-        """The header that its upstream gets beside the client's own: none if it is no tapeway."""
+        """The header field to add to the request; no field if the upstream is no tapeway."""
         for each in self._equal(request):
             each.asked = True
         if not self._is_tapeway.get(request.base):
@@ -136,7 +136,7 @@ class LoopGuard:
         return ((HOPS_HEADER, b",".join(ids)),)
 
     def interim(self, request: Request, headers: Headers) -> None:
-        """What an upstream sent before its response. Raises UpstreamError (508) if it leads back."""
+        """Take an interim response of an upstream. Raises UpstreamError (508) if the upstream leads back."""
         ids = find_header(headers, HOPS_HEADER)
         if ids is None:
             return
@@ -151,7 +151,7 @@ class LoopGuard:
         raise loop_error(request.base)
 
     def answered(self, request: Request, status: int, headers: Headers) -> None:
-        """What an upstream responded. Raises UpstreamError (508) if a tapeway found a circle."""
+        """Take the head of a response. Raises UpstreamError (508) if a tapeway found a circle."""
         outcome = find_header(headers, _OUTCOME)
         self._is_tapeway[request.base] = outcome is not None
         for each in self._equal(request):
@@ -160,7 +160,7 @@ class LoopGuard:
             raise loop_error(request.base)
 
     def failed(self, request: Request) -> None:
-        """The upstream did not respond: the next that does may be another."""
+        """Forget the upstream, which did not respond: another program may respond next."""
         self._is_tapeway.pop(request.base, None)
 
     def _equal(self, request: Request) -> list[Passage]:
@@ -188,6 +188,6 @@ def _ids(value: bytes | None) -> tuple[bytes, ...]:
 
 
 def _key(request: Request) -> bytes:
-    """The same for a request and for what comes back of it: its path may differ."""
+    """A request that comes back has the same key, whatever its path."""
     body = request.body if request.file is None else request.file.digest.encode()
     return hashlib.blake2b(request.method.encode() + b"\0" + body, digest_size=16).digest()

@@ -13,15 +13,15 @@ PAGE_BYTES = 8 * 1024 * 1024
 """How many bytes of bodies a page should have at most."""
 
 BATCH_BYTES = 1024 * 1024
-"""The same of what is written at once: it is in memory several times, as text and as values."""
+"""How many bytes of bodies are written at once: memory holds them several times, as text and values."""
 
 _FIRST, LARGEST = 8, 256
-"""Recordings in the first page, and in any."""
+"""Recordings in the first page, and the most in any page."""
 
 
 @dataclass(frozen=True, slots=True)
 class CassetteWalk:
-    """A cassette's head, its number of interactions, and an iterator over them, to be used once."""
+    """The head of a cassette, the number of interactions, and an iterator to use once."""
 
     head: CassetteHead
     count: int
@@ -29,9 +29,9 @@ class CassetteWalk:
 
 
 async def walk_cassette(store: CassetteStore, name: str) -> CassetteWalk | None:
-    """The cassette, or None where there is none. Raises StoreError, CassetteCorrupt.
+    """A walk over the cassette, or None without a cassette. Raises StoreError, CassetteCorrupt.
 
-    A store without pages gives all of it at once.
+    A store without pages loads the whole cassette at once.
     """
     if store.facts.paged:
         outline = await store.outline(name)
@@ -48,10 +48,10 @@ def walk_over(stored: StoredCassette) -> CassetteWalk:
 
 
 async def each_of(items: Iterable[AnyInteraction]) -> AsyncGenerator[AnyInteraction]:
-    """The items of a cassette that is loaded, as a walk gives them."""
+    """The items of a loaded cassette, as a walk gives them."""
     for item in items:
         if isinstance(item, FiledInteraction):
-            # A copy: a walk through a large file does not gather it in memory.
+            # A copy: a walk must not gather a large file in memory.
             copy = replace(item)
             item.forget()
             yield copy
@@ -67,11 +67,11 @@ async def pages_after(
     while page := await store.page(name, after=after, limit=limit):
         size = 0
         for recording in page:
-            # Bodies in files too: a store may have to fetch them.
+            # Bodies in files count: a store may have to fetch them.
             size += bytes_of_bodies(recording.item)
             yield recording.item
         after = page[-1].item.index
-        # The next page is sized by this one: recordings of one cassette are alike.
+        # Recordings of one cassette are alike, so this page tells how many the next may have.
         if size > PAGE_BYTES:
             limit = max(1, limit // 4)
         elif size < PAGE_BYTES // 4:
@@ -79,15 +79,15 @@ async def pages_after(
 
 
 def batch_from(items: Sequence[AnyInteraction], start: int, most: int) -> list[AnyInteraction]:
-    """The next items, at most so many, and no more than BATCH_BYTES in memory unless one has.
+    """At most `most` next items, of BATCH_BYTES in memory at most, or a single larger item.
 
-    They may have to be read from the disk: call it in a thread.
+    The items may come from the disk: call this in a thread.
     """
     batch: list[AnyInteraction] = []
     size = 0
     for at in range(start, min(start + most, len(items))):
         batch.append(item := items[at])
-        # What else there is is small, and may be what cannot be written.
+        # Other items are small, and the store may be unable to write them.
         size += bytes_in_memory(item) if isinstance(item, Interaction) else 0
         if size >= BATCH_BYTES:
             break

@@ -1,4 +1,4 @@
-"""Notices that a cassette was changed: by another process, by git, or by a person with an editor."""
+"""Notices changes of cassettes by other processes, by git, or by a person with an editor."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,10 +14,10 @@ EVERY_S = 1.0
 async def watch(
     store: CassetteStore, name: str, since: CassetteStat | None, every_s: float = EVERY_S
 ) -> AsyncIterator[CassetteStat | None]:
-    """Yields the state of a cassette after each change, None when it was removed.
+    """Yields the state of a cassette after each change, and None after a removal.
 
-    `since` is its last known state: a change before the first check counts too. Changes within
-    `every_s` seconds are reported as one. Raises StoreError.
+    `since` is the last known state: a change before the first check counts too. Changes within
+    `every_s` seconds are one change. Raises StoreError.
     """
     while True:
         now = await store.stat(name)
@@ -37,26 +37,26 @@ def changed(before: CassetteStat | None, now: CassetteStat | None) -> bool:
 
 @dataclass(slots=True)
 class _Known:
-    """The state of a cassette when it was read, and at the last check."""
+    """Two states of a cassette: when tapeway read it, and at the last check."""
 
     read: CassetteStat | None
     last: CassetteStat | None
 
 
 class Watched:
-    """Finds which of the cassettes loaded for replay have changed since."""
+    """Finds cassettes that have changed after tapeway loaded them for replay."""
 
     def __init__(self, store: CassetteStore) -> None:
         self._store = store
         self._known: dict[str, _Known] = {}
 
     async def note(self, name: str) -> None:
-        """Watch a cassette that is read next, also one that does not exist. Raises StoreError."""
+        """Watch a cassette that tapeway reads next; the cassette need not exist. Raises StoreError."""
         stat = await self._store.stat(name)
         self._known[name] = _Known(stat, stat)
 
     def mark(self, name: str) -> str | None:
-        """What tells the state of a cassette when it was read from others; None without one."""
+        """The version of a cassette when tapeway read it; None without a cassette."""
         known = self._known.get(name)
         return None if known is None or known.read is None else known.read.mark
 
@@ -67,12 +67,12 @@ class Watched:
     async def look(self) -> list[str]:
         """The cassettes that have changed, but not since the previous call.
 
-        So a half-written file is left alone until it is complete. Raises StoreError.
+        A half-written file still changes between two calls, so it is not among them. Raises StoreError.
         """
         settled: list[str] = []
         names = list(self._known)
         for name, now in zip(names, await self._store.stats(names), strict=True):
-            # It may have been forgotten meanwhile.
+            # `forget` may have been called meanwhile.
             if (known := self._known.get(name)) is None:
                 continue
             if changed(known.read, now) and not changed(known.last, now):
