@@ -111,6 +111,7 @@ soak: .venv/ready-to-test ## Mixed traffic for a while (MINUTES=3), waits beside
 	@MINUTES='$(MINUTES)' $(BIN)/python -m bench.soak $(ARGS)
 	@$(BIN)/python -m bench.heartbeat
 	@MINUTES='$(MINUTES)' $(BIN)/python -m tests.soak $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.soak.socket_resets $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
 fuzz: .venv/ready-to-test ## Search for inputs that break a promise of a parser (MINUTES=1 for each)

@@ -2,20 +2,19 @@
 
 import asyncio
 import contextlib
-import gc
-import logging
 import socket
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
 from tapeway.core.model.control import Delivery, Mode
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import KIB, MIB, RunningProxy, running_proxy
+from tests.support.faults import faults
 from tests.support.raw_client import RawClient
 from tests.support.thoroughness import runs_everything
 
@@ -126,36 +125,13 @@ async def read_some(draw: Random, client: RawClient) -> None:
         client.reset()
 
 
-@contextlib.contextmanager
-def faults(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """What is logged as an error, or with a traceback, and what nobody retrieved."""
-    found: list[str] = []
-
-    def note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        found.append(f"{context['message']}: {context.get('exception')!r}")
-
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(note)
-    with caplog.at_level(logging.DEBUG, logger="tapeway"):
-        yield found
-    gc.collect()
-    loop.set_exception_handler(None)
-    found += [
-        f"{each.name}: {each.getMessage()}"
-        for each in caplog.records
-        if each.levelno >= logging.ERROR or each.exc_info
-    ]
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=" ".join)
-async def test_a_reset_is_an_outcome_without_a_traceback(
-    caplog: pytest.LogCaptureFixture, kind: tuple[Mode, Delivery]
-) -> None:
+async def test_a_reset_is_an_outcome_without_a_traceback(kind: tuple[Mode, Delivery]) -> None:
     mode, delivery = kind
     draw = Random(mode)
     options = ProxyOptions(max_body=8 * MIB, body_idle_s=10, delivery=delivery)
     async with cutting_upstream(draw) as upstream:
-        with faults(caplog) as found:
+        with faults() as found:
             async with running_proxy(upstream, mode=mode, options=options) as proxy:
                 for start in range(0, RESETS // len(KINDS), AT_ONCE):
                     await asyncio.gather(
