@@ -16,9 +16,11 @@ from aiohttp import web
 
 from tapeway.testing import ThreadedStandIn
 from tests.agents.test_elsewhere import NODE_MODULES, PROGRAMS, need
+from tests.server.websocket.gemini_service import answer_gemini
 from tests.server.websocket.websocket_service import Handler, serving
 from tests.support import fork_server
 from tests.support.canary import sightings
+from tests.support.company import company
 
 pytestmark = pytest.mark.slow
 
@@ -39,20 +41,6 @@ async def _answer_graphql(socket: web.WebSocketResponse) -> None:
     await socket.close()
 
 
-async def _answer_gemini(socket: web.WebSocketResponse) -> None:
-    # As the service does, JSON comes in binary messages.
-    async for message in socket:
-        asked = json.loads(message.data)
-        if "setup" in asked:
-            await socket.send_bytes(b'{"setupComplete":{"sessionId":"s-1"}}')
-            continue
-        text = f"to {asked['clientContent']['turns'][0]['parts'][0]['text']}"
-        content = {"modelTurn": {"role": "model", "parts": [{"text": text}]}}
-        await socket.send_bytes(json.dumps({"serverContent": content}).encode())
-        await socket.send_bytes(b'{"serverContent":{"turnComplete":true}}')
-    await socket.close()
-
-
 @asynccontextmanager
 async def _service(client: str) -> AsyncIterator[str]:
     """The URL of the service that a client asks."""
@@ -60,9 +48,17 @@ async def _service(client: str) -> AsyncIterator[str]:
         if client == "responses":
             yield stack.enter_context(ThreadedStandIn()).url
             return
-        handler: Handler = _answer_graphql if client == "graphql" else _answer_gemini
+        handler: Handler = _answer_graphql if client == "graphql" else answer_gemini
         protocols = ("graphql-transport-ws",) if client == "graphql" else ()
         yield (await stack.enter_async_context(serving(handler, protocols=protocols))).url
+
+
+def _program(folder: Path) -> str:
+    """The program, beside the packages that it needs: there Node looks for them."""
+    programs = folder / "programs"
+    programs.mkdir()
+    (programs / "node_modules").symlink_to(NODE_MODULES)
+    return str(shutil.copy(PROGRAMS / "node_sockets.mjs", programs))
 
 
 @pytest.mark.parametrize("client", PACKAGES)
@@ -70,16 +66,13 @@ async def test_a_client_is_recorded_and_replayed_twice_without_its_service(
     tmp_path: Path, client: str
 ) -> None:
     need(NODE_MODULES / PACKAGES[client])
-    # Node looks for packages beside the program.
-    (tmp_path / "programs" / "node_modules").parent.mkdir()
-    (tmp_path / "programs" / "node_modules").symlink_to(NODE_MODULES)
-    program = shutil.copy(PROGRAMS / "node_sockets.mjs", tmp_path / "programs")
+    program = _program(tmp_path)
     store = tmp_path / "store"
 
     async def run(mode: str, url: str) -> bytes:
         process = await asyncio.create_subprocess_exec(
             *(*fork_server.command(), "run", f"--mode={mode}", f"--upstream={url}", "--strict"),
-            *(f"--store={store}", "--", "node", str(program), client),
+            *(f"--store={store}", "--", "node", program, client),
             cwd=tmp_path,
             env=os.environ | {"OPENAI_API_KEY": KEY},
             stdout=asyncio.subprocess.PIPE,
@@ -98,3 +91,20 @@ async def test_a_client_is_recorded_and_replayed_twice_without_its_service(
     stored = {str(each): each.read_bytes() for each in store.rglob("*") if each.is_file()}
     assert stored
     assert sightings({"the key": KEY}, stored) == []
+
+
+@pytest.mark.parametrize("client", ["realtime", "realtimeByPackage"])
+async def test_a_client_that_insists_on_wss_is_reached_by_run_tls(
+    tmp_path: Path, client: str
+) -> None:
+    """Node 24 knows the variables that name a proxy; the one of this machine may not."""
+    node = need(NODE_MODULES / ".bin" / "node")
+    command = ("--", str(node), _program(tmp_path), client)
+    async with company(tmp_path) as network:
+        live = await network.run(*command)
+        assert live.code == 0, live.err
+    for _ in range(2):
+        replayed = await network.run("--strict", *command, offline=True)
+        assert (replayed.code, replayed.out) == (0, live.out), replayed.err
+
+    assert json.loads(live.out)[-1]["type"] == "response.done"

@@ -1,12 +1,15 @@
 // Clients of WebSocket services for Node.js, each asked for a conversation of two turns. The argument
 // names the client, and every message of the service is printed.
+import https from "node:https";
 import { GoogleGenAI } from "@google/genai";
 import { createClient } from "graphql-ws";
 import OpenAI from "openai";
+import { OpenAIRealtimeWebSocket } from "openai/realtime/websocket";
+import { OpenAIRealtimeWS } from "openai/realtime/ws";
 import { ResponsesWS } from "openai/resources/responses/ws";
 import WebSocket from "ws";
 
-const BASE = process.env.OPENAI_BASE_URL.replace(/\/v1\/?$/, "");
+const BASE = process.env.OPENAI_BASE_URL?.replace(/\/v1\/?$/, "");
 const PROMPTS = ["hello", "and again"];
 
 async function responses() {
@@ -87,5 +90,38 @@ async function live() {
   return said;
 }
 
-const CLIENTS = { responses, graphql, live };
+async function talk(socket) {
+  const said = [];
+  await new Promise((resolve, reject) => {
+    socket.on("error", reject);
+    socket.on("event", (event) => {
+      said.push(event);
+      if (event.type === "session.created") {
+        const content = [{ type: "input_text", text: PROMPTS[0] }];
+        socket.send({
+          type: "conversation.item.create",
+          item: { type: "message", role: "user", content },
+        });
+        socket.send({ type: "response.create" });
+      } else if (event.type === "response.done") {
+        resolve();
+      }
+    });
+  });
+  socket.close();
+  return said;
+}
+
+const model = "gpt-realtime";
+
+// With the WebSocket of Node.js, which heeds the variables that name a proxy.
+const realtime = () => talk(new OpenAIRealtimeWebSocket({ model }, new OpenAI()));
+
+// The package `ws` heeds an agent alone.
+const realtimeByPackage = () => {
+  const agent = new https.Agent({ proxyEnv: process.env });
+  return talk(new OpenAIRealtimeWS({ model, options: { agent } }, new OpenAI()));
+};
+
+const CLIENTS = { responses, graphql, live, realtime, realtimeByPackage };
 console.log(JSON.stringify(await CLIENTS[process.argv[2]]()));

@@ -9,12 +9,15 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
 from aiohttp import web
 
 from tapeway.testing import StandIn
+from tests.server.websocket.gemini_service import answer_gemini
+from tests.server.websocket.websocket_service import serving
 from tests.support.aws_signatures import is_signed_by
 from tests.support.canary import sightings
 from tests.support.company import KEYS, Network, company
@@ -141,6 +144,38 @@ async def test_websocket_and_vertex_s_regions_are_replayed_offline(
     assert (replayed.code, replayed.out) == (0, live.out), replayed.err
     assert replayed.report["bypassed"] == []
     assert [each["replayed"] for each in replayed.report["cassettes"]] == [calls]
+
+
+LIVE = """
+import asyncio, json
+from google import genai
+
+async def talk():
+    client, said = genai.Client(), []
+    config = {"response_modalities": ["TEXT"]}
+    async with client.aio.live.connect(model="gemini-live-2.5", config=config) as session:
+        for text in ("hello", "and again"):
+            await session.send_client_content(turns={"role": "user", "parts": [{"text": text}]})
+            async for message in session.receive():
+                said.append(message.model_dump(mode="json", exclude_none=True))
+    return said
+
+print(json.dumps(asyncio.run(talk())))
+"""
+
+
+@pytest.mark.slow
+async def test_gemini_s_live_sessions_are_replayed_offline(tmp_path: Path) -> None:
+    async with serving(answer_gemini) as service:
+        others = {"generativelanguage.googleapis.com": urlsplit(service.url).port or 0}
+        async with company(tmp_path, others=others) as network:
+            live = await network.run(*python(tmp_path, LIVE))
+            assert live.code == 0, live.err
+    for _ in range(2):
+        replayed = await network.run("--strict", *python(tmp_path, LIVE), offline=True)
+        assert (replayed.code, replayed.out) == (0, live.out), replayed.err
+
+    assert "to and again" in live.out
 
 
 TELEMETRY = """

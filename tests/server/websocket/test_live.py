@@ -5,12 +5,16 @@ import base64
 import json
 from typing import Any
 
+import pytest
 from aiohttp import WSMsgType, web
 from openai import AsyncOpenAI
 from websockets.asyncio.client import connect
 
+from tapeway.core.model.control import Delivery
 from tapeway.stores.memory import MemoryStore
 from tests.server.in_process_proxy import running_proxy
+from tests.server.websocket.conversing import delivered
+from tests.server.websocket.responses_service import events
 from tests.server.websocket.websocket_service import serving
 
 BIDI = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"
@@ -81,9 +85,9 @@ async def test_live_is_replayed_to_openai_s_client_however_its_audio_is_cut() ->
         replayed = [await _speak(proxy.url, f"ev_q7w8e9r{n}", n) for n in (1, 4)]
 
     assert recorded[0]["client_event_id"] == "ev_1a2b3c4d"
-    for number, events in zip((1, 4), replayed, strict=True):
-        assert events[0] == recorded[0] | {"client_event_id": f"ev_q7w8e9r{number}"}
-        assert events[1:] == recorded[1:]
+    for number, said in zip((1, 4), replayed, strict=True):
+        assert said[0] == recorded[0] | {"client_event_id": f"ev_q7w8e9r{number}"}
+        assert said[1:] == recorded[1:]
 
 
 async def _ask_gemini(url: str, key: str, resumption: dict[str, str]) -> list[Any]:
@@ -128,3 +132,55 @@ async def test_gemini_goes_on_by_any_handle_and_neither_handle_nor_key_is_stored
             resumed = await _ask_gemini(proxy.url, OTHER, {"handle": each})
             assert (resumed[0], resumed[2]) == (first[0], first[2])
     assert (again[0], again[2]) == (first[0], first[2])
+
+
+async def _restart_in_between(socket: web.WebSocketResponse) -> None:
+    """Answer one request of the Responses API, and go away for a restart at the next one."""
+    asked = json.loads((await socket.receive()).data)
+    for event in events(asked):
+        await socket.send_json(event)
+    await socket.receive()
+    await socket.close(code=1012, message=b"restart")
+
+
+@pytest.mark.parametrize("delivery", ["buffer", "stream"])
+async def test_a_client_that_reconnects_gets_equal_turns_on_a_replay(delivery: Delivery) -> None:
+    """openai connects anew after close code 1012; what the service did not answer is asked again."""
+    reconnections: list[int] = []
+
+    async def talk(url: str) -> list[Any]:
+        found: list[Any] = []
+        asked: dict[str, Any] = {}
+
+        def reconnecting(event: Any) -> None:
+            reconnections.append(event.close_code)
+            tasks.create_task(connection.response.create(**asked))
+
+        async with (
+            asyncio.TaskGroup() as tasks,
+            AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-synthetic", max_retries=0) as client,
+            client.responses.connect(
+                on_reconnecting=reconnecting, initial_delay=0.01
+            ) as connection,
+        ):
+            for text in ("a", "b", "c"):
+                asked |= {"model": "gpt-5", "input": text}
+                await connection.response.create(**asked)
+                async for event in connection:
+                    found.append(event.model_dump(mode="json", exclude_unset=True))
+                    if event.type == "response.completed":
+                        asked["previous_response_id"] = event.response.id
+                        break
+        return found
+
+    async with (
+        serving(_restart_in_between) as service,
+        running_proxy(service.url, mode="record", options=delivered(delivery)) as proxy,
+    ):
+        recorded = await talk(proxy.url)
+        assert len(service.handshakes) == 3
+        await proxy.broker.set_mode("replay")
+        assert [await talk(proxy.url) for _ in range(2)] == [recorded, recorded]
+
+    assert len(service.handshakes) == 3
+    assert reconnections == [1012, 1012]

@@ -14,8 +14,10 @@ from tapeway.core.model.control import Mode
 from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import running_proxy
+from tests.server.websocket.conversing import connected
 from tests.server.websocket.websocket_service import serving
 
+MODES: tuple[Mode, ...] = ("record", "replay")
 HANDSHAKE = (
     *(b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13"),
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
@@ -121,6 +123,24 @@ async def test_an_upstream_that_chooses_none_of_the_subprotocols_gives_none(
         assert client.subprotocol is None
 
     assert "canary" not in caplog.text
+
+
+@pytest.mark.parametrize(("known", "chosen"), [((), None), (("b",), "b")])
+async def test_a_replay_has_the_subprotocol_of_the_recording(
+    known: tuple[str, ...], chosen: str | None
+) -> None:
+    async with (
+        serving(protocols=known) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        for mode in MODES:
+            await proxy.broker.set_mode(mode)
+            async with connected(proxy.url, "/feed", protocols=("a", "b")) as client:
+                await client.send("hello")
+                assert await client.recv() == "hello"
+                assert client.subprotocol == chosen
+            await proxy.proxy.wait_until_idle()
+        assert len(service.handshakes) == 1
 
 
 @pytest.mark.parametrize("offered", ["deflate", None])

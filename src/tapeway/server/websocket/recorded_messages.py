@@ -26,6 +26,8 @@ class RecordedConnection:
     """Which messages of a turn were binary."""
     subprotocol: str | None = None
     session: str | None = None
+    is_described: bool = False
+    """Whether the recording says anything: a handwritten one may not."""
 
 
 def about_connection(interaction: Interaction) -> RecordedConnection:
@@ -42,6 +44,7 @@ def about_connection(interaction: Interaction) -> RecordedConnection:
         else frozenset(),
         subprotocol if isinstance(subprotocol, str) else None,
         session if isinstance(session, str) else None,
+        is_described=True,
     )
 
 

@@ -274,8 +274,10 @@ async def _first_message(
 def _replayed_subprotocol(headers: Headers, recorded: Sequence[Interaction]) -> str | None:
     """The subprotocol that a client gets without an upstream: the recorded one, or its first.
 
-    Never one that carries a key.
+    Never one that carries a key. None where the upstream of the recording chose none.
     """
     offered = plain_subprotocols(offered_subprotocols(headers))
-    chosen = {about_connection(each).subprotocol for each in recorded}
-    return next((each for each in offered if each in chosen), None) or next(iter(offered), None)
+    about = map(about_connection, recorded)
+    chosen = {each.subprotocol for each in about if each.is_described}
+    found = next((each for each in offered if each in chosen), None)
+    return found if found or None in chosen else next(iter(offered), None)
