@@ -1,4 +1,5 @@
-"""What a call asked and what came back, in a few words: in a list all calls of an API read alike."""
+"""The question and the answer of a call, in a few words: in a list all calls of an API read
+alike."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -33,7 +34,7 @@ _TELLING = ("method", "name", "error", "message", "title", "input", "prompt", "q
 
 
 class Gist(NamedTuple):
-    """The last thing that a request said, and the beginning of its answer; each may be empty."""
+    """The last statement of a request, and the beginning of the answer; each may be empty."""
 
     asked: str = ""
     answered: str = ""

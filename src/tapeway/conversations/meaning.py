@@ -1,6 +1,7 @@
-"""What a recorded answer says, apart from what differs each time: identifiers, times and padding.
+"""The meaning of a recorded answer, without the parts that differ each time: identifiers, times and
+padding.
 
-A stream is compared by what it adds up to, since services cut the same text in other places each
+A stream is compared by the sum of the events, since services cut an equal text in new places each
 time: the text, the tool calls, the reason it ended, the model, the tokens.
 """
 
@@ -40,7 +41,7 @@ _ARGUMENTS = frozenset({"args", "arguments", "input", "partial_json"})
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What is compared, and in order the values that are set aside."""
+    """The compared part, and in order the values that are set aside."""
 
     said: dict[str, Json]
     aside: tuple[bytes, ...]

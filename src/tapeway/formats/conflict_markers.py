@@ -1,4 +1,4 @@
-"""What git leaves in a file that two branches changed, where no merge driver is configured.
+"""The conflict markers of git in a file after a merge of two branches without a merge driver.
 
 git's manual, git-merge, "How conflicts are presented". No line of a cassette as tapeway writes it
 begins like a marker.
@@ -29,7 +29,8 @@ def first_line(text: bytes) -> int | None:
 
 
 def fault_of(text: bytes, fault: FormatFault) -> FormatFault:
-    """The fault to report for a cassette that cannot be parsed: its conflict, if it has one."""
+    """The fault to report for a cassette that cannot be parsed: the conflict, if the file has
+    any."""
     line = first_line(text)
     if line is None:
         return fault

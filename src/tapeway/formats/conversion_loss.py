@@ -1,9 +1,9 @@
-"""What a conversion to or from another tool's format loses, and what tapeway's extension field
-keeps.
+"""The losses of a conversion to or from a foreign format, and tapeway's extension field against
+loss.
 
-Whatever the other format has no field for goes into one extension field that its tool ignores. When
-a file is read back, the format's own fields take precedence: an edit with the other tool, or by
-hand, wins.
+Data without a field in the foreign format go into an extension field, and the foreign tool ignores
+the extension field. When a file is read back, the fields of the format take precedence: an edit
+with the tool, or by hand, wins.
 """
 
 from collections.abc import Collection, Iterator
@@ -26,7 +26,7 @@ _BASE_URL = "base_url"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Something that a conversion does not keep; `left_out` if it is a whole interaction."""
+    """Data that a conversion does not keep; `left_out` marks a whole interaction."""
 
     place: Pointer
     what: str
@@ -50,7 +50,7 @@ def unknown_fields(fields: Fields, known: Collection[str]) -> Iterator[Loss]:
 
 @dataclass(frozen=True, slots=True)
 class ImportedCassette:
-    """A cassette from a file of another tool, and what it could not hold."""
+    """A cassette from a foreign file, and the losses of the conversion."""
 
     cassette: StoredCassette
     losses: tuple[Loss, ...] = ()
@@ -58,7 +58,7 @@ class ImportedCassette:
 
 @dataclass(frozen=True, slots=True)
 class ExportedCassette:
-    """A cassette as a file of another tool, and what that could not hold."""
+    """A cassette as a foreign file, and the losses of the conversion."""
 
     text: bytes
     losses: tuple[Loss, ...] = ()
@@ -90,10 +90,10 @@ def reason_unfit(item: AnyInteraction, tool: str, *, failures: bool = False) -> 
 
 @dataclass(frozen=True, slots=True)
 class ExtensionField:
-    """tapeway's extension field in another format: the data that the format's own fields lack.
+    """tapeway's extension field in a foreign format: the data that the fields of the format lack.
 
-    `request` and `response` name the fields of a cassette's document that the format has itself;
-    `host` says whether its requests have a host.
+    `request` and `response` name the fields of a cassette's document that the format has too;
+    `host` says whether requests in the format have a host.
     """
 
     request: Collection[str]
@@ -101,7 +101,7 @@ class ExtensionField:
     host: bool = True
 
     def rest(self, interaction: Interaction, document: Document) -> Document:
-        """The content of the extension field: all else in the interaction's document."""
+        """The content of the extension field: everything else in the interaction's document."""
         request = _without(document["request"], self.request)
         if not self.host and interaction.request.base:
             request[_BASE_URL] = interaction.request.base
@@ -114,7 +114,8 @@ class ExtensionField:
         }
 
     def merge(self, plain: Interaction, rest: Fields) -> Interaction:
-        """The interaction from the format's own fields and the rest. Raises FormatFault with the place."""
+        """The interaction from the fields of the format and the rest. Raises FormatFault with the
+        place."""
         request, response = rest.object("request"), rest.object("response")
         if not self.host and _BASE_URL in request:
             based = replace(plain.request, base=request.text(_BASE_URL))
@@ -142,7 +143,7 @@ def head_fields(head: CassetteHead) -> Document:
 
 
 def read_head(fields: Fields, fresh: CassetteHead) -> CassetteHead:
-    """The head in these fields, or the fresh one where there is none. Raises FormatFault."""
+    """The head in the fields, or the fresh head where the fields have none. Raises FormatFault."""
     if "run_id" not in fields:
         return fresh
     return CassetteHead(

@@ -1,4 +1,4 @@
-"""The error for a text that is no valid file of its format, with the line and place of the fault."""
+"""The error for a text that is no valid file of a format, with the line and place of the fault."""
 
 import json
 import math
@@ -20,9 +20,9 @@ _LONGEST_STEP = 80
 
 
 class FormatFault(ValueError):
-    """The text is not a valid file: the reason, the place in it, and the line where it is known.
+    """The text is not a valid file: the reason, the place in the text, and the line if known.
 
-    `advice` says what to do where to repair the file is not it.
+    `advice` says what to do instead of a repair of the file.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class FormatFault(ValueError):
         self.advice = advice
 
     def on_line(self, line: int) -> "FormatFault":
-        """The same fault with its line."""
+        """The fault with a line."""
         return FormatFault(self.reason, self.pointer, line=line, advice=self.advice)
 
     def __str__(self) -> str:
@@ -43,7 +43,8 @@ class FormatFault(ValueError):
 
 
 def pointer_text(pointer: Pointer) -> str:
-    """A pointer as text: `interactions[3].response.status_code`; a long one without its middle."""
+    """A pointer as text: `interactions[3].response.status_code`; a long pointer without the
+    middle."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{_shortened(step)}" for step in pointer]
     if len(steps) > _MOST_STEPS:
         steps[_MOST_STEPS - _LAST_STEPS : -_LAST_STEPS] = [" … "]
@@ -56,7 +57,8 @@ def without_bom(text: bytes) -> bytes:
 
 
 def line_of(text: bytes, pointer: Pointer) -> int:
-    """The line in a JSON text, from 1, of a value or of the innermost one around it that exists."""
+    """The line in a JSON text, from 1, of a value or else of the innermost existing value around
+    the place."""
     decoded = text.decode("utf-8")
     best, depth = 0, -1
     for place, offset, _ in _values(decoded):
@@ -66,7 +68,7 @@ def line_of(text: bytes, pointer: Pointer) -> int:
 
 
 def explain(text: bytes, refused: NotJson) -> FormatFault:
-    """The fault for a JSON text that the parser refused, with the line of what it refused."""
+    """The fault for a JSON text that the parser refused, with the line of the refused part."""
     if text.startswith((_BOM, *_BOMS_OF_UTF_16)):
         mark = "a byte order mark" if text.startswith(_BOM) else "the byte order mark of UTF-16"
         return FormatFault(f"begins with {mark}: save it as UTF-8 without one", line=1)
@@ -102,7 +104,7 @@ def _is_refused(lexeme: str) -> bool:
 
 
 def _values(text: str) -> Iterator[tuple[Pointer, int, str]]:
-    """Each value with its place and offset, up to what is not JSON at all, which is the last one."""
+    """Each value with place and offset. The last value may be a text that is not JSON at all."""
     steps: list[str | int] = []
     key: str | None = None
     for found in _LEXEME.finditer(text):

@@ -1,4 +1,4 @@
-"""A JSON object read field by field; a wrong field is reported with its place."""
+"""A JSON object read field by field; a wrong field is reported with the place."""
 
 import base64
 import binascii
@@ -16,7 +16,7 @@ Document = dict[str, Json]
 T = TypeVar("T")
 
 _EXACT_MS = 1_000_000
-"""Up to here the thousandths of a number are known to better than a thousandth."""
+"""Below, the thousandths of a number are known to better than a thousandth."""
 
 
 class Fields:
@@ -44,7 +44,7 @@ class Fields:
         return FormatFault(reason, (*self.at, name))
 
     def only(self, known: Collection[str]) -> None:
-        """Raise FormatFault for any field but these, suggesting the nearest name."""
+        """Raise FormatFault for any other field, suggesting the nearest name."""
         for name in self.values:
             if name not in known:
                 names = list(known)
@@ -59,7 +59,7 @@ class Fields:
 
     def text(self, name: str, default: str = "") -> str:
         value = self.values.get(name)
-        # Most fields are texts that are there.
+        # Most fields are texts, and present.
         return value if isinstance(value, str) else self._typed(name, str, "text", default)
 
     def flag(self, name: str) -> bool:
@@ -129,7 +129,7 @@ class Fields:
 
 
 def millis(value: float) -> float:
-    """A duration in milliseconds as it is written: to the microsecond, 0 for an invalid one."""
+    """A duration in milliseconds as written: to the microsecond, 0 for an invalid duration."""
     if 0 < value < _EXACT_MS:
         # The result of `round` in a third of the time; `round` itself decides near a half.
         thousandths = value * 1000

@@ -1,9 +1,10 @@
 """JSON Lines: the head of a cassette on the first line, then one interaction a line.
 
 `read` and `write` are the export format, for tools that stream, filter and count lines.
-`CopyWriter` and `CopyReader` are the copy that one tapeway sends to another: the same lines, each
-interaction with its index, and a last line with their count and the digest of the whole, without
-which the copy is incomplete. Large bodies are sent separately.
+`CopyWriter` and `CopyReader` are for the copy that a tapeway sends to a second tapeway: the lines
+of the export format with the index of each interaction, and a last line with the count of
+interactions and the digest of the whole. A copy without the last line is incomplete. Large bodies
+are sent separately.
 """
 
 import io
@@ -56,7 +57,7 @@ def read(text: bytes, fresh: CassetteHead) -> StoredCassette:
         root = Fields(first, ())
         check_version(root)
         head = conversion_loss.read_head(root, fresh)
-        # Joined into one text, so that faults are reported as for a cassette file.
+        # Joined into a single text, which reports faults like a cassette file.
         whole: Json = {**root_fields(head), "interactions": documents}
         return document.load(b"".join([*json_pieces(whole, indent=True), b"\n"]))
     except FormatFault as fault:
@@ -70,9 +71,9 @@ def write(cassette: StoredCassette) -> bytes:
 
 
 def pieces(cassette: StoredCassette) -> Iterator[bytes]:
-    """The same in pieces. While a large interaction is written, other threads get turns."""
+    """The lines in pieces. While a large interaction is written, other threads get turns."""
     yield dump(root_fields(cassette.head)) + b"\n"
-    # Each is freed once it is written: all at once, they would keep other threads waiting.
+    # Each interaction is freed once written: to free all at once would keep other threads waiting.
     for index, item in enumerate(cassette.interactions):
         yield from json_pieces({**document.encode(item), "index": index})
         yield b"\n"
@@ -96,7 +97,7 @@ def _values(text: bytes) -> Iterator[tuple[int, Document]]:
 
 
 class IncompleteCopy(ValueError):
-    """The copy ends too early, or its last line does not fit the lines before it."""
+    """The copy ends too early, or the last line does not fit the lines before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class _CopyDigests:
 
 
 class CopyWriter:
-    """Writes a copy; every method returns some of its lines."""
+    """Writes a copy; every method returns some of the lines."""
 
     def __init__(self, head: CassetteHead, *, remember: bool = False) -> None:
         self._head = head

@@ -45,7 +45,7 @@ _Write = Callable[[StoredCassette], tuple[dict[str, Json], list[Loss]]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its name, the suffixes of its files, and how they are read and written.
+    """A format: the name, the suffixes of files, and the functions that read and write files.
 
     `load` takes the head of a new cassette for files that hold none, and raises FormatFault with
     line and place. `save` raises FormatFault for what no cassette could hold; it is None for a

@@ -29,7 +29,7 @@ _MEDIA = ("image", "document", "video", "audio")
 
 @dataclass(slots=True)
 class _Block:
-    """One content block of a stream, put together from its deltas."""
+    """A content block of a stream, put together from the deltas."""
 
     text: str = ""
     thinking: str = ""

@@ -58,14 +58,14 @@ def parse_message(message: dict[str, Json]) -> ConversationTurn:
 
 
 def content_text(content: Json) -> str:
-    """The text of a content that is one or a list of parts."""
+    """The text of a content that is a text or a list of parts."""
     if isinstance(content, str):
         return content
     return "\n".join([part.text for part in content_parts(content) if part.text])
 
 
 def content_parts(content: Json) -> Iterator[ContentPart]:
-    """The parts of a content; one of an unknown type becomes an attachment of that type."""
+    """The parts of a content; a part of an unknown type becomes an attachment of the type."""
     if isinstance(content, str):
         yield text(content)
     for part in objects(content):

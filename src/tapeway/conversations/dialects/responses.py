@@ -143,7 +143,7 @@ def _plain(output: Json) -> str:
 
 
 class _ResponseItem:
-    """One output item of a stream, put together from its events."""
+    """An output item of a stream, put together from the events."""
 
     def __init__(self) -> None:
         self._item: dict[str, Json] = {}

@@ -1,10 +1,10 @@
-"""Values in files of their own: AgentTape's references, which it and tapeway read and write.
+"""Values in separate files: the references that AgentTape and tapeway read and write.
 
-AgentTape moves out any text and bytes of more than 4 KiB, tapeway large binary bodies. The file of
-one of these has the base64 that the field would have, in lines of 76 characters as in MIME.
+AgentTape moves out any text and bytes of more than 4 KiB, tapeway large binary bodies. The file has
+the base64 of the field, in lines of 76 characters as in MIME.
 
-Of a WebSocket session tapeway moves out large texts of base64 in the lines of its messages. The file
-has the bytes themselves, and the reference is in the line where the text would be.
+Of a WebSocket session tapeway moves out large texts of base64 in the lines of its messages. The
+file has the bytes themselves, and the reference stands in the line in place of the text.
 """
 
 import base64
@@ -24,15 +24,15 @@ FetchAsset = Callable[[str], bytes | None]
 """Returns the content of the asset with a digest `sha256:…`, None where there is none."""
 
 BYTES_NAME = "__agenttape_bytes__"
-"""The only name in an object that represents bytes, in base64: how AgentTape writes small ones."""
+"""The only name in an object that represents bytes, in base64: how AgentTape writes few bytes."""
 REFERENCE_NAME = "__agenttape_asset__"
-"""The name in an object that refers to an asset, by its digest."""
+"""The name in an object that refers to an asset, by the digest."""
 
 LARGE_BINARY = 32 * 1024
-"""A binary body, or part of a multipart body, with so many bytes is in a file of its own."""
+"""A binary body, or part of a multipart body, with so many bytes is in a separate file."""
 
 Keep = Callable[[bytes], None]
-"""Writes the file with this content, named by its SHA-256."""
+"""Writes a file with the given content, named by the SHA-256."""
 
 _FIELD = "body_b64"
 _LINE = re.compile(r".{1,76}")
@@ -48,7 +48,7 @@ def no_assets(digest: str) -> bytes | None:
 
 
 def inlined(document: Document, fetch: FetchAsset | None, at: Pointer) -> Document:
-    """An interaction's document with its assets. Raises FormatFault for a lost one.
+    """An interaction's document with the assets. Raises FormatFault for a lost asset.
 
     Without `fetch` only a session is looked at: in other documents a reference has the wrong type.
     """
@@ -63,7 +63,7 @@ def inlined(document: Document, fetch: FetchAsset | None, at: Pointer) -> Docume
 
 
 def inline_assets(value: Json, fetch: FetchAsset, at: Pointer) -> Json:
-    """The value with every reference replaced by its asset. Raises FormatFault for a lost one."""
+    """The value with every reference replaced by the asset. Raises FormatFault for a lost asset."""
     if isinstance(value, dict):
         if REFERENCE_NAME in value:
             return _content(value, fetch, at)
@@ -74,7 +74,7 @@ def inline_assets(value: Json, fetch: FetchAsset, at: Pointer) -> Json:
 
 
 def with_previews(value: Json) -> Json:
-    """The value with each reference replaced by its preview where that is the whole text."""
+    """The value with each reference replaced by the preview where the preview is the whole text."""
     if isinstance(value, dict):
         preview = value.get("preview")
         if (
@@ -138,7 +138,7 @@ def _line_reference(match: re.Match[str], keep: Keep) -> str:
 
 
 def _decoded(text: str) -> bytes | None:
-    """The bytes whose base64 is exactly this text."""
+    """The bytes with exactly the given base64."""
     try:
         content = base64.b64decode(text, validate=True)
     except binascii.Error:

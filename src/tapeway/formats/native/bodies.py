@@ -1,8 +1,8 @@
-"""A body and the fields that hold it: `json`, `form`, `text` or `body_b64`.
+"""A body and the fields that hold the body: `json`, `form`, `text` or `body_b64`.
 
-JSON and forms are stored parsed, for people to read and edit, together with what gives back the
-same bytes: a `json_layout` (indent, separators, escapes), or else AgentTape's `raw_b64`. The raw
-copy counts only while it has the same value as the parsed field: an edit wins.
+JSON and forms are stored parsed, for people to read and edit. To give back equal bytes, a
+`json_layout` (indent, separators, escapes) stands beside, or else AgentTape's `raw_b64`. The raw
+copy counts only while equal in value to the parsed field: an edit wins.
 """
 
 import base64
@@ -51,19 +51,19 @@ NAMES = (
     "raw_b64",
     "body_file",
 )
-"""All fields about a body; `content` is an older name for `text` in AgentTape, and
-`text_lines` is joined before it comes here unless it is wrong."""
+"""All fields about a body; `content` is an older name for `text` in AgentTape. A valid `text_lines`
+is joined before a body is decoded."""
 _BODY_FIELDS = ("json", "form", "text", "text_lines", "content", "body_b64", "body_file")
 
 # The levels of the cassette are added to those of the body.
 _MAX_BODY_DEPTH = MAX_DEPTH - 8
 
-# AgentTape takes an object with such a name for a reference to an asset.
+# AgentTape takes an object with a reserved name for a reference to an asset.
 _REFERENCE = b"__agenttape_"
 
 
 def encode(body: bytes, content_type: str, value: Json = None) -> dict[str, Json]:
-    """The fields that give back exactly this body; none for an empty body.
+    """The fields that give back exactly the body; none for an empty body.
 
     `value` is the body as read by orjson, None if the body must be read.
     """
@@ -78,7 +78,8 @@ def encode(body: bytes, content_type: str, value: Json = None) -> dict[str, Json
 
 
 def decode(fields: Fields) -> bytes:
-    """The body in a request's or response's fields, empty where it is in a file. Raises FormatFault."""
+    """The body in a request's or response's fields, empty for a body in a file. Raises
+    FormatFault."""
     values = fields.values
     present = _present(tuple(values))
     if len(present) > 1:
@@ -109,7 +110,7 @@ def is_plain_json(fields: Fields) -> bool:
 
 
 def check(fields: Fields) -> None:
-    """Raise FormatFault where `decode` would; no JSON is written for that."""
+    """Raise FormatFault where `decode` would, without writing JSON."""
     values = fields.values
     if _present(tuple(values)) != ("json",):
         decode(fields)
@@ -160,7 +161,7 @@ def _json(body: bytes, value: Json) -> dict[str, Json]:
         layout = _detect_layout(body, value)
     if layout is None:
         return {"json": value, "raw_b64": _base64(body)}
-    # Nearly every layout is one of these two objects.
+    # Nearly every layout is the first or the second object.
     if layout is _DEFAULT_LAYOUT or layout == _DEFAULT_LAYOUT:
         return {"json": value}
     if layout is _COMPACT_LAYOUT:
@@ -169,10 +170,10 @@ def _json(body: bytes, value: Json) -> dict[str, Json]:
 
 
 def _read_at_once(body: bytes, value: Json) -> "tuple[Json, JsonLayout | None]":
-    """The value as orjson reads it and its layout, None where `parse` has to read it.
+    """The value that orjson reads, and the layout; None where `parse` has to read the body.
 
-    Where the value is written as this very text, nothing of it was lost: of a repeated key and of
-    an integer of more than 64 bits, which orjson reads otherwise, the text would be another one.
+    Where the value is written as exactly the text, nothing was lost: orjson reads a repeated key
+    and an integer of more than 64 bits otherwise, and would write a different text.
     """
     if len(body) > _READ_AT_ONCE:
         return None, None
@@ -201,7 +202,7 @@ def _text(body: bytes) -> dict[str, Json]:
 
 
 def _has_value(raw: bytes, value: Json) -> bool:
-    # As lenient as AgentTape, so that its copy of unusual JSON counts too.
+    # As lenient as AgentTape: AgentTape's copy of unusual JSON counts too.
     try:
         return same_json(python_value(raw.decode()), value)
     except (ValueError, RecursionError):
@@ -264,8 +265,8 @@ class JsonLayout:
     def dump(self, value: Json, *, length: int | None = None, alike: bool | None = None) -> bytes:
         """The text of a value.
 
-        `length` is that of the text it was read from, and `alike` what `is_written_alike` says of
-        it, where that is known.
+        `length` is the length of the text before parsing, and `alike` the result of
+        `is_written_alike`, where known.
         """
         if not self.ascii and (self.indent, self.compact) in _AS_ORJSON:
             blanks = not (self.indent or self.compact)
@@ -302,11 +303,11 @@ class JsonLayout:
 
 _DEFAULT_LAYOUT, _COMPACT_LAYOUT = JsonLayout(), JsonLayout(compact=True)
 _AS_ORJSON = frozenset({("", True), ("", False), ("  ", False)})
-"""Indent and compactness of the layouts that can be made of what orjson writes."""
+"""Indent and compactness of the layouts that can be made from the output of orjson."""
 
 
 def _detect_layout(body: bytes, value: Json) -> JsonLayout | None:
-    """The layout in which the value is written as exactly this body, None where there is none."""
+    """The layout in which the value is written as exactly the body, None where no layout fits."""
     text = body.decode()
     core = text.strip(_WHITE_SPACE)
     before, _, after = text.partition(core) if len(core) < len(text) else ("", "", "")
@@ -320,15 +321,16 @@ def _detect_layout(body: bytes, value: Json) -> JsonLayout | None:
 
 
 def _plain_layout(body: bytes, value: Json) -> "JsonLayout | None":
-    """What `_detect_layout` finds, where that is compact or the default; else None.
+    """The result of `_detect_layout` where compact or the default; else None.
 
-    Without a text of the body, and without a look at each number: nearly every body is one of these.
+    Without a text of the body, and without a look at each number: nearly every body has either
+    layout.
     """
     if not body.endswith((b"}", b"]")) or not (first := body[:_LIKELY]).isascii():
         return None
     if not is_text_written_alike(body):
         return None
-    # `in` makes an error message, and forgets it, before it searches bytes for bytes.
+    # `in` makes and drops an error message before searching bytes for bytes.
     compact = first.find(b'": ') < 0 and (first.find(b",") >= 0 or first.find(b":") >= 0)
     for layout in (
         (_COMPACT_LAYOUT, _DEFAULT_LAYOUT) if compact else (_DEFAULT_LAYOUT, _COMPACT_LAYOUT)
@@ -344,13 +346,13 @@ def _read_layout(fields: Fields) -> JsonLayout:
         # With their types: `true` is equal to 1.
         return _known_layout(tuple([(name, type(v), v) for name, v in fields.values.items()]))
     except (TypeError, FormatFault):
-        # No key of a cache, or wrong: it is reported with its place.
+        # No key of a cache, or wrong: reported with the place.
         return _checked_layout(fields)
 
 
 @lru_cache(maxsize=256)
 def _known_layout(items: tuple[tuple[str, type, Json], ...]) -> JsonLayout:
-    """The layout of these members; nearly all bodies have the same few."""
+    """The layout of these members; nearly all bodies have few layouts in common."""
     return _checked_layout(Fields({name: value for name, _, value in items}, ()))
 
 
@@ -388,4 +390,4 @@ def _likely_layouts(core: str, indent: str, before: str, after: str) -> Iterator
 
 
 _layout = lru_cache(maxsize=256)(JsonLayout)
-"""The layout; nearly all bodies have the same few."""
+"""The layout; nearly all bodies have few layouts in common."""

@@ -15,7 +15,7 @@ from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields, millis
 
 NAMES = ("framing", "at_ms", "chunks")
-"""All fields about chunks; `framing` is written only where it is not `length`."""
+"""All fields about chunks; `framing` is written only where not `length`."""
 
 _FRAMINGS: dict[str, Framing] = {"length": "length", "chunked": "chunked", "close": "close"}
 _EVENT = re.compile(rb".+?(?:\r\n\r\n|\n\n|\r\r|\Z)", re.DOTALL)
@@ -23,15 +23,15 @@ _LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
 _PACKED_CHUNK = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\+(\d{1,15})(?: |\Z)")
 _UNFRAMED = "needs a 'framing' of chunked or close beside it"
 _MANY_CHUNKS = 10_000
-"""From this number on, chunks are written as one text: lists would fill the memory."""
+"""From so many on, chunks are written as a single text: lists would fill the memory."""
 _CHUNKS_OF_A_SEGMENT = 8
-"""Where fewer came together on average, writing a segment as a whole takes longer than its chunks."""
+"""Where fewer came together on average, writing whole segments takes longer than writing chunks."""
 
 
 def encode(response: Response, *, for_dump: bool = False) -> dict[str, Json]:
     """The fields beside the body. A body under `length` framing is one chunk.
 
-    Those `for_dump` may have the text of a list in place of it, which `dump` copies.
+    Fields `for_dump` may have the text of a list in place of the list, for `dump` to copy.
     """
     fields: dict[str, Json] = {}
     framing, times = response.head.framing, response.chunk_times.times
@@ -113,7 +113,7 @@ def _encode_times(chunk_times: ChunkTimes, *, packed: bool) -> Json:
 
 
 def _written(chunk_times: ChunkTimes) -> Iterator[list[Json]]:
-    """Each time as it is written, and the length."""
+    """Each time as written, and the length."""
     last = written = 0.0
     for at_ms, length in zip(chunk_times.times, chunk_times.lengths, strict=True):
         # Chunks of one segment have one time.

@@ -1,11 +1,11 @@
 """The cassette file: AgentTape's schema as one indented JSON document.
 
-`load` and `save` read and write a whole cassette. Below them reading is in two steps, so that what
-nobody changed is written back as it was found: `read` gives the documents of the interactions,
-`decode` the interaction in one of them. `write` gives them new indexes.
+`load` and `save` read and write a whole cassette. Below `load`, reading has two steps: `read` gives
+the documents of the interactions, `decode` the interaction in a document. Documents that nobody
+changed are written back as found; `write` gives new indexes.
 
-AgentTape moves texts and bytes of more than 4 KiB into files in `NAME.assets/` and leaves references
-with their digests; decoding puts them back in place.
+AgentTape moves texts and bytes of more than 4 KiB into files in `NAME.assets/` and leaves
+references with the digests; decoding puts the texts and bytes back in place.
 """
 
 import hashlib
@@ -58,27 +58,27 @@ from tapeway.formats.native.text_lines import joined, spread
 VERSION = 1
 """The format version that every cassette file names: AgentTape's.
 
-Fields that AgentTape ignores are added under the same version. A change that an older tapeway would
-misread needs a new version here, and the upgrade of files, journals and tables of version 1.
+New fields that AgentTape ignores need no new version. A change that an older tapeway would misread
+needs a new version, and the upgrade of files, journals and tables of version 1.
 """
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _RESERVED = b"__agenttape_"
-"""How these and the name of a number that is not finite begin."""
-# As JSON and YAML write it, or within some text.
+"""How AgentTape's reserved names begin, also for a number that is not finite."""
+# As in JSON and YAML, or within some text.
 _NON_FINITE = re.compile(rb"NaN|Infinity|\.(?:nan|NAN|inf|Inf|INF)")
 _FIRST, _NEXT, _LAST = b',\n  "interactions": [\n', b"\n    },\n    {\n", b"\n  ]\n}\n"
 _MOST_INDEXES = 2**53
 _LEVELS = 2
-"""How deep an interaction is in its file."""
+"""How deep an interaction is in a file."""
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _read_value = JSONDecoder().raw_decode
 _MOST_FILED = 1024 * 1024
-"""Longer texts of recordings stay in memory, since they take long to be read on the event loop."""
+"""Longer texts of recordings stay in memory: reading long texts would hold up the event loop."""
 _LINE = 100
-"""An object or list that is not longer than this shares a line."""
+"""A longer object or list does not share a line."""
 _LEVELS_ON_A_LINE = 4
 _MOST_SEARCHED = 256 * 1024
-"""Larger interactions have each value on a line of its own."""
+"""Larger interactions have each value on a separate line."""
 # Complete lines after an opening bracket, up to the closing one. Not the document itself, and no
 # list of texts that are a stream's events.
 _FEW_LINES = re.compile(
@@ -89,7 +89,7 @@ _FEW_LINES = re.compile(
 _LINE_BREAK = re.compile(rb"\n +")
 _TIMES = (b'\n    "at_ms": ', b'\n    "chunks": ')
 _PART = 64 * 1024
-"""Large files are parsed in parts of about this size."""
+"""Large files are parsed in parts of about so many bytes."""
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http", "websocket")
 _OTHER_FILES = "move it away, or convert another tool's file with tapeway cassette convert"
 _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
@@ -107,25 +107,26 @@ class Text(Protocol):
 
 
 Texts = Callable[[], Iterator[tuple[int, bytes]]]
-"""Begins to go through the texts of a file's interactions, each with the place where it begins."""
+"""Begins to go through the texts of a file's interactions, each with the place of the text."""
 
 FileRecording = Callable[[int, Request, ReadJson | None, int, bytes], AnyInteraction]
-"""Takes a recording and returns the one to load: its index, request, the JSON body as it was read, or
-None where the request has the body as it was sent; where its text begins in the file, and that text.
+"""Takes a recording and returns the recording to load. The arguments are the index; the request;
+the JSON body as read, or None where the request has the body as sent; the place of the text in the
+file; the text.
 """
 BeginFiling = Callable[[CassetteHead], FileRecording]
-"""For a cassette whose recordings are to stay in its file."""
+"""For a cassette with recordings that are to stay in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """The head of a cassette file, and the document of each interaction with its index."""
+    """The head of a cassette file, and the document of each interaction with the index."""
 
     head: CassetteHead
     documents: tuple[tuple[int, Document], ...]
 
     def discard(self, found: StoredCassette) -> None:
-        """Free the decoded documents one by one, so that other threads may run."""
+        """Free the decoded documents singly, to let other threads run."""
         kept = {
             id(each.document) for each in found.interactions if isinstance(each, ForeignInteraction)
         }
@@ -153,10 +154,11 @@ class Serializer:
     load_one_by_one: Callable[[Text, BeginFiling | None], StoredCassette | None] = lambda *_: None
     """A quicker `load`; None for a file that needs `load`, such as a file with a fault."""
     documents_one_by_one: Callable[[Text], "DocumentsOfFile | None"] = lambda _: None
-    """The documents of a file, one in memory at a time; None for a file that needs `read`."""
+    """The documents of a file, with a single document in memory at a time; None for a file that
+    needs `read`."""
 
     def write(self, head: CassetteHead, documents: Iterable[Document]) -> bytes:
-        """The same as a whole."""
+        """The file in a single piece."""
         return b"".join(self.pieces(head, documents))
 
     def load(
@@ -172,7 +174,7 @@ class Serializer:
         return found
 
     def save(self, cassette: StoredCassette) -> bytes:
-        """The file of a cassette, its interactions numbered by their position."""
+        """The file of a cassette, the interactions numbered by position."""
         return self.write(cassette.head, map(encode, cassette.interactions))
 
     def read(self, text: bytes) -> ParsedFile:
@@ -227,7 +229,8 @@ def parse_root(value: Json) -> ParsedFile:
 
 
 def check_version(fields: Fields) -> None:
-    """Raise FormatFault for the root of a file whose version this tapeway does not read."""
+    """Raise FormatFault for the root of a file in a version that the installed tapeway does not
+    read."""
     fields.require("version")
     written = str(fields.values["version"])
     if written == str(VERSION):
@@ -240,7 +243,7 @@ def check_version(fields: Fields) -> None:
 
 
 def resembles_cassette(value: Json) -> bool:
-    """Whether a value has a field that all cassettes have, even if others are missing or wrong."""
+    """Whether a value has a field of all cassettes, even if further fields are missing or wrong."""
     return isinstance(value, dict) and not _ALWAYS.isdisjoint(value)
 
 
@@ -249,7 +252,7 @@ def decode(
 ) -> AnyInteraction:
     """The interaction in a document. Raises FormatFault with the place of what is wrong.
 
-    Kinds other than HTTP calls, and other tools' errors, are kept as they are.
+    Other kinds than HTTP calls, and errors of foreign tools, are kept unchanged.
     """
     if fetch is not None or document.get("kind") == "websocket":
         document = inlined(document, fetch, at)
@@ -259,7 +262,7 @@ def decode(
         and "error" not in document
         and not _is_custom(document["request"])
     ):
-        # Nearly every one.
+        # Nearly every document.
         return http_exchange.decode(document, index, at)
     fields = Fields(document, at)
     fields.require("kind")
@@ -278,7 +281,8 @@ def decode(
 
 
 def encode(interaction: AnyInteraction, read: ReadBodies = NOT_READ) -> Document:
-    """The document of an interaction. Raises FormatFault for one that could not be read again."""
+    """The document of an interaction. Raises FormatFault for an interaction that could not be read
+    again."""
     if isinstance(interaction, ForeignInteraction):
         return dict(interaction.document)
     return http_exchange.encode(interaction, read)
@@ -288,7 +292,7 @@ def pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterator[bytes]
     """The file of a head and documents in this order. Equal input gives equal bytes."""
     before = json_text.write_non_finite(dump(root_fields(head), indent=True)).removesuffix(b"\n}")
     index, sharer = -1, PartSharer()
-    # One by one: a large cassette is not in memory as a whole.
+    # Singly: a large cassette is never in memory as a whole.
     for index, document in enumerate(documents):
         yield b",\n" if index else before + _FIRST
         shared = sharer.shared(index, document)
@@ -307,18 +311,19 @@ def root_fields(head: CassetteHead) -> Document:
 
 
 def numbered(index: int, document: Document) -> Document:
-    """The document with a new index, in its old place or else in front."""
+    """The document with a new index, in place of the old index or else in front."""
     return document | {"index": index} if "index" in document else {"index": index, **document}
 
 
 def document_digest(document: Mapping[str, Json]) -> str:
-    """The digest of an interaction's document without its index."""
+    """The digest of an interaction's document without the index."""
     plain = {name: value for name, value in document.items() if name != "index"}
     return sha256(dump(plain)).hexdigest()
 
 
 def interaction_digest(item: AnyInteraction) -> str:
-    """The digest of an interaction's document. Raises FormatFault for one that has none."""
+    """The digest of an interaction's document. Raises FormatFault for an interaction without a
+    document."""
     return document_digest(encode(item))
 
 
@@ -328,9 +333,9 @@ def head_digest(head: CassetteHead) -> str:
 
 
 class CassetteHasher:
-    """The digest of a cassette, computed from those of its head and interactions as they come.
+    """The digest of a cassette, computed from the digests of head and interactions as they come.
 
-    It depends on their content and order, and not on how they are numbered.
+    The digest depends on content and order of the interactions, and not on the indexes.
     """
 
     def __init__(self, head: str) -> None:
@@ -362,7 +367,7 @@ def _indented(index: int, document: Document) -> bytes:
             case {"headers": dict(headers)}:
                 text = text.replace(*_header_lines(headers))
         text = _with_measures_on_one_line(_short_lines_joined(text))
-    # A line break inside a string is an escape, so each one here begins a line.
+    # A line break inside a string is an escape: each line break begins a line.
     return b"    " + json_text.write_non_finite(text).replace(b"\n", b"\n    ")
 
 
@@ -380,7 +385,7 @@ def _short_lines_joined(text: bytes) -> bytes:
 def _on_one_line(found: re.Match[bytes]) -> bytes:
     # The tools of an agent would have four lines for each parameter.
     text = _LINE_BREAK.sub(b" ", found[2]).strip()
-    # The messages of a list stay one a line: a diff shows the one that changed.
+    # Each message of a list stays on a separate line: a diff shows the changed message.
     fits = len(text) <= _LINE and text[:1] not in b"{["
     return found[1] + text if fits else found[0]
 
@@ -393,7 +398,8 @@ def _chunk_line(chunks: list[Json]) -> tuple[bytes, bytes]:
 
 
 def _header_lines(headers: Document) -> tuple[bytes, bytes]:
-    """Headers, one a line; from the first volatile header to the last they share a line."""
+    """Headers, each on a separate line; the headers from the first volatile header to the last
+    share a line."""
     label = b'\n    "headers": '
     spread = label + dump(headers, indent=True).replace(b"\n", b"\n    ")
     volatile = [at for at, name in enumerate(headers) if differs_each_time(name.encode())]
@@ -406,7 +412,7 @@ def _header_lines(headers: Document) -> tuple[bytes, bytes]:
 
 
 def _with_measures_on_one_line(text: bytes) -> bytes:
-    """The text with the times of a response, its key and its latency in one line."""
+    """The text with the times of a response, the key and the latency in a single line."""
     messages, key, rest = text.rpartition(b'\n  "match_key": ')
     if not key:
         return text
@@ -432,9 +438,9 @@ def _root(value: Json) -> Document:
 
 
 def _refuse_non_finite(parsed: ParsedFile) -> None:
-    """Raise FormatFault for a number that is not finite in a recording of tapeway's own.
+    """Raise FormatFault for a number that is not finite in a recording by tapeway.
 
-    AgentTape writes such numbers, tapeway never does: somebody's edit would replay as no JSON.
+    AgentTape writes infinite numbers, tapeway never does: somebody's edit would replay as no JSON.
     """
     for position, (_, document) in enumerate(parsed.documents):
         match document:
@@ -498,14 +504,14 @@ def _parse_json(text: bytes) -> tuple[Json, bool]:
 
 
 def may_be_non_finite(text: bytes) -> bool:
-    """Whether a text may have a number that is not finite, as JSON or YAML write it."""
+    """Whether a text may have a number that is not finite, as written in JSON or YAML."""
     return occurs(_NON_FINITE, text, len("Infinity"))
 
 
 def parse_in_parts(text: bytes) -> tuple[Json, bool] | None:
-    """The value of a file as `write` lays it out, and whether a number may not be finite.
+    """The value of a file in the layout of `write`, and whether a number may not be finite.
 
-    None for a file that is laid out otherwise, and for one with a fault.
+    None for a file in another layout, and for a file with a fault.
     """
     if (split := _split(text)) is None:
         return None
@@ -529,15 +535,15 @@ def parse_in_parts(text: bytes) -> tuple[Json, bool] | None:
 
 
 def is_laid_out_as_written(text: Text) -> bool:
-    """Whether this is a cassette file in the layout in which `write` writes it."""
+    """Whether the text is a cassette file in the layout of `write`."""
     return (split := _split(text)) is not None and resembles_cassette(split[0])
 
 
 def _split(text: Text) -> tuple[Document, int, int] | None:
-    """The root of a file as `write` lays it out, and where its list of interactions is.
+    """The root of a file in the layout of `write`, and the place of the list of interactions.
 
-    Parsing a large text at once would keep all other threads waiting. What is between the commas and
-    brackets of a list and is an object by itself is an item of that list, however it is laid out.
+    Parsing a large text at once would keep all other threads waiting. An object between the commas
+    and brackets of a list is an item of the list in any layout.
     """
     start, end = text.find(_FIRST) + len(_FIRST), len(text) - len(_LAST)
     if start < len(_FIRST) or text[max(end, 0) : len(text)] != _LAST:
@@ -547,7 +553,7 @@ def _split(text: Text) -> tuple[Document, int, int] | None:
     except NotJson:
         return None
     if not isinstance(root, dict) or not root or "interactions" in root:
-        # Without a member before it, the comma is one too many.
+        # Without a member before, the comma is superfluous.
         return None
     return root, start, end
 
@@ -556,14 +562,14 @@ def _parts(text: bytes, start: int, end: int) -> Iterator[bytes]:
     while start < end:
         cut = text.find(_NEXT, start + _PART, end)
         stop = end if cut < 0 else cut + 6
-        # In the file they are as deep.
+        # In the file, interactions are as deep.
         yield b"[[%b]]" % text[start:stop]
         start = stop + 1
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentsOfFile:
-    """The head of a cassette file, and its documents one by one."""
+    """The head of a cassette file, and the documents singly."""
 
     head: CassetteHead
     indexes: Sequence[int]
@@ -603,11 +609,12 @@ def _whole(texts: Texts, *, shared: bool) -> Iterator[tuple[int, Document]]:
 
 
 def _load_one_by_one(text: Text, filing: BeginFiling | None = None) -> StoredCassette | None:
-    """The cassette in a file as `write` writes it, each document decoded before the next is parsed.
+    """The cassette in a file in the layout of `write`, each document decoded before the next is
+    parsed.
 
-    Its values are freed while they are in the processor's cache: that saves a quarter of the time.
-    None for what has to be looked at as a whole: another layout or version, assets, numbers that
-    are not finite, indexes that do not ascend, and any fault, whose place is wanted.
+    Values are freed while in the processor's cache, which saves a quarter of the time. None for a
+    file to be read as a whole: a different layout or version, assets, infinite numbers, indexes
+    that do not ascend, and any fault, to find the place.
     """
     if (outlined := _outlined(text, scans=filing is not None)) is None:
         return None
@@ -616,7 +623,7 @@ def _load_one_by_one(text: Text, filing: BeginFiling | None = None) -> StoredCas
         try:
             found = _interactions(texts(), head, filing, shared=False)
         except HasReferences:
-            # Most cassettes have none, and the first one is soon found.
+            # Most cassettes have no references, and the first reference is soon found.
             found = _interactions(texts(), head, filing, shared=True)
     except (FormatFault, NotJson):
         return None
@@ -624,7 +631,8 @@ def _load_one_by_one(text: Text, filing: BeginFiling | None = None) -> StoredCas
 
 
 def _outlined(text: Text, *, scans: bool) -> tuple[CassetteHead, Texts] | None:
-    """The head of a file, and the texts of its interactions; without `scans` only as written here."""
+    """The head of a file, and the texts of the interactions; without `scans` only in the layout of
+    `write`."""
     texts: Texts
     if (split := _split(text)) is not None:
         root, start, end = split
@@ -645,9 +653,9 @@ def _outlined(text: Text, *, scans: bool) -> tuple[CassetteHead, Texts] | None:
 def _scan(text: bytes) -> "tuple[Document, array[int]] | None":
     """The root of a file in any layout, and the bounds of each interaction.
 
-    None for a file with a fault. Interactions are parsed singly, so that other threads get turns.
+    None for a file with a fault. Interactions are parsed singly, to give other threads turns.
     """
-    # In Latin-1 a character is an octet, and all that JSON is made of is ASCII.
+    # In Latin-1 a character is an octet, and the syntax of JSON is ASCII.
     scanned = text.decode("latin-1")
     try:
         start, end, places = _scan_root(scanned)
@@ -658,7 +666,7 @@ def _scan(text: bytes) -> "tuple[Document, array[int]] | None":
 
 
 def _scan_root(text: str) -> "tuple[int, int, array[int]]":
-    """Where the list of interactions begins and ends, and each of these. Raises ValueError."""
+    """Where the list of interactions begins and ends, and each interaction. Raises ValueError."""
     found: tuple[int, int, array[int]] | None = None
     at = _past(text, 0, "{")
     while True:
@@ -682,7 +690,7 @@ def _scan_root(text: str) -> "tuple[int, int, array[int]]":
 
 
 def _scan_list(text: str, at: int, places: "array[int]") -> int:
-    """Note where each object of the list here begins and ends; returns where the list ends."""
+    """Note where each object of the list begins and ends; returns where the list ends."""
     at = _past(text, _past(text, at, "["))
     while not text.startswith("]", at):
         if places:
@@ -696,7 +704,7 @@ def _scan_list(text: str, at: int, places: "array[int]") -> int:
 
 
 def _past(text: str, at: int, sign: str = "") -> int:
-    """The place behind blanks and this sign. Raises ValueError for another one."""
+    """The place behind blanks and the sign. Raises ValueError for a different sign."""
     found = _BLANKS.match(text, at)
     at = at if found is None else found.end()
     if not text.startswith(sign, at):
@@ -735,7 +743,7 @@ def _interactions(
 
 
 def _texts(text: Text, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """The text of each interaction, and where it begins."""
+    """The text of each interaction, and the place of the text."""
     while start < end:
         cut = text.find(_NEXT, start, end)
         stop = end if cut < 0 else cut + 6
@@ -746,7 +754,7 @@ def _texts(text: Text, start: int, end: int) -> Iterator[tuple[int, bytes]]:
 def _indexed(
     texts: Iterable[tuple[int, bytes]], read_otherwise: set[int]
 ) -> Iterator[tuple[int, Document]]:
-    """The documents in these texts with indexes; notes documents that orjson cannot read exactly.
+    """The documents in the texts with indexes; notes documents that orjson cannot read exactly.
 
     Raises NotJson, also for a file that has to be read as a whole.
     """
@@ -775,7 +783,8 @@ def _indexed(
 
 
 def _reads_alike(text: bytes, document: Document) -> bool:
-    """Whether orjson reads a text to this value, though it would write it otherwise, as with escapes."""
+    """Whether orjson reads exactly this value from a text that orjson would write otherwise, as
+    with escapes."""
     if len(text) > _MOST_FILED:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Headers as a JSON object `{name: value or [values]}` that gives back their order and bytes."""
+"""Headers as a JSON object `{name: value or [values]}` that gives back order and bytes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ NAMES = ("headers", "header_order", "latin1")
 """All fields about headers.
 
 `header_order` is written only where the object alone cannot give back order and case (a name that
-comes again later, or in another case); `latin1` names the headers whose values are not UTF-8.
+comes again later, or in different case); `latin1` names the headers with values outside UTF-8.
 """
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -61,10 +61,10 @@ def encode_request(headers: Headers) -> tuple[Mapping[str, Json], dict[str, Json
 
 
 def _plain(headers: Headers) -> dict[str, Json] | None:
-    """Headers that an object can hold as they are: no name comes twice, and all is valid UTF-8."""
+    """Headers that an object can hold unchanged: no name comes twice, and all is valid UTF-8."""
     names = _plain_names(tuple([name for name, _ in headers]))
     try:
-        # Together: each call for each field would cost more than what it does.
+        # Together: calls for each field would cost more than the work.
         text = b"\n".join([value for _, value in headers]).decode()
     except UnicodeDecodeError:
         return None
@@ -76,13 +76,15 @@ def _plain(headers: Headers) -> dict[str, Json] | None:
 
 @lru_cache(maxsize=1024)
 def _plain_names(raw_names: tuple[bytes, ...]) -> tuple[str, ...] | None:
-    """The names as texts, None unless each is a name and another one; most messages have the same."""
+    """The names as texts, None unless all are valid and different; most messages have equal
+    names."""
     names = tuple([each.decode("latin-1") for each in raw_names])
     return names if _all_differ(names) else None
 
 
 def decode(fields: Fields) -> Headers:
-    """The headers in these fields. An edited object wins over a `header_order` that no longer fits."""
+    """The headers in the fields. An edited object wins over a `header_order` that no longer
+    fits."""
     if (plain := _decode_plain(fields.values)) is not None:
         return plain
     found = fields.object("headers")
@@ -103,7 +105,7 @@ def check(fields: Fields) -> None:
     shown = fields.values.get("headers")
     if isinstance(shown, dict) and "header_order" not in fields.values:
         try:
-            # Together: a call for each field would cost more than what it does.
+            # Together: a call for each field would cost more than the work.
             text = "".join(shown.values())  # type: ignore[arg-type] # what is no text raises
         except TypeError:
             text = "\n"
@@ -115,7 +117,7 @@ def check(fields: Fields) -> None:
 
 
 def _decode_plain(values: Mapping[str, Json]) -> Headers | None:
-    """Headers whose names all differ and whose values are texts, as nearly all are; else None."""
+    """Headers with different names and texts as values, as in nearly all messages; else None."""
     shown = values.get("headers")
     if not isinstance(shown, dict) or "header_order" in values or "latin1" in values:
         return None

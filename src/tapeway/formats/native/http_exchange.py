@@ -1,7 +1,7 @@
 """One HTTP exchange as an interaction of a cassette file, and back.
 
-Encoding refuses everything that decoding would refuse: each written file can be read again.
-A large body is stored as a reference to its file, a recorded failure as AgentTape's `error`.
+Encoding refuses everything that decoding would refuse: each written file can be read again. A large
+body is stored as a reference to a file, a recorded failure as AgentTape's `error`.
 """
 
 import re
@@ -50,10 +50,10 @@ _PART_FIELDS = ("name", "filename", "type", "sha256")
 _MAX_SIZE = 2**53
 
 _FAILURE_FIELDS = ("type", "module", "message", "failure")
-"""All fields of an error; only a failure of ours has `failure`."""
+"""All fields of an error; only tapeway's failures have `failure`."""
 
 PARTIAL = "partial"
-"""The field beside the error with what was received before it. AgentTape ignores it."""
+"""The field beside the error with the part received before. AgentTape ignores the field."""
 _MODULE = "httpx"
 _TYPES: Mapping[FailureKind, str] = {
     "cut": "RemoteProtocolError",
@@ -62,8 +62,8 @@ _TYPES: Mapping[FailureKind, str] = {
 }
 _KINDS: Mapping[str, FailureKind] = {kind: kind for kind in _TYPES}
 _SHARED = 4096
-"""So many different texts that recordings have in common are remembered."""
-# Dictionaries, in which a name is found at once.
+"""How many different texts that recordings have in common are remembered."""
+# Dictionaries find a name at once.
 _AFTER_REQUESTS = "after_requests"
 INTERACTION = dict.fromkeys(
     (
@@ -87,10 +87,10 @@ RESPONSE = dict.fromkeys(
 _NOTHING: Mapping[str, Json] = {}
 """One object for nearly all recordings."""
 _REST = ("match_key", "latency_ms", "usage", "tags", "metadata")
-"""The fields of an interaction beside its messages, in their order."""
+"""The fields of an interaction beside the messages, in order."""
 _Rest = tuple[str, float, Mapping[str, Json] | None, tuple[str, ...], Mapping[str, Json]]
 _ANNOUNCED = "length"
-"""The Content-Length of a response whose body is shorter than that."""
+"""The Content-Length of a response with a shorter body."""
 _VERDICTS: Mapping[str, Verdict] = {
     each: each for each in ("complete", "marked", "unmarked", "error", "truncated", "open")
 }
@@ -116,7 +116,7 @@ def encode(
 ) -> dict[str, Json]:
     """The document, its fields in AgentTape's order. Raises FormatFault for invalid content.
 
-    One `for_dump` may have texts of JSON in it.
+    A document `for_dump` may have texts of JSON inside.
     """
     request, foreign = interaction.request, bool(interaction.stored_keys)
     url, boundary = _written_url(request.url)
@@ -146,9 +146,8 @@ def encode(
 
 
 def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction:
-    """The interaction in a document. Raises FormatFault with the place of what is wrong."""
-    # Of a field that most do not have, no more is asked than whether it is there: a cassette has
-    # many thousands of recordings.
+    """The interaction in a document. Raises FormatFault with the place of the fault."""
+    # Rare fields are only tested for presence: a cassette has many thousands of recordings.
     fields = Fields(document, at)
     fields.only(INTERACTION)
     failure = None
@@ -187,9 +186,9 @@ def _decode_rest(fields: Fields) -> _Rest:
 
 
 def is_all_in(document: Mapping[str, Json]) -> bool:
-    """Whether an exchange of tapeway's own is whole, on a route, and all of it in the document.
+    """Whether an exchange recorded by tapeway is whole, on a route, and completely in the document.
 
-    Its answer is none that only requests with a condition or for a part may get.
+    The answer must fit requests without a condition and for the whole.
     """
     request, response = document.get("request"), document.get("response")
     return (
@@ -209,10 +208,10 @@ def is_all_in(document: Mapping[str, Json]) -> bool:
 def check(
     document: Mapping[str, Json], at: Pointer, *, as_sent: bool = False
 ) -> tuple[Request, ReadJson | None]:
-    """Raise FormatFault where `decode` would, in half of its time; the request that is in it.
+    """The request in the document. Raises FormatFault where `decode` would, in half of the time.
 
-    Unless it is wanted `as_sent`, a plain JSON body is in its canonical form, and as it was read.
-    Only for a document that `is_all_in`.
+    Unless wanted `as_sent`, a plain JSON body is in canonical form, and returned as read too. Only
+    for a document that `is_all_in`.
     """
     fields = Fields(document, at)
     fields.only(INTERACTION)
@@ -300,7 +299,7 @@ def _encode_request(
     if request.file is not None:
         fields |= _encode_body_file(request.file)
     else:
-        # Tested here, because nearly no request is one and every recording comes this way.
+        # Tested first: every recording passes here, and nearly none is affected.
         parts = multipart.encode(request.body, kind) if "multipart/" in kind.lower() else {}
         fields |= parts or bodies.encode(request.body, kind, None if read is None else read.value)
     if request.coding:
@@ -375,7 +374,7 @@ def _is_token(text: str) -> bool:
 
 
 def _split_url(fields: Fields) -> tuple[str, str]:
-    # Without a route it is unknown how much of the path belongs to the base URL.
+    # Without a route, nobody knows how much of the path belongs to the base URL.
     base = fields.text("base") if "base" in fields.values and fields.text("route") else ""
     try:
         return _parts_of_url(fields.text("url"), base)
@@ -419,7 +418,7 @@ def _encode_response(
         fields["verdict"] = response.verdict
     if response.after_requests:
         fields[_AFTER_REQUESTS] = list(response.after_requests)
-    # The times come last: in a file they share a line with the other measures of the recording.
+    # The times come last: in a file, times share a line with the further measures of the recording.
     fields |= chunk_times.encode(response, for_dump=for_dump)
     if not (head.reason in _PLAIN_REASONS and head.version in _VERSIONS):
         if _UNWRITABLE.search(head.reason):
@@ -472,7 +471,7 @@ def _decode_head(fields: Fields, method: str) -> ResponseHead:
     status, reason = _decode_status(fields)
     headers = _stored_headers(header_map.decode(fields), method, status)
     if "json" in fields.values and not find_header(headers, b"content-type"):
-        # Only people leave it out: without it no recorder takes a body for JSON.
+        # Only people leave the field out: without the field no recorder takes a body for JSON.
         headers += _JSON_TYPE
     framing = chunk_times.framing(fields)
     version = fields.text("http_version", "HTTP/1.1")
@@ -532,7 +531,7 @@ def _check_head(fields: Fields) -> None:
 
 @lru_cache(maxsize=_SHARED)
 def _is_head(phrase: str, reason: str, version: str) -> bool:
-    """Whether this is the text of a status line; nearly all recordings have the same few."""
+    """Whether the text is a status line; nearly all recordings have few texts in common."""
     controls = _CONTROL.search(phrase) or _CONTROL.search(reason)
     return not controls and _VERSION.fullmatch(version) is not None
 
@@ -540,19 +539,19 @@ def _is_head(phrase: str, reason: str, version: str) -> bool:
 def _stored_headers(headers: Headers, method: str, status: int) -> Headers:
     if _are_stored(tuple([name for name, _ in headers])):
         return headers
-    # Each delivery has its own framing; Content-Length is information only where no body follows.
+    # Each delivery has separate framing; Content-Length is information only where no body follows.
     bodyless = method.upper() == "HEAD" or status == 304
     return end_to_end(headers, drop=OWN if bodyless else _OWN_AND_LENGTH)
 
 
 @lru_cache(maxsize=_SHARED)
 def _are_stored(names: tuple[bytes, ...]) -> bool:
-    """Whether fields with these names are all stored; most answers of a service have the same."""
+    """Whether fields with the names are all stored; most answers of a service have equal names."""
     return _FRAMING.isdisjoint([name.lower() for name in names])
 
 
 def content_type(headers: Headers) -> str:
-    """The Content-Type, empty where there is none."""
+    """The Content-Type, empty where missing."""
     return (find_header(headers, b"content-type") or b"").decode("latin-1")
 
 
@@ -571,7 +570,7 @@ def _path_of(base: str) -> str:
 
 
 def _boundary(url: str) -> str:
-    # As AgentTape writes it: lower case, without user and default port.
+    # As AgentTape writes URLs: lower case, without user and default port.
     origin = _ORIGIN.match(url)
     if origin is None:
         return ""
@@ -601,7 +600,7 @@ def _encode_body_file(file: BodyFile) -> dict[str, Json]:
 def _decode_body_file(fields: Fields) -> BodyFile | None:
     """The file that a request's or response's fields refer to; its store knows the path.
 
-    None where they refer to none, or to an empty one. Raises FormatFault.
+    None without a reference, or for an empty file. Raises FormatFault.
     """
     if _BODY_FILE not in fields.values or _BODY_FILE not in fields:
         return None

@@ -1,7 +1,7 @@
-"""A multipart request body as its parts, each with its headers and its content.
+"""A multipart request body as parts, each with headers and content.
 
-The boundary is that of the request's `Content-Type`. A body that its parts would not give back byte
-for byte (RFC 2046 section 5.1 allows text before the first part and behind the last) is no such one.
+The boundary is in the request's `Content-Type`. A body that the parts would not give back byte for
+byte is not divided: RFC 2046 section 5.1 allows text before the first part and behind the last.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _LINE_END = "\r\n"
 
 
 def encode(body: bytes, content_type: str) -> dict[str, Json]:
-    """The field that gives back exactly this body; none for a body that is not multipart."""
+    """The field that gives back exactly the body; none for a body that is not multipart."""
     if not body or not _is_multipart(content_type):
         return {}
     if (delimiter := forms.part_delimiter(_octets(content_type))) is None:
@@ -62,7 +62,7 @@ def _octets(content_type: str) -> bytes:
 
 
 def _encode_part(part: bytes) -> Document | None:
-    """A part, from after its delimiter; None for a part in an unusual layout."""
+    """A part, from after the delimiter; None for a part in an unusual layout."""
     head, found, content = part.partition(b"\r\n\r\n")
     if not found:
         return None

@@ -1,7 +1,7 @@
-"""Values that several requests of a cassette have in common, written once in its file.
+"""Values that several requests of a cassette have in common, written once in the file.
 
-Every turn of an agent repeats its prompt, its tools and the messages so far. In the file a later
-request names the earlier one that has them in the same place:
+Every turn of an agent repeats the prompt, the tools and the messages before. In the file a later
+request names the earlier request with the values in the same place:
 
     "json": {
       "model": "m",
@@ -11,11 +11,12 @@ request names the earlier one that has them in the same place:
     },
     "shared": ["system", "tools", "messages"]
 
-Such a text stands for a whole value, at any depth, or for items of a list, which are numbered from
-0. `shared` lists the members of `json` that have them; one that was edited to anything else counts
-as it stands. `#0` is the index of the earlier interaction, the digits begin the SHA-256 of what it
-had when the file was written: where numbers were changed without tapeway, they say which one is
-meant. Where no earlier request has that any more, it was edited, and the edit counts here too.
+A reference stands for a whole value, at any depth, or for items of a list, numbered from 0.
+`shared` lists the members of `json` that have references; a reference that was edited to anything
+else counts as edited. `#0` is the index of the earlier interaction. The digits begin the SHA-256 of
+the value when the file was written: where indexes were changed without tapeway, the digits find the
+interaction. Where no earlier request has the value any more, the earlier request was edited, and
+the edit counts for the later request too.
 
 Everywhere else than in the file, documents are whole.
 """
@@ -39,11 +40,11 @@ NAME = "shared"
 _SMALLEST = 1024
 """Smaller values are repeated, and easier to read in place."""
 _REMEMBERED = 20_000
-"""So many values and items of lists are looked up, the latest ones: memory does not grow with the
+"""How many values and items of lists are looked up, the latest first: memory does not grow with the
 cassette."""
 _DIGEST_BYTES = 32
 _TRIED = 4
-"""So many of the latest lists that have an item are compared with the one to write."""
+"""How many of the latest lists with an item are compared with the list to write."""
 
 _WHOLE = re.compile(r"as in #(\d{1,15}) \(([0-9a-f]{8})\)")
 _ITEMS = re.compile(
@@ -61,9 +62,10 @@ OWN_KINDS = ("http", "websocket")
 
 
 def is_own(document: Document) -> bool:
-    """Whether an interaction's document is of tapeway's own recording; others are kept as found."""
+    """Whether an interaction's document was recorded by tapeway; other documents are kept as
+    found."""
     request = document.get("request")
-    # Asked of each one, and a pattern takes longer.
+    # Asked of each document, and a pattern takes longer.
     return (
         isinstance(request, dict)
         and isinstance(request.get("route"), str)
@@ -72,7 +74,7 @@ def is_own(document: Document) -> bool:
 
 
 class _List:
-    """What tells each item of a list in the request with this index from others."""
+    """The marks of each item of a list in the request with a given index."""
 
     def __init__(self, index: int, items: list[bytes]) -> None:
         self.index = index
@@ -96,7 +98,7 @@ class _Run:
     stop: int
 
     def reference(self, text: bytes, *, at_the_end: bool) -> str:
-        """The reference for these items, whose text as a list is given."""
+        """The reference for the items, given with the text of the items as a list."""
         if at_the_end and self.stop == len(self.earlier.items):
             what = f"items {self.start} to the last"
         elif self.start == 0:
@@ -109,7 +111,7 @@ class _Run:
 
 
 class PartSharer:
-    """Writes the documents of one file, given in its order."""
+    """Writes the documents of a file, given in order."""
 
     def __init__(self) -> None:
         self._index = 0
@@ -119,12 +121,13 @@ class PartSharer:
         self._lists: OrderedDict[tuple[Pointer, bytes], tuple[_List, ...]] = OrderedDict()
 
     def shared(self, index: int, document: Document) -> Document:
-        """The document with references for what earlier ones have; the same object without any."""
+        """The document with references to values of earlier documents; the very object without
+        any."""
         request = document.get("request")
         if not isinstance(request, dict) or NAME in request or not is_own(document):
             return document
         value = request.get("json")
-        # A text of the body that looks like a reference would be read as one.
+        # A text of the body that looks like a reference would be read as a reference.
         if not isinstance(value, dict) or _LIKE_A_REFERENCE.search(dump(value)):
             return document
         self._index = index
@@ -140,7 +143,7 @@ class PartSharer:
         return {**document, "request": fields}
 
     def _written(self, at: Pointer, value: Json, text: bytes) -> Json:
-        """The value of this text with references; the same object without any."""
+        """The value of a text with references; the very object without any."""
         if len(text) < _SMALLEST or not isinstance(value, dict | list | str):
             return value
         digest = sha256(text)
@@ -170,7 +173,7 @@ class PartSharer:
                 found.append(run.reference(text, at_the_end=stop == len(items)))
                 changed = True
             else:
-                # Items of a run that is too short are not searched for once more, each by itself.
+                # Items of a run that is too short are not searched for once more, singly.
                 for number in range(position, stop):
                     item = items[number]
                     if len(texts[number]) >= _SMALLEST:
@@ -178,7 +181,7 @@ class PartSharer:
                         changed = changed or item is not items[number]
                     found.append(item)
             position = stop
-        # What would be forgotten at once is not remembered.
+        # Values that would be forgotten at once are not remembered.
         for digest in islice(own.first, max(0, len(own.first) - _REMEMBERED), None):
             before = self._lists.get((at, digest), ())
             self._lists[at, digest] = (*before, own)[-_TRIED:]
@@ -200,7 +203,7 @@ class PartSharer:
 
 
 def _forget(remembered: OrderedDict[tuple[Pointer, bytes], T]) -> None:
-    # The first of a plain dict is found only behind the places of all that were removed before.
+    # The first item of a plain dict is found only behind the places of all removed items.
     while len(remembered) > _REMEMBERED:
         remembered.popitem(last=False)
 
@@ -223,9 +226,9 @@ def gathered(
 ) -> Iterator[tuple[int, Document, bool, bool]]:
     """The documents of a file with their indexes, each made whole.
 
-    And whether it is tapeway's own, and whether that was whole in the file. Requests are kept for
-    later ones only if any is `shared`; else the first reference raises HasReferences. Raises
-    FormatFault for a reference to what no earlier request has.
+    Also whether tapeway recorded the document, and whether the document was whole in the file.
+    Requests are kept for later requests only if `shared`; else the first reference raises
+    HasReferences. Raises FormatFault for a reference to a value that no earlier request has.
     """
     requests = _EarlierRequests()
     for position, (index, document) in enumerate(documents):
@@ -272,7 +275,7 @@ class _Reference:
         return cls(int(index), digits, int(start), stop)
 
     def of(self, value: Json) -> Json:
-        """What is meant within the value in its place; None where there is no such thing."""
+        """The referenced part within the value in place; None where missing."""
         if self.start is None:
             return value
         if not isinstance(value, list) or len(value) < (self.stop or self.start):
@@ -288,7 +291,7 @@ class _Reference:
 
 
 class _EarlierRequests:
-    """The bodies of the requests before one, whole, by the index of their interactions."""
+    """The whole bodies of the requests before a request, by the index of the interaction."""
 
     def __init__(self) -> None:
         self._bodies: dict[int, Document] = {}
@@ -298,7 +301,7 @@ class _EarlierRequests:
         self._bodies.setdefault(index, body)
 
     def whole(self, value: Document, request: Fields) -> Document:
-        """The body with what its references mean. Raises FormatFault."""
+        """The body with the values of the references. Raises FormatFault."""
         found = dict(value)
         for name in request.texts(NAME):
             if name not in value:
@@ -324,7 +327,7 @@ class _EarlierRequests:
         return written if named is None else self._meant(at, named, place)
 
     def _meant(self, at: Pointer, named: _Reference, place: Pointer) -> Json:
-        """What a reference stands for. Raises FormatFault."""
+        """The value that a reference stands for. Raises FormatFault."""
         index = named.index
         if self._digits_of(index, at, named) != named.digits:
             others = (

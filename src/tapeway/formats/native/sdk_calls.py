@@ -1,11 +1,11 @@
 """AgentTape's record of an SDK's call, or of an error, as the HTTP exchange behind it.
 
-A recording of kind `llm` holds the arguments of a method and the object it returned; an error is
-the exception that the application saw. The document is kept as it is.
+A recording of kind `llm` holds the arguments of a method and the returned object; an error is the
+exception that the application saw. The document is kept unchanged.
 
 An application that puts a message object of the SDK back into the conversation, as tool loops do,
-leaves its `repr` in the cassette: `ChatCompletionMessage(content=None, role='assistant', …)`. It is
-parsed and never run: only names, literals and nesting are accepted.
+leaves its `repr` in the cassette: `ChatCompletionMessage(content=None, role='assistant', …)`. The
+`repr` is parsed and never run: only names, literals and nesting are accepted.
 """
 
 import ast
@@ -77,7 +77,7 @@ _RAW_RESPONSE = "http_response"
 def exchange_of(document: Document, index: int, at: Pointer) -> Interaction | None:
     """The exchange of an `llm` document, None for a call that HTTP clients do not make.
 
-    Raises FormatFault with the place of what is wrong in it.
+    Raises FormatFault with the place of the fault.
     """
     fields = Fields(document, at)
     request = _request(fields) if document.get("kind") == "llm" else None
@@ -88,7 +88,8 @@ def exchange_of(document: Document, index: int, at: Pointer) -> Interaction | No
 
 
 def exchange_of_error(document: Document, index: int, at: Pointer) -> Interaction:
-    """The exchange of a request that ended in another tool's error. Raises FormatFault with the place."""
+    """The exchange of a request that ended in an error of a foreign tool. Raises FormatFault with
+    the place."""
     fields = Fields(document, at)
     fields.require("request")
     request = http_exchange.decode_request(fields.object("request"))
@@ -180,7 +181,7 @@ def _response(status: int, headers: Headers, text: bytes) -> Response:
     if b"content-type" not in names:
         headers = (*headers, sdk_calls.JSON_TYPE)
     if status >= 400 and _NO_RETRY[0] not in names:
-        # The recorded call had made its retries already; a further one would take the next recording.
+        # The recorded call included the retries; a further retry would take the next recording.
         headers = (*headers, _NO_RETRY)
     reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
     head = ResponseHead(status, reason, headers)
@@ -196,7 +197,8 @@ class _NotLiteral(ValueError):
 
 
 def _parse_object_repr(text: str) -> Json:
-    """The object as the SDK sends it, without the fields that are None; other text as it is."""
+    """The object as the SDK sends objects, without the fields that are None; other text
+    unchanged."""
     return _parse_repr(text, text) if _OBJECT_REPR.match(text) else text
 
 

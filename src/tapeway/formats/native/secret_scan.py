@@ -1,8 +1,8 @@
-"""Finds the secrets that an interaction of a cassette would show if it were committed.
+"""Finds the secrets that a committed interaction of a cassette would show.
 
-Whatever the recorder would redact is a finding, so that there is one definition of a secret. The
-redacted document is then searched once more for known values: in every string, name and number,
-and in encoded content. A document is changed only where something is redacted.
+Everything the recorder would redact is a finding: secrets have a single definition. The redacted
+document is then searched once more for known values: in every string, name and number, and in
+encoded content. A document is changed only where something is redacted.
 """
 
 import base64
@@ -54,7 +54,7 @@ _BASE64 = ENCODED | {"raw_b64"}
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """The redacted document, the findings that were replaced, and those that could not be."""
+    """The redacted document, the replaced findings, and the findings left in place."""
 
     document: Document
     replaced: tuple[Finding, ...] = ()
@@ -75,7 +75,7 @@ class SecretScanner:
         self._known = known
 
     def interaction(self, item: AnyInteraction, document: Document) -> ScanResult:
-        """Scan an interaction. The document is the very one given where nothing was found."""
+        """Scan an interaction. Without a finding the document is the very object given."""
         if isinstance(item, ForeignInteraction):
             return self.document(document)
         credentials_found = [
@@ -134,7 +134,7 @@ class SecretScanner:
         )
 
     def body(self, place: Pointer, headers: Headers, pieces: Iterable[bytes]) -> Iterator[Finding]:
-        """Scan a large body in pieces, its content coding removed."""
+        """Scan a large body in pieces, the content coding removed."""
         opened = decoder(content_coding(headers), limit=_UNBOUNDED)
         longest = max([len(each.value) for each in self._known.secrets], default=0)
         overlap = max(MAX_LENGTH, _ESCAPED_LENGTH * longest)
@@ -178,7 +178,7 @@ def _findings(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[Fin
         plain = decode_base64(value) if at and at[-1] in _BASE64 else None
         yield from _findings_in(value.encode() if plain is None else plain, known, at)
     elif isinstance(value, int) and value > 0:
-        # A negative number is another value than the digits of a secret.
+        # A negative number differs from the digits of a secret.
         yield from _findings_in(dump(value), known, at)
 
 
@@ -190,7 +190,7 @@ def _findings_in(text: bytes, known: KnownValues, place: Pointer) -> Iterator[Fi
 
 
 def _in_coded_bodies(item: Interaction, known: KnownValues) -> Iterator[Finding]:
-    """Findings in what can be read of bodies whose content coding cannot be removed."""
+    """Findings in the readable part of bodies with a content coding that cannot be removed."""
     for name, message in (("request", item.request), ("response", item.response)):
         if (coding := content_coding(message.headers)) and _stays_coded(
             message, item.request.method
@@ -210,7 +210,7 @@ def _redacted_interaction(item: Interaction, redactor: Redactor) -> Interaction:
     usage = None if item.usage is None else _redacted_json(dict(item.usage), redactor)
     return replace(
         item,
-        # All headers are kept, also those that the recorder would not store.
+        # All headers are kept, also headers that the recorder would not store.
         request=replace(request, headers=_redacted_headers(item.request.headers, redactor)),
         response=redactor.response(item.response),
         metadata=metadata if isinstance(metadata, dict) else {},
@@ -240,7 +240,7 @@ def _redacted_cookies(name: bytes, value: bytes, redactor: Redactor) -> bytes:
 def _redacted_json(value: Json, redactor: Redactor, *, in_response: bool = True) -> Json:
     text = dump(value)
     if BYTES_NAME.encode() in text:
-        # A placeholder within base64 would make it invalid.
+        # A placeholder within base64 would be invalid base64.
         value = _redacted_bytes(value, redactor, in_response=in_response)
         text = dump(value)
     redacted = redactor.message(text, in_response=in_response)
@@ -275,9 +275,9 @@ def _userinfo_finding(request: Request) -> Iterator[Finding]:
 def patched(
     document: Mapping[str, Json], before: Mapping[str, Json], after: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """The document with the differences between two encodings of its interaction applied.
+    """The document with the differences between two encodings of the interaction applied.
 
-    A document may lack fields, or hold them in another form than encoding gives them.
+    A document may lack fields, or hold fields in a form that encoding would not write.
     """
     result = dict(document)
     for name, new in after.items():
@@ -309,6 +309,6 @@ def _replace_group(
 ) -> dict[str, Json]:
     result: dict[str, Json] = {}
     for name, value in own.items():
-        # The whole group in the position of its first field.
+        # The whole group in the position of the first field.
         result |= new if name in group else {name: value}
     return result | new

@@ -1,9 +1,9 @@
-"""Texts of several lines as lists of their lines, so that a diff of the file shows those that differ.
+"""Texts of several lines as lists of lines: a diff of the file shows the lines that differ.
 
-JSON cannot break a string: a stream would be one line of a file, however many events it has. Such a
-`text` is therefore a list of texts in `text_lines`, a field that AgentTape ignores: its own is text
-only. In tapeway's own recordings lists in `text` and `body_b64`, as the parts of a multipart body
-have them, are joined too. Only the file has them so.
+JSON cannot break a string: a stream with any number of events would be a single line of a file. A
+long `text` is therefore a list of texts in `text_lines`, a field that AgentTape ignores:
+AgentTape's `text` is a text only. In recordings by tapeway, lists in `text` and `body_b64`, as in
+the parts of a multipart body, are joined too. Only files have lists.
 """
 
 import re
@@ -28,7 +28,8 @@ _Change = Callable[[Document], Document]
 
 
 def spread(document: Document) -> Document:
-    """An interaction's document with each event of a stream, and each line of a part, on its own."""
+    """An interaction's document with each event of a stream, and each line of a part, as a separate
+    text."""
     found = document
     for name in ("response", "partial"):
         if isinstance(message := document.get(name), dict):
@@ -42,7 +43,7 @@ def spread_base64(document: Document) -> Document:
 
 
 def joined(document: Document) -> Document:
-    """The document again, each such list joined to one text."""
+    """The document again, with each list joined to a single text."""
     found = document
     for name in ("request", "response", "partial"):
         if (
@@ -117,7 +118,7 @@ def _join(message: Document) -> Document:
 
 
 def _whole(value: Json) -> Json:
-    """The text of a list of texts; anything else as it is, to be refused in its place."""
+    """The text of a list of texts; anything else unchanged, to be refused later."""
     if not isinstance(value, list):
         return value
     texts = [each for each in value if isinstance(each, str)]

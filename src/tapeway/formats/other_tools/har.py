@@ -1,7 +1,7 @@
 """HTTP archives, HAR 1.2, as browsers and proxies write them.
 
 An archive holds bodies with their content coding removed. It has no rule for repeated requests:
-they are answered in the order in which they were sent.
+repeated requests are answered in the order of the archive.
 """
 
 import base64
@@ -61,7 +61,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
 def read_archive(
     value: Json, fresh: CassetteHead, body_of: ReadBody
 ) -> tuple[StoredCassette, list[Loss]]:
-    """The cassette of an archive whose tool writes bodies in its own way. Raises FormatFault."""
+    """The cassette of an archive by a tool with a special form of bodies. Raises FormatFault."""
     log = Fields.of(value, ()).object("log")
     log.require("entries")
     calls = CallReader()

@@ -2,9 +2,9 @@
 
 Its bodies are UTF-8 text, its requests have no host, and equal requests always get the first
 recording. An HTTP interaction becomes a recording like any other, found by the proxy and edited by
-hand. What interposition holds besides (empty chunks, metadata, headers that HTTP adds anew) is kept
-in a note in the recording's `metadata`, so that converting back gives the very same interaction.
-Other protocols are kept unchanged as kind `tool`.
+hand. Everything else in interposition's file (empty chunks, metadata, headers that HTTP adds anew)
+is kept in a note in the recording's `metadata`: converting back gives an equal interaction. Other
+protocols are kept unchanged as kind `tool`.
 """
 
 import base64

@@ -1,12 +1,12 @@
-"""VCR.py's cassettes, version 1, in its JSON and its YAML, which hold the same document.
+"""VCR.py's cassettes, version 1, in JSON and in YAML, with equal documents.
 
 A body that is not UTF-8 is a string with lone surrogates in the document: `!!binary` in YAML, and
 not possible in JSON. VCR.py replays each recording once.
 
-Some projects give VCR.py a serializer that writes a JSON body as its value, in `parsed_body`, and
-hands the client the text that `json.dumps` makes of it (pydantic-ai, tests/json_body_serializer.py).
-VCR.py itself writes what aiohttp was given as `json=` or `data=`, before that became a body.
-LangChain's tests have the requests and the responses in two lists.
+Some projects give VCR.py a serializer that writes the value of a JSON body, in `parsed_body`, and
+hands the client the text that `json.dumps` makes of the value (pydantic-ai,
+tests/json_body_serializer.py). VCR.py itself writes what aiohttp was given as `json=` or `data=`,
+before that became a body. LangChain's tests have the requests and the responses in two lists.
 """
 
 import base64
@@ -264,7 +264,8 @@ def _status(response: Fields) -> tuple[int, str]:
 
 
 def _unread_fields(fields: Fields) -> Iterator[Loss]:
-    """A loss for each field of an interaction that is not understood, or says what another does."""
+    """A loss for each field of an interaction that is not understood, or repeats a further
+    field."""
     yield from unknown_fields(fields, _INTERACTION)
     request, response = fields.object("request"), fields.object("response")
     # aiohttp's answers once had their URL, which differs from the request's after a redirection.
@@ -338,7 +339,7 @@ def _value_bytes(fields: Fields, value: Json) -> bytes:
 def _body(fields: Fields, names: Sequence[str]) -> bytes:
     """The body from the first of these fields. Raises FormatFault if no field exists.
 
-    VCR.py always writes the field, null for no body, so one that is missing was not understood.
+    VCR.py always writes the field, null for no body: a missing field was not understood.
     """
     present = [name for name in names if name in fields.values]
     if not present:
@@ -383,7 +384,7 @@ def _with_placeholders(value: Json, binary: dict[str, str]) -> Json:
         return [_with_placeholders(inner, binary) for inner in value]
     if isinstance(value, str) and not is_utf8(value):
         raw = value.encode("utf-8", "surrogateescape")
-        # A text cannot contain its own hash, so this placeholder is unique.
+        # A text cannot contain the hash of itself: the placeholder is unique.
         placeholder = f"binary_{sha256(raw).hexdigest()}"
         binary[placeholder] = f'!!binary "{base64.b64encode(raw).decode("ascii")}"'
         return placeholder

@@ -275,7 +275,7 @@ def parse(text: bytes, tags: Tags = NO_TAGS, meaning: Callable[[str], Json] = re
 
 
 def line_of(text: bytes, pointer: Pointer, tags: Tags = NO_TAGS) -> int:
-    """The line, from 1, of a value or of the innermost one around it that exists."""
+    """The line, from 1, of a value or else of the innermost existing value around the place."""
     best, depth = 1, -1
     for place, line in _lines(text, tags):
         if len(place) > depth and pointer[: len(place)] == place:

@@ -1,7 +1,7 @@
 """The values of YAML texts without quotes: those of JSON, and plain text for anything else.
 
-`no`, `0644`, `12:30` and `2026-11-22` are text. Readers of YAML 1.1 take them for other values, each
-in its own way, so the writer quotes whatever any of them could misread.
+`no`, `0644`, `12:30` and `2026-11-22` are text. Readers of YAML 1.1 take the four for values of
+various kinds, and the writer quotes every text that any reader could misread.
 """
 
 import math

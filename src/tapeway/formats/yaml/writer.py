@@ -27,7 +27,7 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 # AgentTape's parser takes the text after such a quotation mark for a value, ` #` for a comment.
 _LIKE_A_KEY = re.compile(r'[^"]*"\s*:')
 SLICE = 256 * 1024
-"""A large text is searched and changed in slices, so that other threads are not kept waiting."""
+"""A large text is searched and changed in slices, to keep no other thread waiting."""
 
 _LONGEST_KEY = 1000
 """YAML requires the colon within 1024 characters."""

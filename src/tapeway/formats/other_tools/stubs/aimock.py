@@ -1,9 +1,9 @@
 """aimock's fixtures, read only: `{"fixtures": [{"match": {…}, "response": {…}}]}`.
 
 A fixture says what the last message of any provider's request must contain, and what the model
-answers. The nearest recording is a call of OpenAI's with that message alone, with rules that ignore
-what aimock ignores too. aimock always answers with the first fixture that matches; one with a
-`sequenceIndex` matches once.
+answers. The nearest recording is a call of OpenAI's with the message alone, with rules that ignore
+the fields that aimock ignores. aimock always answers with the first fixture that matches; one with
+a `sequenceIndex` matches once.
 """
 
 from collections.abc import Iterator
@@ -112,7 +112,7 @@ def _turn(match: Fields) -> int | None:
 
 
 def _answering(group: list[_Fixture], calls: CallReader) -> Iterator[_Fixture]:
-    """The fixtures of a request that aimock ever answers with, in the order in which it does."""
+    """The fixtures of a request that aimock ever answers with, in the order of the answers."""
     always = next((each for each in group if each.turn is None), None)
     turns: dict[int | None, _Fixture] = {}
     for each in group:
