@@ -8,7 +8,7 @@
     │   ├── NoRoute              404  no route matches this path
     │   └── NoSlot               404  the slot points at no cassette
     ├── UpstreamError            the upstream failed (502, 504, 508)
-    │   └── UnprovenEnd          502  the connection ended as a cut one does
+    │   └── UnprovenEnd          502  the end of the connection may be a cut
     ├── StoreError               the cassette cannot be read or written (500, 502, 503, 507)
     │   ├── CassetteCorrupt      500  the stored cassette is invalid; with file, line and reason
     │   │   └── OtherToolsFile   500  another tool's file is where the cassette would be
@@ -60,7 +60,7 @@ class RequestError(TapewayError):
 
 
 class WebSocketOff(RequestError):
-    """WebSocket is switched off: 426 alone makes the clients that can fall back to HTTP at once."""
+    """WebSocket is switched off. Clients that can fall back to HTTP at once do so after a 426 only."""
 
     status = 426
     code = "websocket_off"
@@ -88,7 +88,7 @@ class UpstreamError(TapewayError):
 
 
 class UnprovenEnd(UpstreamError):
-    """The connection ended as a cut one does: only a mark inside the body can show that it is whole."""
+    """The connection may have been cut: only an end mark in the body can show that the body is whole."""
 
     code = "upstream_truncated"
 
@@ -112,7 +112,7 @@ class CassetteCorrupt(StoreError):
 
 
 class OtherToolsFile(CassetteCorrupt):
-    """Where the cassette would be lies a file of another tool, which `cassette convert` reads."""
+    """The cassette's file was written by another tool: `cassette convert` reads the file."""
 
 
 class CassetteUnreadable(StoreError):
@@ -136,7 +136,7 @@ class CassetteEdited(StoreError):
 
 
 class StoreFull(StoreError):
-    """There is no room for the recording; the next one works once there is."""
+    """There is no room for the recording. Recording works again when there is room."""
 
     status = 507
 
@@ -148,7 +148,7 @@ class StorePoisoned(StoreError):
 
 
 class StoreAway(StoreError):
-    """The database or the remote store does not respond; tapeway continues once it does."""
+    """The database or the remote store does not respond; tapeway waits for a response."""
 
     status = 503
     code = "store_unreachable"
@@ -161,7 +161,7 @@ class Fenced(StoreError):
 
 
 class CallMissed(TapewayError):
-    """No recording answers this call of a program's own function, or none is left."""
+    """No recording is left that answers this call of a program's own function."""
 
     status = 400
     code = "replay_miss"
@@ -190,7 +190,7 @@ def too_large(max_bytes: int) -> UpstreamError:
 
 
 def poisoned(place: str) -> StorePoisoned:
-    """The error for a store of which nobody knows what of the last write is on the disk."""
+    """The error for a store whose last write may be on the disk in part."""
     return StorePoisoned(
         f"a write to {place} failed and left it in an unknown state: nothing is recorded "
         "until the cassette is ejected or tapeway is restarted",
@@ -199,7 +199,7 @@ def poisoned(place: str) -> StorePoisoned:
 
 
 def out_of_touch(place: str, why: str = "") -> StoreAway:
-    """The error of an instance that does not know what is in force, with the last known reason."""
+    """The error of an instance that does not know which mode and takes are in force, and why."""
     return StoreAway(
         why
         or f"{place} has not answered for too long to know what is in force: check that it runs; "
@@ -213,9 +213,9 @@ def closed(place: str) -> StoreError:
 
 
 def copy_of(exc: E) -> E:
-    """An error to raise in one more place: a single one would mix up the tracebacks of several.
+    """A copy of an error, to raise in one more place with a traceback of its own.
 
-    Nor does it keep, as one does that is raised where a variable holds it, all that is in hand there.
+    The copy keeps no variables of other places alive, as a shared traceback would.
     """
     if isinstance(exc, TapewayError):
         another = type(exc).__new__(type(exc))
@@ -226,10 +226,9 @@ def copy_of(exc: E) -> E:
 
 
 def forget_frames(exc: BaseException) -> None:
-    """Forget through which functions an error came, and those that led to it.
+    """Drop the tracebacks of an error and of its causes.
 
-    An error that is kept where it was caught keeps itself, and all that those functions had in
-    hand: memory, and room on the disk.
+    A traceback keeps the variables of its functions alive: memory, and room on the disk.
     """
     chain = [exc]
     for each in chain:
@@ -239,7 +238,7 @@ def forget_frames(exc: BaseException) -> None:
 
 
 def describe(exc: BaseException) -> str:
-    """The type of an unexpected error and where it was raised, without its text: that may hold secrets."""
+    """The type of an unexpected error and the line that raised it. The text may hold secrets."""
     trace = exc.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

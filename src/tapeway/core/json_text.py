@@ -3,12 +3,11 @@
 A text is JSON here only if every reader would get the same value: UTF-8, no repeated key, no NaN or
 Infinity, no lone surrogate, at most 200 levels. Anything else is stored as text or bytes.
 
-Integers of any size stay exact, which is why the standard library reads them and not orjson (which
-turns 2**64 into a float).
+Integers of any size stay exact. The standard library reads them, since orjson turns 2**64 into a
+float.
 
 AgentTape writes NaN and the infinities as Python does, without quotes. In memory and in databases
-each of them is an object with one key, `{"__agenttape_float__": "NaN"}`; in a cassette's file it
-stays as found.
+each is an object with one key, `{"__agenttape_float__": "NaN"}`. A cassette's file keeps the number.
 """
 
 import json
@@ -32,7 +31,7 @@ MAX_DEPTH = 200
 """Deeper values are stored as text: people cannot edit them and recursive readers overflow."""
 
 NON_FINITE_KEY = "__agenttape_float__"
-"""The only key of an object that represents a number which is not finite."""
+"""The only key of an object that represents NaN or an infinity."""
 
 _TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 _LONE_SURROGATE = "a string holds half a surrogate pair"
@@ -48,18 +47,18 @@ _TOKEN = re.compile(rf"{_STRING.pattern}|[\[\]{{}}]", re.DOTALL)
 _CLOSED = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 SLICE = 256 * 1024
-"""How much of a text is searched at once, so that other threads are not kept waiting."""
+"""How many characters are searched at once, while other threads wait."""
 _LEVELS_ADDED = 254 - MAX_DEPTH
-"""With so many levels around it, orjson refuses to write a value that has too many."""
+"""orjson refuses a value of more than MAX_DEPTH levels with so many levels around."""
 _COUNTED = 4096
-"""The brackets of a shorter text are counted in less time than it takes to add these levels."""
+"""Below this length, counting brackets takes less time than adding levels."""
 _MOST_AT_ONCE = 1024 * 1024
-"""orjson lets no other thread run."""
+"""How many bytes orjson may read at once: no other thread runs meanwhile."""
 _BLANKS = b" \n\r\t"
 _LONG, _BEGINNING = 1024, 64
-"""Such lines are compared as a whole, once found by their beginning."""
+"""A line from the first length on is found by so many bytes, and compared as a whole."""
 _VALUE_BYTES = 8
-"""What a value takes as text, roughly."""
+"""The rough length of a value as text."""
 _AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG_LINE = 100
 MANY_VALUES = 20_000
@@ -87,7 +86,7 @@ class ReadJson(NamedTuple):
     value: Json
     canonical: bytes
     exact: bool
-    """Whether orjson has read the text without any loss, so that the value is also as written."""
+    """Whether orjson read the text without loss: the value is also as written."""
 
 
 def parse(
@@ -98,7 +97,7 @@ def parse(
 ) -> Json:
     """The value of a strict JSON text; by value, `1.0` and `1e0` are the integer 1.
 
-    `constant` returns the value of `NaN`, `Infinity` and `-Infinity`, which are refused without it.
+    `constant` returns the value of `NaN`, `Infinity` and `-Infinity`; without it, these are errors.
     Raises NotJson, with line and column if the text is malformed.
     """
     if isinstance(text, bytes):
@@ -141,11 +140,11 @@ def json_object(text: bytes) -> dict[str, Json] | None:
 
 
 def parse_as_dumped(text: bytes, *, levels: int = 0) -> Json:
-    """What `parse` gives for a text that differs from what `dump` writes in its blanks alone.
+    """The value of `parse` for a text that `dump` wrote, whatever the blanks.
 
-    None for any other text, and for one that has more than a mebibyte or, with the `levels` around
-    it, more than 200 levels. A third of the time of `parse`: orjson reads it. What orjson reads
-    otherwise (a repeated key, an integer of more than 64 bits) it does not write again as it was.
+    None for any other text, above a mebibyte, and above 200 levels, `levels` around the text
+    included. orjson takes a third of the time of `parse`. Where the two read different values (a
+    repeated key, an integer of more than 64 bits), orjson writes another text, so this returns None.
     """
     if len(text) > _MOST_AT_ONCE:
         return None
@@ -162,7 +161,7 @@ def _are_same_but_for_blanks(text: bytes, written: bytes) -> bool:
     middle = len(text) // 2
     start, end = text.rfind(b"\n", 0, middle) + 1, text.find(b"\n", middle)
     if end - start >= max(middle, _LONG):
-        # Most of a large one is one string, which need not be gone through byte by byte.
+        # Most of a large text is one string, and a string is compared as a whole.
         start = max(start, text.find(b'": ', start, end) + 3)
         string = text[start:end]
         at = written.find(string[:_BEGINNING])
@@ -227,7 +226,7 @@ def _parts(value: dict[str, Json] | list[Json], *, indent: bool, before: bytes) 
 def _name(name: object) -> bytes:
     if isinstance(name, str):
         return dump(name)
-    # In an object of a caller that is no JSON: what Python writes, or its error.
+    # The object is no JSON: Python writes the name, or raises.
     return json.dumps({name: 0}, separators=(",", ":")).encode()[1:-3]
 
 
@@ -245,7 +244,7 @@ def _is_long(value: Json) -> bool:
 
 
 def _string_pieces(value: str) -> Iterator[bytes]:
-    # What a character is written as does not depend on its neighbours.
+    # Each character is written without regard to its neighbours.
     yield b'"'
     for start in range(0, len(value), SLICE):
         yield dump(value[start : start + SLICE])[1:-1]
@@ -325,11 +324,11 @@ def python_bytes(
     sort_keys: bool = False,
     alike: bool | None = None,
 ) -> bytes | None:
-    """What `python_text` gives for a value, where orjson writes its numbers and texts alike.
+    """The bytes of `python_text`, written by orjson, or None.
 
-    It is compact, or indented by two, or on one line with `blanks` after commas and colons. None for
-    a value with a number that it writes otherwise, and for a large one: it lets no other thread run.
-    `alike` is what `is_written_alike` says of the value, where that is known.
+    Compact, indented by two, or on one line with `blanks` after commas and colons. None if orjson
+    writes a number differently, and for a large value: orjson lets no other thread run. `alike` is
+    the result of `is_written_alike`, if known.
     """
     if not (is_written_alike(value) if alike is None else alike):
         return None
@@ -346,7 +345,7 @@ def python_bytes(
 
 
 def is_written_as(value: Json, text: bytes, *, blanks: bool) -> bool:
-    """Whether `python_bytes` gives this text for a value whose numbers are written alike."""
+    """Whether `python_bytes` writes this text, for a value that `is_written_alike`."""
     try:
         if not blanks:
             return orjson.dumps(value) == text
@@ -375,9 +374,9 @@ def _encoder(
 
 
 def python_value(text: str) -> Json:
-    """What `json.loads` of Python reads, which is less strict than `parse`. Raises ValueError.
+    """The value that Python's `json.loads` reads, less strictly than `parse`. Raises ValueError.
 
-    While a large text is read, other threads get turns.
+    Other threads get turns during a large text.
     """
     if len(text) <= SLICE:
         return cast("Json", json.loads(text))
@@ -385,7 +384,7 @@ def python_value(text: str) -> Json:
 
 
 def canonical(value: Json) -> bytes:
-    """One text for all spellings of a value that was read by value; keys in order."""
+    """One text for all spellings of a value read by value; keys in order."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
@@ -393,14 +392,14 @@ def canonical(value: Json) -> bytes:
 
 
 def same_json(left: Json, right: Json) -> bool:
-    """Whether two values are the same JSON, `1`, `1.0` and `true` being three different ones."""
+    """Whether two values are the same JSON; `1`, `1.0` and `true` differ."""
     return python_text(left, sort_keys=True) == python_text(right, sort_keys=True)
 
 
 def check_json(value: object, *, depth: int = 1) -> None:
-    """Raise NotJson for a value that JSON would not give back equal.
+    """Raise NotJson for a value that JSON cannot express, or that is nested too deep.
 
-    JSON cannot express the value, or the nesting is too deep; the value itself is at `depth`.
+    `depth` is the level of the value itself.
     """
     if depth > MAX_DEPTH and isinstance(value, list | dict):
         raise NotJson(_TOO_DEEP)
@@ -441,7 +440,7 @@ def non_finite_name(value: float) -> str:
 
 
 def non_finite_number(value: Json) -> float | None:
-    """The number such an object represents, None for any other value."""
+    """The number of an object that represents a number, None for any other value."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
     name = value.get(NON_FINITE_KEY)
@@ -449,7 +448,7 @@ def non_finite_number(value: Json) -> float | None:
 
 
 def write_non_finite(text: bytes) -> bytes:
-    """A JSON text with each such object replaced by the number's name, as Python writes it."""
+    """A JSON text in which the number's name replaces each object for a number, as in Python."""
     return _NON_FINITE_OBJECT.sub(rb"\1", text) if NON_FINITE_KEY.encode() in text else text
 
 
@@ -499,7 +498,7 @@ def _tokens(text: str) -> Iterator[list[str]]:
 
 def _check_surrogates(value: Json, *, large: bool) -> None:
     if large:
-        # Written at once, the string would keep other threads waiting.
+        # json.dumps would keep other threads waiting.
         check_json(value)
     elif not is_utf8(json.dumps(value, ensure_ascii=False)):
         raise NotJson(_LONE_SURROGATE)
@@ -537,7 +536,7 @@ def _is_large(value: Json) -> bool:
 
 
 def is_written_alike(value: Json) -> bool:
-    """Whether Python and orjson write all its numbers alike, and it is not large."""
+    """Whether Python and orjson write all numbers of a value alike, and the value is not large."""
     left, found = MANY_VALUES, [value]
     # It grows meanwhile.
     for each in found:
@@ -556,10 +555,10 @@ def is_written_alike(value: Json) -> bool:
 
 
 def is_text_written_alike(text: bytes) -> bool:
-    """The same for the value of this text of orjson's, by its octets; sometimes False all the same.
+    """Whether the value of a text by orjson `is_written_alike`, judged by bytes; may say False wrongly.
 
-    orjson writes an exponent, which follows a digit, or four zeros after the point, where Python
-    writes the number otherwise.
+    Python and orjson differ where orjson writes an exponent after a digit, or four zeros after the
+    point.
     """
     # A text has fewer values than octets.
     if len(text) > MANY_VALUES or text.find(b"0.0000") >= 0:
