@@ -14,7 +14,7 @@ from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.control import CursorMove, Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.server.hits import Hits
-from tapeway.stores.sqlite.moves import steps
+from tapeway.stores.sqlite import moves as cursor_moves
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.server.in_process_proxy import HitsOn, RunningProxy, running_proxy
 from tests.server.test_hits import ASK, HEAD, PROMPT, recording, recordings, said
@@ -150,7 +150,7 @@ async def test_what_is_edited_rewound_or_in_another_mode_is_so_at_once(tmp_path:
 async def test_a_step_that_fails_has_the_request_take_the_ordinary_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = steps.make
+    make = cursor_moves.make_steps
     failed: list[str] = []
 
     def full_twice(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
@@ -162,7 +162,7 @@ async def test_a_step_that_fails_has_the_request_take_the_ordinary_path(
 
     async with over_sqlite(tmp_path / "c.db", *repeats(3)) as proxy, proxy.connect() as client:
         assert (await client.ask(ASK)).body == b"answer 0"
-        monkeypatch.setattr(steps, "make", full_twice)
+        monkeypatch.setattr(cursor_moves, "make_steps", full_twice)
         bodies = [(await client.ask(ASK)).body for _ in range(2)]
         assert len(failed) == 2
         assert hits_of(proxy).count == 1

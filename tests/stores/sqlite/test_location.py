@@ -13,7 +13,7 @@ from tapeway.engine.recorder import scratch_of
 from tapeway.errors import CassetteCorrupt, CassetteEdited, ConfigError, StoreError
 from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import location
-from tapeway.stores.sqlite.moves import sight
+from tapeway.stores.sqlite import moves as cursor_moves
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared_instances import (
@@ -315,7 +315,7 @@ async def test_a_file_put_in_its_place_is_what_is_read(file: Path, tmp_path: Pat
 async def test_no_cursor_is_moved_for_what_was_read_from_a_file_before(
     file: Path, tmp_path: Path, gone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sight, "EXAMINE_S", 0)
+    monkeypatch.setattr(cursor_moves, "EXAMINE_S", 0)
     other = tmp_path / "other.db"
     for each in (file, other):
         await _fill(each)

@@ -12,7 +12,7 @@ import pytest
 
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
-from tapeway.stores.sqlite.moves import loop_connection, sight, steps
+from tapeway.stores.sqlite import moves as cursor_moves
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import advanced, cursors_of, key
@@ -116,7 +116,7 @@ async def test_a_step_that_cannot_be_tried_fails_for_each_who_waits(
     def broken(*_: object) -> None:
         raise apsw.CorruptError("database disk image is malformed")
 
-    monkeypatch.setattr(steps, "make", broken)
+    monkeypatch.setattr(cursor_moves, "make_steps", broken)
 
     found = await _together(
         statements, *[advanced(store, "x", 1, key(each), None, b"1", each) for each in range(3)]
@@ -131,14 +131,14 @@ async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
     statements: Statements,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    make = steps.make
+    make = cursor_moves.make_steps
 
     def full(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
         if any(len(each.state or b"") > 1 for each in moves):
             raise apsw.FullError("database or disk is full")
         make(moves, connection)
 
-    monkeypatch.setattr(steps, "make", full)
+    monkeypatch.setattr(cursor_moves, "make_steps", full)
     states = [b"1", b"long", b"2"]
     made = await _together(
         statements,
@@ -176,14 +176,14 @@ async def test_whoever_waits_for_a_step_that_fails_on_the_event_loop_hears_from_
 ) -> None:
     mark = await _mark(store)
     await _one_by_one(store, 3, mark)
-    make, here = steps.make, threading.current_thread()
+    make, here = cursor_moves.make_steps, threading.current_thread()
 
     def failing(*arguments: Any) -> None:
         if threading.current_thread() is here:
             raise error
         make(*arguments)
 
-    monkeypatch.setattr(steps, "make", failing)
+    monkeypatch.setattr(cursor_moves, "make_steps", failing)
 
     async with asyncio.timeout(10):
         await _one_by_one(store, 2, mark)
@@ -213,7 +213,7 @@ async def test_a_step_for_which_another_holds_the_file_waits_in_the_thread(
 async def test_the_log_of_the_shared_file_stays_small(
     tmp_path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_connection, "MOST_PAGES", 20)
+    monkeypatch.setattr(cursor_moves, "MOST_PAGES", 20)
     mark = await _mark(store)
     await _one_by_one(store, 3, mark)
     await runtime_of(store).run_shared(lambda connection: connection.wal_autocheckpoint(20))
@@ -228,8 +228,8 @@ async def test_after_steps_that_took_long_the_thread_makes_them_for_a_while(
 ) -> None:
     mark = await _mark(store)
     await _one_by_one(store, 3, mark)
-    monkeypatch.setattr(loop_connection, "SLOW_S", -1.0)
-    monkeypatch.setattr(loop_connection, "REST_S", 1000.0)
+    monkeypatch.setattr(cursor_moves, "SLOW_S", -1.0)
+    monkeypatch.setattr(cursor_moves, "REST_S", 1000.0)
     statements.on_the_loop = 0
 
     await _one_by_one(store, 5, mark)
@@ -240,7 +240,7 @@ async def test_after_steps_that_took_long_the_thread_makes_them_for_a_while(
 async def test_a_replaced_file_is_not_what_steps_are_compared_with(
     tmp_path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sight, "EXAMINE_S", 0)
+    monkeypatch.setattr(cursor_moves, "EXAMINE_S", 0)
     mark = await _mark(store)
     await _one_by_one(store, 3, mark)
     turns = await cursors_of(store, "x", 1, [key(0)])

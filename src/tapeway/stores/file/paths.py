@@ -25,14 +25,15 @@ from tapeway.formats.cassette_file import (
     Serializer,
     begins_like_cassette,
 )
-from tapeway.stores.file import git_ignore
 from tapeway.stores.file.journal import is_only_begun
 from tapeway.stores.support.durable_files import (
     OPEN_FOLDER,
+    create_file,
     make_folder,
     make_root,
     read_error,
     store_error,
+    write_all,
 )
 
 JOURNAL = ".journal"
@@ -40,6 +41,13 @@ _DEEPEST = 8
 _FOLDERS = 16
 LOOK_UPS = 100
 """How many new names are compared with the former content of a folder."""
+
+_GIT_IGNORE = ".gitignore"
+_GIT_IGNORED = b"""# Of tapeway: locks, and recordings that are not in a cassette's file yet.
+*.journal
+.*.lock
+.*.tmp
+"""
 
 
 class Paths:
@@ -130,7 +138,7 @@ class Paths:
                 make_root(path)
             folder = os.open(path, OPEN_FOLDER)
             if create:
-                git_ignore.begin(folder)
+                _begin_git_ignore(folder)
             for segment in self._folders:
                 path /= segment
                 folder = self._step(folder, segment, path, create=create)
@@ -329,3 +337,21 @@ def _exists(folder: int, name: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _begin_git_ignore(folder: int) -> None:
+    """Write a .gitignore into a folder for cassettes, before the first lock, unless there is one.
+
+    An empty one stays as it is. Errors do not matter here: no recording depends on it.
+    """
+    with suppress(OSError):
+        with suppress(FileNotFoundError):
+            os.stat(_GIT_IGNORE, dir_fd=folder, follow_symlinks=False)
+            return
+        fd = create_file(folder, _GIT_IGNORE, os.O_WRONLY)
+        try:
+            write_all(fd, _GIT_IGNORED)
+        except OSError:
+            os.unlink(_GIT_IGNORE, dir_fd=folder)
+        finally:
+            os.close(fd)

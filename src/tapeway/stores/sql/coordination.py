@@ -9,17 +9,17 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from math import inf
 
+from tapeway.core.json_text import Json, dump, parse
 from tapeway.core.model.cassette import Lease
-from tapeway.core.model.control import Control
+from tapeway.core.model.control import MODE_POLICIES, Control, Mode, Slot
 from tapeway.errors import CassetteCorrupt, StoreError, describe
 from tapeway.stores.sql.rows import hexes, indexable, numbers
 from tapeway.stores.sql.statements import Op, Row, quick_row, quick_rows, quick_run
-from tapeway.stores.support.control_document import decode_control, encode_control
 
 log = logging.getLogger(__name__)
 
@@ -333,3 +333,65 @@ def _read(generation: int, document: bytes | None) -> Control | None:
 
 def _put(control: Control) -> Op[int]:
     return (yield from quick_run(_PUT_CONTROL, control.generation, encode_control(control)))
+
+
+def encode_control(control: Control) -> bytes:
+    """What is in force as a document; the generation has a column."""
+    document: dict[str, Json] = {
+        "mode": control.mode,
+        "active": control.active,
+        "takes": control.takes,
+        "since": control.since,
+        "modes": dict(control.modes),
+        "cassette_takes": dict(control.cassette_takes),
+        "slots": {name: asdict(slot) for name, slot in control.slots.items()},
+        "slot_takes": {name: list(takes) for name, takes in control.slot_takes.items()},
+    }
+    return dump(document)
+
+
+def decode_control(text: bytes | str, generation: int) -> Control:
+    """What is in force, of the document and the generation. Raises ValueError."""
+    match parse(text):
+        case {
+            "mode": str(mode),
+            "active": str(active),
+            "takes": int(takes),
+            "since": int(since),
+            "modes": dict(modes),
+            "cassette_takes": dict(cassette_takes),
+            "slots": dict(slots),
+            "slot_takes": dict(slot_takes),
+        }:
+            return Control(
+                _mode(mode),
+                active,
+                takes,
+                since,
+                {name: _mode(each) for name, each in modes.items()},
+                {name: each for name, each in cassette_takes.items() if isinstance(each, int)},
+                generation,
+                {name: _slot(name, each) for name, each in slots.items()},
+                {name: tuple(_numbers(takes)) for name, takes in slot_takes.items()},
+            )
+        case _:
+            raise ValueError("it is not what this tapeway writes")
+
+
+def _slot(name: str, value: Json) -> Slot:
+    match value:
+        case {"cassette": str(cassette), "mode": mode, "take": int(take), "since": int(since)}:
+            return Slot(cassette, None if mode is None else _mode(mode), take, since)
+        case _:
+            raise ValueError(f"slot {name!r} is not what this tapeway writes")
+
+
+def _numbers(takes: Json) -> Iterator[int]:
+    return (each for each in (takes if isinstance(takes, list) else ()) if isinstance(each, int))
+
+
+def _mode(text: Json) -> Mode:
+    for mode in MODE_POLICIES:
+        if mode == text:
+            return mode
+    raise ValueError(f"there is no mode {text!r}: another tapeway set it")

@@ -28,13 +28,15 @@ from tapeway.stores.sqlite.connection import (
     snapshot,
     store_error,
 )
-from tapeway.stores.sqlite.heartbeat import HeartbeatThread
+from tapeway.stores.sqlite.heartbeat import HeartbeatThread, has_ended, this_process
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
-from tapeway.stores.sqlite.moves.loop_connection import LoopConnection
-from tapeway.stores.sqlite.moves.sight import RecordingsInSight, file_identity
-from tapeway.stores.sqlite.moves.waiting import CursorMoves
+from tapeway.stores.sqlite.moves import (
+    CursorMoves,
+    LoopConnection,
+    RecordingsInSight,
+    file_identity,
+)
 from tapeway.stores.sqlite.operations import Suspended, resume, run
-from tapeway.stores.sqlite.processes import has_ended, this_process
 from tapeway.stores.sqlite.rollback_check import RollbackCheck
 from tapeway.stores.sqlite.shared_file import SharedFile
 from tapeway.stores.sqlite.worker_thread import WorkerThread

@@ -1,11 +1,9 @@
 """The document of what is in force: written by one instance, read by another."""
 
-import json
-
 import pytest
 
 from tapeway.core.model.control import Control, Slot
-from tapeway.stores.support.control_document import decode_control, encode_control
+from tapeway.stores.sql.coordination import decode_control, encode_control
 
 CONTROL = Control(
     *("auto", "smoke", 7, 5),
@@ -19,20 +17,6 @@ CONTROL = Control(
 
 def test_what_was_written_is_read() -> None:
     assert decode_control(encode_control(CONTROL), 9) == CONTROL
-
-
-def test_a_slot_of_an_older_version_was_pointed_in_its_take() -> None:
-    document = json.loads(encode_control(CONTROL))
-    del document["slots"]["w0"]["since"]
-
-    assert decode_control(json.dumps(document), 9).slots["w0"] == Slot("a", None, 8, 8)
-
-
-def test_what_has_a_column_of_its_own_is_not_in_the_document() -> None:
-    text = encode_control(CONTROL, without=["takes"])
-
-    assert "takes" not in json.loads(text)
-    assert decode_control(text, 9, takes=7) == CONTROL
 
 
 @pytest.mark.parametrize(
