@@ -1,4 +1,4 @@
-"""What a store is, it says by `facts` and `shared`: nothing asks by `isinstance`."""
+"""A store says by `facts` and `shared` what it is: nothing asks by `isinstance`."""
 
 import ast
 from collections.abc import Iterator
