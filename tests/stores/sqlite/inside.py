@@ -11,7 +11,7 @@ from tapeway.stores.sqlite.store import SqliteStore
 def runtime_of(store: SqliteStore) -> Runtime:
     """The threads and connections of an open store."""
     # A store shows nobody its connections, and limits of SQLite hold for one connection alone.
-    runtime = store._runtime
+    runtime = store._opened
     assert runtime is not None
     return runtime
 
@@ -35,4 +35,4 @@ async def on_shared(store: SqliteStore, work: Callable[[apsw.Connection], object
             assert each is not None
             work(each)
 
-    await runtime.run_shared(on_both)
+    await runtime.shared_thread.run(on_both)

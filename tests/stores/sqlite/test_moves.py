@@ -216,7 +216,7 @@ async def test_the_log_of_the_shared_file_stays_small(
     monkeypatch.setattr(cursor_moves, "MOST_PAGES", 20)
     mark = await _mark(store)
     await _one_by_one(store, 3, mark)
-    await runtime_of(store).run_shared(lambda connection: connection.wal_autocheckpoint(20))
+    await runtime_of(store).shared_thread.run(lambda connection: connection.wal_autocheckpoint(20))
 
     await _one_by_one(store, 300, mark)
 

@@ -315,11 +315,11 @@ async def test_a_lease_that_could_not_be_released_is_as_soon_as_it_can(file: Pat
         lease = await one.claim("x", key(1))
         assert lease is not None
         runtime = runtime_of(one)
-        await runtime.run_shared(lambda it: it.pragma("query_only", True))
+        await runtime.shared_thread.run(lambda it: it.pragma("query_only", True))
         await one.release_lease(lease)
         assert await other.claim("x", key(1)) is None
 
-        await runtime.run_shared(lambda it: it.pragma("query_only", False))
+        await runtime.shared_thread.run(lambda it: it.pragma("query_only", False))
         async with asyncio.timeout(60):
             while await other.claim("x", key(1), wait=True) is None:
                 pass

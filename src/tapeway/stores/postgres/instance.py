@@ -10,10 +10,10 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tapeway.core.model.cassette import Lease, Recording
 from tapeway.core.model.control import Control
@@ -80,7 +80,7 @@ class PostgresInstance:
         )
         self._held: set[Lease] = set()
         self._notifications = Notifications(self.pool, self.background.tasks)
-        self._heartbeat = Heartbeat(self.pool, self.member, self._notifications)
+        self.heartbeat = Heartbeat(self.pool, self.member, self._notifications)
 
     async def open(self) -> None:
         """Prepare the tables. Raises StoreAway, StoreError."""
@@ -103,7 +103,7 @@ class PostgresInstance:
     async def _leave(self) -> None:
         if not self.member.beats:
             return
-        await self._heartbeat.stop()
+        await self.heartbeat.stop()
         self.member.left()
         await self.turn("leave the other instances", lambda: coordination.leave(self.member))
         for lease in list(self._held):
@@ -165,11 +165,6 @@ class PostgresInstance:
         # Durable: a lease that a crash of the server brought back would live as long as this instance.
         return await self.pool.write(action, work)
 
-    async def to_the_end(
-        self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
-    ) -> T:
-        return await self.background.run(work, abandoned)
-
     async def read_turns(self, action: str, make: Make[T]) -> T:
         return await self.pool.read(action, lambda session: perform(make(), session))
 
@@ -182,7 +177,7 @@ class PostgresInstance:
     # What instances share.
 
     def go_on_beating(self) -> None:
-        self.background.start(self._heartbeat.run())
+        self.background.start(self.heartbeat.run())
         self.background.start(sweep_periodically(self.pool))
 
     def bury(self) -> Op[None]:
@@ -222,10 +217,6 @@ class PostgresInstance:
     async def steered(self, control: Control) -> None:
         self.member.apply(control)
         self._notifications.send(CONTROL)
-
-    @property
-    def trouble(self) -> str:
-        return self._heartbeat.trouble
 
 
 async def sweep_periodically(pool: Pool) -> None:

@@ -4,12 +4,11 @@
 connection that the instance is alive.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from tapeway.errors import StoreError, closed, out_of_touch
+from tapeway.errors import StoreError, out_of_touch
 from tapeway.ports import StoreFacts
 from tapeway.stores.postgres import address
 from tapeway.stores.postgres.errors import reads_only
@@ -19,7 +18,7 @@ from tapeway.stores.sql.coordination import OUT_OF_TOUCH_S
 from tapeway.stores.sql.store import SqlStore
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(SqlStore[PostgresInstance]):
     """Cassettes in one schema of a database; each instance opens its own store.
 
     `lease_s` is how long a lease outlives its instance, `touch_s` how long an instance serves without
@@ -29,11 +28,9 @@ class PostgresStore(SqlStore):
     def __init__(
         self, url: str, *, lease_s: float | None = None, touch_s: float = OUT_OF_TOUCH_S
     ) -> None:
-        super().__init__()
-        self.facts = StoreFacts(durability="primary", paged=True)
         self._address = address.read(url)
+        super().__init__(self._address.shown, StoreFacts(durability="primary", paged=True))
         self._lease_s, self._touch_s = float(lease_s or self._address.lease_s), float(touch_s)
-        self._opened: PostgresInstance | None = None
 
     @property
     def shared(self) -> "PostgresStore | None":
@@ -52,15 +49,13 @@ class PostgresStore(SqlStore):
             raise reads_only(self.url)
 
     @property
-    def url(self) -> str:
-        return self._address.shown
-
-    @property
     def trouble(self) -> StoreError | None:
         if self._reads_only:
             return None
         if self._opened is None or not self._opened.member.in_touch:
-            return out_of_touch(self.url, "" if self._opened is None else self._opened.trouble)
+            return out_of_touch(
+                self.url, "" if self._opened is None else self._opened.heartbeat.trouble
+            )
         return None
 
     async def check_writes(self, name: str | None = None) -> None:
@@ -76,11 +71,6 @@ class PostgresStore(SqlStore):
         # `primary`: on the disk of the primary; `server`: no further than its memory.
         self.facts = replace(self.facts, durability=instance.pool.durability)
         self._opened = instance
-
-    async def close(self, within_s: float = math.inf) -> None:
-        instance, self._opened = self._opened, None
-        if instance is not None:
-            await instance.close()
 
     # Cassettes.
 
@@ -100,12 +90,6 @@ class PostgresStore(SqlStore):
             "them, and in its write-ahead log, replicas and backups until these are gone: see to "
             "them where it must not stay readable"
         ]
-
-    @property
-    def _driver(self) -> PostgresInstance:
-        if self._opened is None:
-            raise closed(self.url)
-        return self._opened
 
     async def _before_writing(self) -> None:
         """Instances record concurrently, where anything can be written."""

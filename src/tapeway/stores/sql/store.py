@@ -5,15 +5,16 @@ waiting hits.
 """
 
 import asyncio
+import math
 import secrets
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.misses.neighbours import SoughtRequest
@@ -31,14 +32,15 @@ from tapeway.core.model.condition import ANY, Condition, Unchanged
 from tapeway.core.model.control import Control, CursorMove
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
-from tapeway.errors import StoreError
-from tapeway.ports import Found, FoundUnused, Issuer, MoveDone
+from tapeway.errors import StoreError, closed
+from tapeway.ports import Found, FoundUnused, Issuer, MoveDone, StoreFacts
 from tapeway.stores.sql import bodies, cassettes, coordination, cursors, queries, recordings, rows
 from tapeway.stores.sql.bodies import BodyCache, BodyUpload
 from tapeway.stores.sql.coordination import Member
 from tapeway.stores.sql.last_decoded import LastDecoded
 from tapeway.stores.sql.recordings import IndexTaken
 from tapeway.stores.sql.statements import Op, Row
+from tapeway.stores.support.background_tasks import BackgroundTasks
 from tapeway.stores.support.columns import imported_text, interaction_of, recording_text
 
 T = TypeVar("T")
@@ -78,6 +80,10 @@ class Driver(Protocol):
 
     @property
     def bodies(self) -> BodyCache: ...
+
+    @property
+    def background(self) -> BackgroundTasks:
+        """Runs what a cancelled caller must not stop."""
 
     @property
     def moves(self) -> Moves: ...
@@ -132,10 +138,7 @@ class Driver(Protocol):
     def note_removal(self) -> None:
         """Something was removed that must not stay readable."""
 
-    async def to_the_end(
-        self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
-    ) -> T:
-        """The result of `work`. A cancelled caller does not stop `work`: `abandoned` gets the result."""
+    async def close(self) -> None: ...
 
     # What instances share.
 
@@ -173,16 +176,28 @@ class Driver(Protocol):
         """This instance changed what is in force: apply it, and tell the others."""
 
 
-class SqlStore:
+D = TypeVar("D", bound=Driver)
+
+
+class SqlStore(Generic[D]):
     """The part of a store that is the same over every driver."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str, facts: StoreFacts) -> None:
+        self.url = url
+        self.facts = facts
+        self._opened: D | None = None
         self._last_near: LastDecoded[bytes] = LastDecoded()
 
+    async def close(self, within_s: float = math.inf) -> None:
+        driver, self._opened = self._opened, None
+        if driver is not None:
+            await driver.close()
+
     @property
-    @abstractmethod
-    def _driver(self) -> Driver:
-        """The driver. Raises StoreError while the store is closed."""
+    def _driver(self) -> D:
+        if self._opened is None:
+            raise closed(self.url)
+        return self._opened
 
     @abstractmethod
     async def _before_writing(self) -> None:
@@ -486,7 +501,7 @@ class SqlStore:
         driver = self._for_cassette(name)
         await self._begin_beating(driver)
         claim = self._claim(driver, Lease(name, key, secrets.randbits(62)))
-        lease = await driver.to_the_end(claim, abandoned=self._give_back_later)
+        lease = await driver.background.run(claim, abandoned=self._give_back_later)
         if lease is None and wait:
             make = partial(coordination.is_held, name, key, driver.member, driver.bury)
             action = f"read a lease of '{name}'"
@@ -495,7 +510,7 @@ class SqlStore:
 
     async def _begin_beating(self, driver: Driver) -> None:
         if not driver.member.beats:
-            await driver.to_the_end(self._first_beat(driver))
+            await driver.background.run(self._first_beat(driver))
 
     async def _first_beat(self, driver: Driver) -> None:
         make = partial(coordination.beat, driver.member)
@@ -524,7 +539,7 @@ class SqlStore:
 
     async def release_lease(self, lease: Lease) -> None:
         """If the store cannot be written now, release the lease as soon as it can be written."""
-        await self._driver.to_the_end(self._release_lease(self._driver, lease))
+        await self._driver.background.run(self._release_lease(self._driver, lease))
 
     async def _release_lease(self, driver: Driver, lease: Lease) -> None:
         action = f"give back a lease of '{lease.name}'"
@@ -554,7 +569,7 @@ class SqlStore:
 
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
         driver, make = self._driver, partial(coordination.steer, change)
-        text = await driver.to_the_end(driver.turn("change what is in force", make, once=True))
+        text = await driver.background.run(driver.turn("change what is in force", make, once=True))
         control = coordination.read_back(text)
         await driver.steered(control)
         until = time.monotonic() + _APPLIED_WITHIN_S

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -80,7 +80,7 @@ class Runtime:
             Reach.WHOLE: self._reader("read the cassette"),
         }
         self._shared_file = SharedFile(location, clock)
-        self._shared_thread = WorkerThread(
+        self.shared_thread = WorkerThread(
             f"{location}.shared", "use the shared file", self._shared_file.connect
         )
         in_sight = RecordingsInSight(location, clock, self._read_file)
@@ -89,7 +89,7 @@ class Runtime:
             RecordingsInSight(location, clock, lambda: self._quick_reader.connected_to),
             clock,
         )
-        self.moves = CursorMoves(self._shared_thread, in_sight, here)
+        self.moves = CursorMoves(self.shared_thread, in_sight, here)
         self.member = Member(
             f"{socket.gethostname()}:{os.getpid()}",
             clock,
@@ -100,11 +100,11 @@ class Runtime:
         )
         self._takes = 0
         self._wiping = asyncio.Lock()
-        self._heartbeat = HeartbeatThread(self._shared_thread, self.member)
-        self._background = BackgroundTasks(self.place)
+        self._heartbeat = HeartbeatThread(self.shared_thread, self.member)
+        self.background = BackgroundTasks(self.place)
 
     async def open(self) -> None:
-        await self._background.open()
+        await self.background.open()
 
     async def read(
         self,
@@ -118,8 +118,8 @@ class Runtime:
         long: bool = False,
     ) -> T:
         """The result of a query, or `otherwise` where there is no file."""
-        if cursors and not self._shared_thread.connected:
-            await self.run_shared(lambda _: None)
+        if cursors and not self.shared_thread.connected:
+            await self.shared_thread.run(lambda _: None)
 
         def work(connection: apsw.Connection) -> T:
             if cursors:
@@ -159,10 +159,10 @@ class Runtime:
             with immediate_transaction(connection):
                 return run(make(), connection, quick=True)
 
-        return await self.run_shared(work)
+        return await self.shared_thread.run(work)
 
     async def read_turns(self, action: str, make: Make[T]) -> T:
-        return await self.run_shared(lambda connection: run(make(), connection, quick=True))
+        return await self.shared_thread.run(lambda connection: run(make(), connection, quick=True))
 
     def shard(self) -> int:
         """One row of counts is enough where one transaction runs at a time."""
@@ -178,16 +178,11 @@ class Runtime:
             with immediate_transaction(connection):
                 return [resume(each, connection) for each in suspended]
 
-        return self._shared_thread.run_blocking(work)
+        return self.shared_thread.run_blocking(work)
 
     def release_later(self, lease: Lease) -> None:
         """End a lease as soon as the shared file can be written."""
         self.member.unreleased.append(lease)
-
-    async def to_the_end(
-        self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
-    ) -> T:
-        return await self._background.run(work, abandoned)
 
     # What instances share.
 
@@ -282,11 +277,7 @@ class Runtime:
     @property
     def has_cursors(self) -> bool:
         """Whether there may be cursors of some cassette."""
-        return self._shared_thread.connected or self._shared_file.path.exists()
-
-    async def run_shared(self, work: Callable[[apsw.Connection], T]) -> T:
-        """The result of work on the shared file."""
-        return await self._shared_thread.run(work)
+        return self.shared_thread.connected or self._shared_file.path.exists()
 
     def scratch(self) -> str | None:
         """The folder for temporary files: the store's folder, None where this process cannot write."""
@@ -296,11 +287,11 @@ class Runtime:
         return None
 
     async def close(self) -> None:
-        await self._background.close()
+        await self.background.close()
         await self._heartbeat.stop()
         self.member.left()
         try:
-            if self._shared_thread.connected:
+            if self.shared_thread.connected:
                 await self.turn(
                     "leave the other processes", partial(coordination.leave, self.member)
                 )
@@ -310,7 +301,7 @@ class Runtime:
         await self.moves.close()
         # The last one to close the recordings writes the log into the file: one that may write.
         await self.writer.close()
-        for thread in (self._shared_thread, *self._readers.values()):
+        for thread in (self.shared_thread, *self._readers.values()):
             await thread.close()
         self._shared_file.close()
         self.bodies.close()

@@ -9,12 +9,11 @@ recording and replays it, like simultaneous equal requests.
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tapeway.errors import StoreError, closed, out_of_touch, poisoned
+from tapeway.errors import StoreError, out_of_touch, poisoned
 from tapeway.ports import Found, StoreFacts
 from tapeway.stores.sql.store import SqlStore
 from tapeway.stores.sqlite.location import StoreLocation
@@ -22,17 +21,14 @@ from tapeway.stores.sqlite.runtime import Runtime
 from tapeway.stores.support.durable_files import check_writes
 
 
-class SqliteStore(SqlStore):
+class SqliteStore(SqlStore[Runtime]):
     """A SQLite file. The first write creates it; several stores of one file are fine."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` is the same for all processes of the machine."""
-        super().__init__()
-        self.url = f"sqlite:{path}"
-        self.facts = StoreFacts(durability="disk", paged=True, file=path)
+        super().__init__(f"sqlite:{path}", StoreFacts(durability="disk", paged=True, file=path))
         self._location = StoreLocation(path)
         self._clock = clock
-        self._runtime: Runtime | None = None
 
     @property
     def shared(self) -> "SqliteStore":
@@ -41,32 +37,27 @@ class SqliteStore(SqlStore):
 
     @property
     def trouble(self) -> StoreError | None:
-        if self._runtime is None or not self._runtime.member.in_touch:
+        if self._opened is None or not self._opened.member.in_touch:
             return out_of_touch(self.url)
-        return poisoned(self.url) if self._runtime.writer.poisoned else None
+        return poisoned(self.url) if self._opened.writer.poisoned else None
 
     async def check_writes(self, name: str | None = None) -> None:
-        if self._runtime is not None and self._runtime.writer.poisoned:
+        if self._opened is not None and self._opened.writer.poisoned:
             raise poisoned(self.url)
         self._location.refuse_read_only()
         await asyncio.to_thread(check_writes, self._location.folder)
 
     async def open(self) -> None:
-        if self._runtime is None:
+        if self._opened is None:
             self._location.refuse_network()
-            self._runtime = Runtime(self._location, self._clock)
-            await self._runtime.open()
+            self._opened = Runtime(self._location, self._clock)
+            await self._opened.open()
             try:
                 # Fails now for a file that cannot be read.
                 await self.names()
             except BaseException:
                 await self.close()
                 raise
-
-    async def close(self, within_s: float = math.inf) -> None:
-        runtime, self._runtime = self._runtime, None
-        if runtime is not None:
-            await runtime.close()
 
     # Cassettes.
 
@@ -95,12 +86,6 @@ class SqliteStore(SqlStore):
     async def _forget_cursors(self, name: str) -> None:
         if self._driver.has_cursors:
             await super()._forget_cursors(name)
-
-    @property
-    def _driver(self) -> Runtime:
-        if self._runtime is None:
-            raise closed(self.url)
-        return self._runtime
 
     async def _before_writing(self) -> None:
         self._location.refuse_read_only()
