@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from tapeway.engine.cassettes.hits import RememberedHits
     from tapeway.engine.cassettes.looked_up import LookedUp
     from tapeway.engine.editing.editor import Editor
-    from tapeway.engine.editing.loaded_access import LoadedAccess
-    from tapeway.engine.editing.shared_access import SharedAccess
     from tapeway.engine.report.summary import CassetteReport
 
 log = logging.getLogger(__name__)
@@ -137,18 +135,13 @@ class Broker:
     def editor(self) -> "Editor":
         """What changes cassettes while they are served."""
         # Imported here: only the admin API edits, and most servers are never steered.
-        from tapeway.engine.editing.editor import Editor
-
-        return Editor(self.store, self._access(), self._known)
-
-    def _access(self) -> "LoadedAccess | SharedAccess":
         if isinstance(source := self.source, Loaded):
-            from tapeway.engine.editing.loaded_access import LoadedAccess
+            from tapeway.engine.editing.loaded_editor import LoadedEditor
 
-            return LoadedAccess(source, self.store, self.routes)
-        from tapeway.engine.editing.shared_access import SharedAccess
+            return LoadedEditor(source, self.store, self._known, self.routes)
+        from tapeway.engine.editing.shared_editor import SharedEditor
 
-        return SharedAccess(source.store, self._new_head, source.announce)
+        return SharedEditor(source, self._known, self._new_head)
 
     async def __aenter__(self) -> Self:
         await self.source.open()

@@ -20,7 +20,7 @@ from tapeway.admin.request_body import MIB
 from tapeway.admin.responses import bad_cassette
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, StoredCassette
-from tapeway.engine.editing.lookup import no_cassette
+from tapeway.engine.editing.changes import no_cassette
 from tapeway.errors import AdminError, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import document

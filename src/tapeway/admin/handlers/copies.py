@@ -18,9 +18,7 @@ from tapeway.admin.request_body import MIB, body_chunks, check_content_type
 from tapeway.admin.responses import bad_cassette, json_response, stream_response
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.engine.editing.changes import CassetteContents
-from tapeway.engine.editing.lookup import no_cassette
-from tapeway.engine.editing.spooled import SpooledInteractions
+from tapeway.engine.editing.changes import CassetteContents, SpooledInteractions, no_cassette
 from tapeway.errors import AdminError
 from tapeway.formats import jsonl
 from tapeway.formats.errors import FormatFault

@@ -38,8 +38,7 @@ from tapeway.conversations.repeated_answers import RepeatedAnswers
 from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, Interaction
-from tapeway.engine.editing.changes import Addition, Reference
-from tapeway.engine.editing.lookup import no_cassette, no_interaction
+from tapeway.engine.editing.changes import Addition, Reference, no_cassette, no_interaction
 from tapeway.errors import AdminError, CassetteCorrupt
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document

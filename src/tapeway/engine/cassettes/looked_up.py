@@ -510,7 +510,7 @@ class LookedUp(Source):
         unused = await self.store.unused(name, self.control.takes_of(name), 0)
         return CassetteCounts(name, outline.count, unused.total)
 
-    async def read(self, name: str) -> StoredCassette | None:
+    async def read(self, name: str, *, as_stored: bool = False) -> StoredCassette | None:
         return await self.store.load(name, writable=False)
 
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:

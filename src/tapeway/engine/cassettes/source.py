@@ -270,8 +270,8 @@ class Source(Protocol):
     async def counts(self) -> Sequence[CassetteCounts]:
         """How many recordings each cassette in use has, and how many of them are unused."""
 
-    async def read(self, name: str) -> StoredCassette | None:
-        """What a cassette holds, without loading it."""
+    async def read(self, name: str, *, as_stored: bool = False) -> StoredCassette | None:
+        """What a cassette holds, without loading it; `as_stored` in the store's own order."""
 
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
         """One interaction, without loading its cassette."""

@@ -4,13 +4,20 @@ A receipt makes an append idempotent: repeated with the same key, it is done onc
 """
 
 import asyncio
+import os
+from array import array
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import overload
 
+from tapeway.body_files import TemporaryFile
+from tapeway.core.json_text import dump, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction
-from tapeway.errors import AdminError
+from tapeway.core.model.interaction import AnyInteraction, large_bodies, replace_large_bodies
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import AdminError, StoreError
+from tapeway.formats.fields import Fields
 from tapeway.formats.native import document
 
 MOST_KEYS = 10_000
@@ -123,6 +130,22 @@ class IdempotencyReceipts:
             self._bytes -= self._receipts.pop(at).bytes
 
 
+def no_cassette(name: str) -> AdminError:
+    """The error for a cassette that does not exist."""
+    return AdminError(
+        f"there is no cassette '{name}': /api/v1/cassettes lists those there are",
+        status=404,
+        code="no_cassette",
+    )
+
+
+def no_interaction(name: str, index: int) -> AdminError:
+    """The error for an interaction that a cassette does not have."""
+    return AdminError(
+        f"cassette '{name}' has no interaction {index}", status=404, code="no_interaction"
+    )
+
+
 async def digest_of(stored: StoredCassette | None) -> str | None:
     """The digest of a whole cassette, None for no cassette."""
     if stored is None:
@@ -134,3 +157,58 @@ async def digest_of(stored: StoredCassette | None) -> str | None:
         )
 
     return await asyncio.to_thread(digest)
+
+
+class SpooledInteractions(Sequence[AnyInteraction]):
+    """A cassette that is too large for memory, on its way into a store: screened interactions.
+
+    Each is a line of a temporary file. Every access reads the disk: use a thread. In memory is where
+    each line begins, and where the large bodies are.
+    """
+
+    def __init__(self, folder: str | None) -> None:
+        """`folder` is that of the file, None for the system's own. Raises StoreError."""
+        self.replaced = 0
+        """How many secrets were replaced in them."""
+        self._file = TemporaryFile(folder)
+        self._ends = array("Q", [0])
+        self._bodies: dict[str, BodyFile] = {}
+
+    def add(self, items: Sequence[AnyInteraction]) -> None:
+        """Add interactions at the end. Raises StoreFull, StoreError."""
+        for item in items:
+            line = dump(document.numbered(item.index, document.encode(item)))
+            self._file.write(line)
+            self._ends.append(self._ends[-1] + len(line))
+            self._bodies.update({file.digest: file for file in large_bodies(item)})
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __iter__(self) -> Iterator[AnyInteraction]:
+        return map(self._read, range(len(self)))
+
+    @overload
+    def __getitem__(self, at: int) -> AnyInteraction: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[AnyInteraction]: ...
+
+    def __getitem__(self, at: int | slice) -> AnyInteraction | Sequence[AnyInteraction]:
+        if isinstance(at, slice):
+            return [self._read(each) for each in range(*at.indices(len(self)))]
+        return self._read(range(len(self))[at])
+
+    def _read(self, at: int) -> AnyInteraction:
+        start, end = self._ends[at], self._ends[at + 1]
+        line = os.pread(self._file.fd, end - start, start)
+        if len(line) != end - start:
+            raise StoreError(
+                "a temporary file was cut while it was read: see what removes its content"
+            )
+        fields = Fields.of(parse(line), ())
+        item = document.decode(dict(fields.values), fields.integer("index", low=0, high=2**53))
+        return replace_large_bodies(item, self._body)
+
+    def _body(self, file: BodyFile) -> BodyFile:
+        return replace(self._bodies[file.digest], parts=file.parts)

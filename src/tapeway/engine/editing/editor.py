@@ -1,23 +1,25 @@
 """Changes cassettes while they are served: appends, edits, replaces and removes.
 
-Every change is durable when it is answered. `LoadedAccess` takes a cassette in memory out of use while
-it is changed. `SharedAccess` changes a cassette in one step of the shared store.
+Every change is durable when it is answered. `LoadedEditor` takes a cassette in memory out of use while
+it is changed. `SharedEditor` changes a cassette in one step of the shared store.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tapeway.body_files import body_pieces
 from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
-from tapeway.core.model.condition import ANY, Condition, changed_meanwhile
+from tapeway.core.model.condition import ANY, Condition, Unchanged, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.engine.editing.access import AppendCall, AppendTarget
+from tapeway.engine.cassettes.context import T
+from tapeway.engine.cassettes.source import Source
 from tapeway.engine.editing.changes import (
     Addition,
     Appended,
@@ -25,7 +27,11 @@ from tapeway.engine.editing.changes import (
     Changed,
     Extended,
     IdempotencyReceipts,
+    Receipt,
+    Reference,
+    SpooledInteractions,
     digest_of,
+    no_cassette,
 )
 from tapeway.engine.editing.large_bodies import (
     UploadedBodies,
@@ -33,56 +39,127 @@ from tapeway.engine.editing.large_bodies import (
     moved_to_files,
     with_stored_bodies,
 )
-from tapeway.engine.editing.lookup import no_cassette
 from tapeway.engine.editing.screening import ScreenedItems, Secrets, screen
-from tapeway.engine.editing.spooled import SpooledInteractions
 from tapeway.errors import CassetteEdited
 from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
 
-if TYPE_CHECKING:
-    from tapeway.engine.editing.loaded_access import LoadedAccess
-    from tapeway.engine.editing.shared_access import SharedAccess
+
+@dataclass(frozen=True, slots=True)
+class AppendCall:
+    """A call that appends interactions, with its progress."""
+
+    additions: Sequence[Addition]
+    head: CassetteHead | None
+    """The metadata of a cassette created by this call."""
+    secrets: Secrets
+    receipt: Receipt
+    with_key: bool
+    """Whether it has an idempotency key."""
+    again: bool
+    """Whether the client repeats the call."""
+
+    def missing(
+        self, items: Sequence[AnyInteraction]
+    ) -> Iterator[tuple[int, Addition, AnyInteraction]]:
+        """The additions that are not stored yet: number, addition, and the item to be stored."""
+        for number, (addition, item) in enumerate(zip(self.additions, items, strict=True)):
+            if number not in self.receipt.appended:
+                yield number, addition, item
+
+    def stored(self, number: int, item: AnyInteraction) -> None:
+        """Note that an addition is durable."""
+        self.receipt.appended[number] = Appended(item.index, document.interaction_digest(item))
 
 
-class Editor:
+class AppendTarget(Protocol):
+    """A cassette while something is appended to it."""
+
+    name: str
+    head: CassetteHead
+
+    async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
+        """Note in the receipt what came before, perhaps to another process."""
+
+    async def index(self, wanted: int | None) -> int:
+        """The index of the next interaction, which may come with one."""
+
+    async def superseded(self, wanted: Sequence[Reference]) -> tuple[int, ...]:
+        """The indexes of wanted interactions that still exist."""
+
+    def added(self, recording: Recording) -> None:
+        """Note that a recording is durable."""
+
+
+Append = Callable[[AppendTarget], Awaitable[None]]
+"""Appends to a cassette, which is ready to be appended to."""
+
+MakeChanged = Callable[[CassetteHead, AnyInteraction], Awaitable[AnyInteraction | None]]
+"""Makes the replacement of an interaction, None to remove it. Raises AdminError (412, 422)."""
+
+
+class Editor(ABC):
     """Changes the cassettes of a store."""
 
-    def __init__(
-        self, store: CassetteStore, access: "LoadedAccess | SharedAccess", known: KnownValues
-    ) -> None:
+    def __init__(self, source: Source, store: CassetteStore, known: KnownValues) -> None:
+        self._source = source
         self._store = store
-        self._access = access
         self._known = known
         self._receipts = IdempotencyReceipts()
         self._bodies = UploadedBodies()
 
     async def stored(self, name: str) -> StoredCassette | None:
         """A cassette as stored now, or None where there is none."""
-        return await self._access.stored(name)
+        return await self._source.read(name, as_stored=True)
 
+    @abstractmethod
     async def outline(self, name: str) -> Outline | None:
         """A cassette's metadata, its number of interactions, and their routes and upstreams."""
-        return await self._access.outline(name)
 
+    @abstractmethod
     async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
         """Its metadata and interactions, those after an index or all, to be iterated once.
 
         Raises CassetteEdited where that one is gone.
         """
-        return await self._access.walk(name, after)
 
+    @abstractmethod
     async def body(self, name: str, digest: str) -> BodyFile | None:
         """A large body of a cassette, or None where it has none such."""
-        return await self._access.body(name, digest)
 
+    @abstractmethod
     async def claim(self, name: str) -> None:
         """Make a cassette ready to be appended to. Raises StoreError, CassetteLocked."""
-        await self._access.claim(name)
+
+    @abstractmethod
+    async def _settled(self, name: str) -> bool:
+        """Write a cassette's final form and let go of it; False where it is used here too."""
+
+    @abstractmethod
+    async def _bodies_of(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
+        """The large bodies of the cassette with these digests."""
+
+    @abstractmethod
+    async def _change(self, name: str, work: Callable[[bool], Awaitable[T]]) -> T:
+        """Change a cassette for all instances; `work` hears whether it was loaded here."""
+
+    @abstractmethod
+    async def _unchanged(self, name: str, condition: Condition) -> Unchanged | None:
+        """What must be so when a cassette is saved under a condition. Raises AdminError (412)."""
+
+    @abstractmethod
+    async def _edit(
+        self, name: str, index: int, condition: Condition, make: MakeChanged
+    ) -> Appended | None:
+        """Change one interaction. Raises AdminError (404)."""
+
+    @abstractmethod
+    async def _append_to(self, name: str, head: CassetteHead | None, work: Append) -> None:
+        """Append to a cassette, which this call may create with a head."""
 
     async def release(self, name: str) -> bool:
         """Write a cassette's final form and let go of it, unless it is used here too."""
-        if not await self._access.release(name):
+        if not await self._settled(name):
             return False
         self._bodies.forget(name)
         return True
@@ -103,7 +180,7 @@ class Editor:
         """
 
         async def work(loaded: bool) -> Changed:
-            only = await self._access.unchanged(name, condition)
+            only = await self._unchanged(name, condition)
             spooled = cassette.interactions
             given = () if isinstance(spooled, SpooledInteractions) else spooled
             found = await self._prepare(
@@ -116,12 +193,12 @@ class Editor:
             with _condition_at_save(condition):
                 while not await self._store.save(name, after, only):
                     # Perhaps only its times, or there and back: the digest decides.
-                    only = await self._access.unchanged(name, condition)
+                    only = await self._unchanged(name, condition)
             await self._store.release(name)
             self._bodies.forget(name)
             return Changed(await digest_of(after) or "", replaced)
 
-        return await self._access.change(name, work)
+        return await self._change(name, work)
 
     async def replace_head(
         self, name: str, head: CassetteHead, secrets: Secrets = "refuse"
@@ -136,7 +213,7 @@ class Editor:
             await self._store.release(name)
             return Changed(document.head_digest(found.head), found.replaced)
 
-        return await self._access.change(name, work)
+        return await self._change(name, work)
 
     async def remove(self, name: str, condition: Condition = ANY) -> None:
         """Delete a cassette, if the condition holds in that moment.
@@ -148,17 +225,17 @@ class Editor:
             if condition.given and not loaded and await self._store.stat(name) is None:
                 raise no_cassette(name)
             with _condition_at_save(condition):
-                only = await self._access.unchanged(name, condition)
+                only = await self._unchanged(name, condition)
                 while not (removed := await self._store.remove(name, only)):
                     if only is None or only.mark is None:
                         break
-                    only = await self._access.unchanged(name, condition)
+                    only = await self._unchanged(name, condition)
             if not removed and not loaded:
                 raise no_cassette(name)
             self._bodies.forget(name)
             self._receipts.forget(name)
 
-        await self._access.change(name, work)
+        await self._change(name, work)
 
     async def edit(
         self,
@@ -180,7 +257,7 @@ class Editor:
             return (await self._prepare(name, head, [changed], secrets, [before])).items[0]
 
         with _condition_at_save(condition):
-            return await self._access.edit(name, index, condition, make)
+            return await self._edit(name, index, condition, make)
 
     async def keep(self, name: str, file: BodyFile) -> None:
         """Store a large body for a later interaction; durable on return.
@@ -191,7 +268,7 @@ class Editor:
         async def work(target: AppendTarget) -> None:
             self._bodies.add(name, await self._store.keep(name, body_pieces(file)))
 
-        await self._access.append(name, None, work)
+        await self._append_to(name, None, work)
 
     async def append(
         self,
@@ -215,7 +292,7 @@ class Editor:
         async with receipt.lock:
             if len(receipt.appended) < len(additions):
                 call = AppendCall(additions, head, secrets, receipt, key is not None, again)
-                await self._access.append(name, call.head, partial(self._append, call))
+                await self._append_to(name, call.head, partial(self._append, call))
             return Extended(
                 receipt.head, tuple([receipt.appended[number] for number in range(len(additions))])
             )
@@ -260,7 +337,7 @@ class Editor:
         if any(map(large_bodies, items)):
             found = {**self._bodies.of(name), **by_digest(before)}
             if missing := by_digest(items).keys() - found.keys():
-                found |= await self._access.bodies(name, missing)
+                found |= await self._bodies_of(name, missing)
             items = [with_stored_bodies(item, found) for item in items]
         screened = await asyncio.to_thread(
             partial(screen, head, items, self._known, secrets, meta=meta, first=first)

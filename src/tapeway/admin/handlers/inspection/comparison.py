@@ -17,7 +17,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules, rules_of_meta
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.engine.editing.lookup import no_cassette
+from tapeway.engine.editing.changes import no_cassette
 from tapeway.errors import AdminError
 from tapeway.inspection.pairing import (
     CassetteDiff,

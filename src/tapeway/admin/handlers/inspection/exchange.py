@@ -14,7 +14,7 @@ from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.responses import json_response
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
-from tapeway.engine.editing.lookup import no_interaction
+from tapeway.engine.editing.changes import no_interaction
 from tapeway.inspection.exchange import ForeignView, ReadableExchange
 from tapeway.inspection.known import HeldRecordings
 from tapeway.inspection.summary import title

@@ -3,82 +3,83 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
+from tapeway.core.cassette.recording_keys import recording_key
+from tapeway.core.matching import rules
+from tapeway.core.matching.key import key_digest
+from tapeway.core.model.cassette import CassetteHead, Outline, Recording
 from tapeway.core.model.condition import Condition, Unchanged, changed_meanwhile
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassettes.context import T
-from tapeway.engine.editing.access import Append, AppendCall, MakeChanged
-from tapeway.engine.editing.changes import Appended, CassetteContents, Reference
-from tapeway.engine.editing.lookup import find_identical, no_cassette, no_interaction
+from tapeway.engine.cassettes.looked_up import LookedUp
+from tapeway.engine.editing.changes import (
+    Appended,
+    CassetteContents,
+    Reference,
+    no_cassette,
+    no_interaction,
+)
+from tapeway.engine.editing.editor import Append, AppendCall, Editor, MakeChanged
 from tapeway.errors import CassetteEdited
 from tapeway.formats.native import document
 from tapeway.paging import pages_after
 from tapeway.ports import SharedStore
 
 
-class SharedAccess:
-    """Reads and changes cassettes of a shared store.
-
-    `changed` has all instances read the metadata anew.
-    """
+class SharedEditor(Editor):
+    """Reads and changes cassettes of a shared store."""
 
     def __init__(
         self,
-        store: SharedStore,
+        source: LookedUp,
+        known: KnownValues,
         new_head: Callable[[], CassetteHead],
-        changed: Callable[[], Awaitable[object]],
     ) -> None:
-        self._store = store
+        super().__init__(source, source.store, known)
+        self._shared = source.store
         self._new_head = new_head
-        self._changed = changed
-
-    async def stored(self, name: str) -> StoredCassette | None:
-        """The whole cassette, or None where there is none."""
-        return await self._store.load(name, writable=False)
+        self._changed = source.announce
 
     async def outline(self, name: str) -> Outline | None:
-        """A cassette's metadata, its number of interactions, and their routes and upstreams."""
-        return await self._store.outline(name)
+        return await self._shared.outline(name)
 
     async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
         """A cassette page by page; changes of others may show or not."""
-        if (outline := await self._store.outline(name)) is None:
+        if (outline := await self._shared.outline(name)) is None:
             return None
-        return CassetteContents(outline.head, pages_after(self._store, name, after))
+        return CassetteContents(outline.head, pages_after(self._shared, name, after))
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
-        """A large body of a cassette, or None where it has none such."""
-        return await self._store.body(name, digest)
+        return await self._shared.body(name, digest)
 
-    async def bodies(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
-        """The large bodies of the cassette with these digests."""
-        found = {digest: await self._store.body(name, digest) for digest in digests}
+    async def _bodies_of(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
+        found = {digest: await self._shared.body(name, digest) for digest in digests}
         return {digest: file for digest, file in found.items() if file is not None}
 
     async def claim(self, name: str) -> None:
         """Check that the store can be reached; there is nothing to claim. Raises StoreError."""
-        await self._store.outline(name)
+        await self._shared.outline(name)
 
-    async def release(self, name: str) -> bool:
+    async def _settled(self, name: str) -> bool:
         """Have what nothing refers to removed; a database has no final form to write."""
-        await self._store.release(name)
+        await self._shared.release(name)
         return True
 
-    async def change(self, name: str, work: Callable[[bool], Awaitable[T]]) -> T:
+    async def _change(self, name: str, work: Callable[[bool], Awaitable[T]]) -> T:
         """Change a cassette in one step, and tell all instances."""
         result = await work(False)
         await self._changed()
         return result
 
-    async def unchanged(self, name: str, condition: Condition) -> Unchanged | None:
+    async def _unchanged(self, name: str, condition: Condition) -> Unchanged | None:
         """The mark of a cassette that fulfils a condition; None without a condition.
 
         Read before the digest: a change in between makes the mark outdated. Raises AdminError (412).
         """
         if not condition.given:
             return None
-        if (stat := await self._store.stat(name)) is None:
+        if (stat := await self._shared.stat(name)) is None:
             condition.check(None)
             return Unchanged(None)
         try:
@@ -88,32 +89,33 @@ class SharedAccess:
         condition.check(digest)
         return Unchanged(stat.mark)
 
-    async def edit(
+    async def _edit(
         self, name: str, index: int, condition: Condition, make: MakeChanged
     ) -> Appended | None:
         """Change one interaction; all others keep their index."""
-        if (outline := await self._store.outline(name)) is None:
+        if (outline := await self._shared.outline(name)) is None:
             raise no_cassette(name)
-        if (before := await self._store.get(name, index)) is None:
+        if (before := await self._shared.get(name, index)) is None:
             raise no_interaction(name, index)
         made = await make(outline.head, before.item)
         changed = None if made is None else replace(made, index=index)
-        if not await self._store.edit(name, index, changed, condition):
+        if not await self._shared.edit(name, index, changed, condition):
             raise no_interaction(name, index)
         return None if changed is None else Appended(index, document.interaction_digest(changed))
 
-    async def append(self, name: str, head: CassetteHead | None, work: Append) -> None:
+    async def _append_to(self, name: str, head: CassetteHead | None, work: Append) -> None:
         """Append to a cassette that others append to as well."""
-        outline = await self._store.outline(name)
+        outline = await self._shared.outline(name)
         own = outline.head if outline is not None else head or self._new_head()
-        await work(_SharedTarget(self._store, name, own))
+        await work(_SharedTarget(self._shared, name, own))
 
     async def _digest(self, name: str) -> str | None:
-        outline = await self._store.outline(name)
+        outline = await self._shared.outline(name)
         if outline is None:
             return None
         digests = [
-            document.interaction_digest(item) async for item in pages_after(self._store, name, None)
+            document.interaction_digest(item)
+            async for item in pages_after(self._shared, name, None)
         ]
         return document.cassette_digest(document.head_digest(outline.head), digests)
 
@@ -128,7 +130,7 @@ class _SharedTarget:
     async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
         """Note in the receipt what another process was asked for before."""
         if call.again and not call.receipt.appended:
-            call.receipt.appended |= await find_identical(self._store, self.name, self.head, items)
+            call.receipt.appended |= await _find_identical(self._store, self.name, self.head, items)
 
     async def index(self, wanted: int | None) -> int:
         """A new index."""
@@ -144,3 +146,22 @@ class _SharedTarget:
     async def _holds(self, wanted: Reference) -> bool:
         found = await self._store.get(self.name, wanted.index)
         return found is not None and document.interaction_digest(found.item) == wanted.sha256
+
+
+async def _find_identical(
+    store: SharedStore, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
+) -> dict[int, Appended]:
+    """The items that are in the cassette already, identical to the last byte, by their number."""
+    found: dict[int, Appended] = {}
+    used: set[int] = set()
+    for number, item in enumerate(items):
+        if not isinstance(item, Interaction):
+            continue
+        digest = document.interaction_digest(item)
+        key = key_digest(recording_key(item, rules.rules_of_meta(head.meta)))
+        for each in (await store.look(name, 0, (), [key])).recordings:
+            if each.item.index not in used and document.interaction_digest(each.item) == digest:
+                used.add(each.item.index)
+                found[number] = Appended(each.item.index, digest)
+                break
+    return found

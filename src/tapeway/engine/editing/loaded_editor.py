@@ -27,31 +27,86 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.condition import Condition, Unchanged
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
+from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassettes.context import T
 from tapeway.engine.cassettes.loaded import Loaded
 from tapeway.engine.cassettes.source import OutOfUse
-from tapeway.engine.editing.access import Append, AppendCall, MakeChanged
 from tapeway.engine.editing.changes import (
     Appended,
     CassetteContents,
     Reference,
     digest_of,
-)
-from tapeway.engine.editing.large_bodies import (
-    UploadedBodies,
-    by_digest,
-)
-from tapeway.engine.editing.lookup import (
-    after_index,
-    find_superseded,
-    identical_at,
     no_cassette,
-    position_of,
+    no_interaction,
 )
-from tapeway.errors import StoreError
+from tapeway.engine.editing.editor import Append, AppendCall, Editor, MakeChanged
+from tapeway.engine.editing.large_bodies import UploadedBodies, by_digest
+from tapeway.errors import CassetteEdited, StoreError
 from tapeway.formats.native import document
 from tapeway.paging import each_of
 from tapeway.ports import CassetteStore
+
+
+def _position_of(name: str, items: Sequence[AnyInteraction], index: int) -> int:
+    """The position of the interaction with this index. Raises AdminError (404)."""
+    for place, each in enumerate(items):
+        if each.index == index:
+            return place
+    raise no_interaction(name, index)
+
+
+def _after_index(
+    name: str, items: Sequence[AnyInteraction], index: int
+) -> Sequence[AnyInteraction]:
+    """The interactions after this index. Raises CassetteEdited where it is gone."""
+    for place, each in enumerate(items):
+        if each.index == index:
+            return items[place + 1 :]
+    raise CassetteEdited(
+        f"cassette '{name}' was changed while it was gone through, and interaction {index} is "
+        "gone: begin again"
+    )
+
+
+def _identical_at(
+    cassette: CassetteIndex, index: int | None, item: AnyInteraction
+) -> Appended | None:
+    """The interaction of this index if it is identical to `item`."""
+    held = None if index is None else cassette.get(index)
+    if held is None or (digest := document.interaction_digest(held)) != document.interaction_digest(
+        item
+    ):
+        return None
+    return Appended(held.index, digest)
+
+
+async def _find_superseded(cassette: CassetteIndex, wanted: Sequence[Reference]) -> tuple[int, ...]:
+    """The present indexes of wanted interactions that still exist."""
+    found: list[int] = []
+    moved: list[str] = []
+    for each in wanted:
+        held = cassette.get(each.index)
+        if held is not None and each.sha256 == document.interaction_digest(held):
+            found.append(each.index)
+        else:
+            moved.append(each.sha256)
+    if moved:
+        held_now = sorted(cassette.snapshot(), key=lambda held: held.index)
+        found += await asyncio.to_thread(_find_moved, held_now, moved, frozenset(found))
+    return tuple(found)
+
+
+def _find_moved(
+    held: Sequence[AnyInteraction], digests: list[str], used: frozenset[int]
+) -> list[int]:
+    found: list[int] = []
+    for each in held:
+        if each.index not in used and (digest := document.interaction_digest(each)) in digests:
+            digests.remove(digest)
+            found.append(each.index)
+            if not digests:
+                break
+    return found
 
 
 class Numbering:
@@ -85,28 +140,23 @@ class Numbering:
         return False
 
 
-class LoadedAccess:
+class LoadedEditor(Editor):
     """Reads and changes the cassettes of a store that one process uses at a time."""
 
-    def __init__(self, cassettes: Loaded, store: CassetteStore, routes: RouteTable) -> None:
-        self._cassettes = cassettes
-        self._store = store
+    def __init__(
+        self, source: Loaded, store: CassetteStore, known: KnownValues, routes: RouteTable
+    ) -> None:
+        super().__init__(source, store, known)
+        self._loaded = source
         self._routes = routes
         self._seen = UploadedBodies()
         self._numbering = Numbering()
         self._loaded_for_editing: WeakSet[CassetteIndex] = WeakSet()
         self._heads: WeakKeyDictionary[CassetteIndex, CassetteHead] = WeakKeyDictionary()
 
-    async def stored(self, name: str) -> StoredCassette | None:
-        """A cassette as stored now, or None where there is none."""
-        return await self._cassettes.read(name, as_stored=True)
-
     async def outline(self, name: str) -> Outline | None:
-        """A cassette's metadata, its number of interactions, and their routes and upstreams.
-
-        Costs the same however many there are while somebody appends to it from elsewhere.
-        """
-        cassette = self._cassettes.loaded.get(name)
+        # Read once while somebody appends to it from elsewhere.
+        cassette = self._loaded.loaded.get(name)
         if cassette is not None and (head := self._heads.get(cassette)) is not None:
             held: Sequence[AnyInteraction] = cassette.snapshot()
         elif (stored := await self.stored(name)) is None:
@@ -119,10 +169,6 @@ class LoadedAccess:
         return Outline(head, len(held), sources_of(held))
 
     async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
-        """Its metadata and interactions, those after an index or all, to be iterated once.
-
-        Raises CassetteEdited where that one is gone.
-        """
         if (stored := await self.stored(name)) is None:
             return None
         self._seen.forget(name)
@@ -130,11 +176,10 @@ class LoadedAccess:
             self._seen.add(name, file)
         items = stored.interactions
         return CassetteContents(
-            stored.head, each_of(items if after is None else after_index(name, items, after))
+            stored.head, each_of(items if after is None else _after_index(name, items, after))
         )
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
-        """A large body of a cassette, or None where it has none such."""
         if (file := self._seen.of(name).get(digest)) is not None:
             try:
                 await asyncio.to_thread(check_body_file, file)
@@ -145,25 +190,24 @@ class LoadedAccess:
         await self.walk(name)
         return self._seen.of(name).get(digest)
 
-    async def bodies(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
+    async def _bodies_of(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
         """The large bodies of the cassette with these digests; the cassette is read once."""
         stored = await self._store.load(name, writable=True)
         found = by_digest(stored.interactions if stored is not None else ())
         return {digest: found[digest] for digest in digests & found.keys()}
 
     async def claim(self, name: str) -> None:
-        """Load a cassette for appending. Raises StoreError, CassetteLocked."""
-        await self._cassettes.while_claimed(name, self._claimed)
+        await self._loaded.while_claimed(name, self._claimed)
 
-    async def release(self, name: str) -> bool:
+    async def _settled(self, name: str) -> bool:
         """Write a cassette's final form and unload it, unless it is served or recorded to here too."""
-        cassette = self._cassettes.loaded.get(name)
+        cassette = self._loaded.loaded.get(name)
         if cassette is None or cassette not in self._loaded_for_editing or _is_used(cassette):
             return False
-        await self._cassettes.change(name, partial(self._cassettes.settle, prune=False))
+        await self._loaded.change(name, partial(self._loaded.settle, prune=False))
         return True
 
-    async def change(self, name: str, work: Callable[[bool], Awaitable[T]]) -> T:
+    async def _change(self, name: str, work: Callable[[bool], Awaitable[T]]) -> T:
         """Change a cassette that is in use nowhere meanwhile; its next request loads it anew."""
 
         async def unloading(out: OutOfUse) -> T:
@@ -171,9 +215,9 @@ class LoadedAccess:
             out.cassette = None
             return result
 
-        return await self._cassettes.change(name, unloading)
+        return await self._loaded.change(name, unloading)
 
-    async def unchanged(self, name: str, condition: Condition) -> Unchanged | None:
+    async def _unchanged(self, name: str, condition: Condition) -> Unchanged | None:
         """The mark of a cassette that fulfils a condition; None without a condition.
 
         Read after the cassette was claimed, which may change it. Raises AdminError (412).
@@ -184,7 +228,7 @@ class LoadedAccess:
         stat = await self._store.stat(name)
         return Unchanged(None if stat is None else stat.mark)
 
-    async def edit(
+    async def _edit(
         self, name: str, index: int, condition: Condition, make: MakeChanged
     ) -> Appended | None:
         """Change one interaction; the cassette is written anew, and numbered by position."""
@@ -193,7 +237,7 @@ class LoadedAccess:
             before = await self._store.load(name, writable=True)
             if before is None:
                 raise no_cassette(name)
-            place = position_of(name, before.interactions, index)
+            place = _position_of(name, before.interactions, index)
             made = await make(before.head, before.interactions[place])
             kept = list(before.interactions)
             kept[place : place + 1] = [] if made is None else [made]
@@ -202,9 +246,9 @@ class LoadedAccess:
                 out.cassette = self._rebuilt(loaded, before, kept, place, removed=made is None)
             return None if made is None else Appended(place, document.interaction_digest(made))
 
-        return await self._cassettes.change(name, work)
+        return await self._loaded.change(name, work)
 
-    async def append(self, name: str, head: CassetteHead | None, work: Append) -> None:
+    async def _append_to(self, name: str, head: CassetteHead | None, work: Append) -> None:
         """Append to a cassette that is loaded and claimed for it."""
 
         async def claimed(cassette: CassetteIndex) -> None:
@@ -212,10 +256,10 @@ class LoadedAccess:
             await self._begin(cassette, head)
             await work(_LoadedTarget(cassette, self._numbering, self._routes))
 
-        await self._cassettes.while_claimed(name, claimed)
+        await self._loaded.while_claimed(name, claimed)
 
     async def _claimed(self, cassette: CassetteIndex) -> None:
-        if not _is_used(cassette) and cassette.name != self._cassettes.control.active:
+        if not _is_used(cassette) and cassette.name != self._loaded.control.active:
             self._loaded_for_editing.add(cassette)
 
     async def _begin(self, cassette: CassetteIndex, head: CassetteHead | None) -> None:
@@ -266,7 +310,7 @@ class _LoadedTarget:
     async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
         """Note in the receipt what came before the process was started anew."""
         for number, addition, item in list(call.missing(items)) if call.with_key else ():
-            if (held := identical_at(self._cassette, addition.index, item)) is not None:
+            if (held := _identical_at(self._cassette, addition.index, item)) is not None:
                 call.receipt.appended[number] = held
 
     async def index(self, wanted: int | None) -> int:
@@ -275,7 +319,7 @@ class _LoadedTarget:
 
     async def superseded(self, wanted: Sequence[Reference]) -> tuple[int, ...]:
         """The present indexes of wanted interactions that still exist."""
-        return await find_superseded(self._cassette, wanted)
+        return await _find_superseded(self._cassette, wanted)
 
     def added(self, recording: Recording) -> None:
         """Have what is durable in memory too."""
