@@ -440,6 +440,9 @@ class LiveTurn(Protocol):
     def stored(self, call: "StoredCall") -> None:
         """Take the call that has stored the answer: more may come after its end."""
 
+    def drop(self) -> None:
+        """Keep nothing for the call any more, which has ended."""
+
 
 class StoredCall(Protocol):
     """A call whose answer is stored, and which can store more of it."""

@@ -7,7 +7,7 @@ streams are closed.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Protocol
 
 from tapeway.core.model.control import Control
@@ -34,9 +34,12 @@ class Told:
         for each in [*self._listeners.values()]:
             each()
 
-    @contextmanager
-    def told(self, listener: Callable[[], object]) -> Iterator[None]:
+    def told(self, listener: Callable[[], object]) -> AbstractContextManager[None]:
         """Have this called inside the block."""
+        return self._told(listener)
+
+    @contextmanager
+    def _told(self, listener: Callable[[], object]) -> Iterator[None]:
         own = object()
         self._listeners[own] = listener
         try:
@@ -80,12 +83,11 @@ class Signal(Told):
             self.is_set = True
             self.tell()
 
-    @contextmanager
-    def told(self, listener: Callable[[], object]) -> Iterator[None]:
-        with super().told(listener):
-            if self.is_set:
-                listener()
-            yield
+    def told(self, listener: Callable[[], object]) -> AbstractContextManager[None]:
+        """Have this called inside the block, or now where it has happened already."""
+        if self.is_set:
+            listener()
+        return super().told(listener)
 
 
 class RequestsBeside:

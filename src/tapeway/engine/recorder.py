@@ -164,7 +164,9 @@ class Recorder:
         self._calls.refuse_when_draining()
         return await self._calls.run(ask, self._call(ask, None))
 
-    def follow(self, ask: Ask, reader: ResponseReader, turn: LiveTurn | None = None) -> Pending:
+    def follow(
+        self, ask: Ask, reader: ResponseReader | None, turn: LiveTurn | None = None
+    ) -> Pending:
         """Like `ask`, with the arriving answer in `reader`; joins an equal call under way.
 
         A `turn` uses its connection. Raises Draining.
@@ -235,6 +237,9 @@ class Recorder:
             return exc
         except Exception as exc:
             return unexpected(exc)
+        finally:
+            if turn is not None:
+                turn.drop()
 
     async def _ask(
         self, ask: Ask, reader: ResponseReader | None, turn: LiveTurn | None
@@ -590,7 +595,7 @@ class LiveCall:
             waits = may_save and buffer.size > saved
             was_pause = False
             try:
-                async with asyncio.timeout(_PAUSE_S if waits else None):
+                async with asyncio.timeout(_PAUSE_S) if waits else nullcontext():
                     goes_on = await live.receive(self._policy.max_body, add)
             except TimeoutError:
                 was_pause = True

@@ -7,7 +7,6 @@ import asyncio
 import os
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import accumulate, islice
 
@@ -43,7 +42,7 @@ class ResponseBuffer:
         self.head = head
         self.size = 0
         self._scratch = scratch
-        self._pieces: deque[bytes] = deque()
+        self._pieces: list[bytes] = []
         self._joined = b""
         self._arrivals = ChunkTimes()
         self._starts = array("Q")
@@ -101,10 +100,9 @@ class ResponseBuffer:
 
     async def spill(self) -> None:
         """Move what is in memory to the file. Raises StoreFull, StoreError."""
-        pieces = list(self._pieces)
-        data = b"".join(pieces)
+        count, data = len(self._pieces), b"".join(self._pieces)
         await asyncio.to_thread(self._write, data)
-        self._forget(len(pieces), len(data))
+        self._forget(count, len(data))
 
     def read(self, start: int, end: int) -> bytes:
         """The body from `start` up to `end`, at most to the end of the chunk that `start` lies in."""
@@ -144,8 +142,7 @@ class ResponseBuffer:
         self._file.write(data)
 
     def _forget(self, count: int, size: int) -> None:
-        for _ in range(count):
-            self._pieces.popleft()
+        del self._pieces[:count]
         self._joined = b""
         self._chunks_written += count
         self._written += size

@@ -123,7 +123,7 @@ class Playback:
             return
         try:
             async with asyncio.timeout(left):
-                await self._raw.connection.lost.wait()
+                await asyncio.wait((self._raw.connection.lost,))
         except TimeoutError:
             return
         raise ConnectionResetError

@@ -188,7 +188,8 @@ class Front(asyncio.Protocol):
         self.writing_paused = False
         self.left = Signal()
         """Set once the connection is lost, or its client has finished sending."""
-        self.lost = asyncio.Event()
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        """Done once the connection is lost."""
 
     # The connection.
 
@@ -214,7 +215,8 @@ class Front(asyncio.Protocol):
             content.set_exception(RequestPayloadError("the client left"))
         self._broken = None if content is None else content.exception()
         self.forget_readers()
-        self.lost.set()
+        if not self.lost.done():
+            self.lost.set_result(None)
         self.left.set()
         self._server.gone(self)
 
@@ -589,7 +591,7 @@ class Handler(RequestHandler):
             await super().start()
         except (AssertionError, TypeError):
             # With a lost connection aiohttp loses the state that its next turn needs.
-            if not self.front.lost.is_set():
+            if not self.front.lost.done():
                 raise
         finally:
             self.front.forget_readers()

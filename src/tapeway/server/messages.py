@@ -43,7 +43,7 @@ class ClientConnection(Protocol):
     answer_began: bool
     writing_paused: bool
     left: Signal
-    lost: asyncio.Event
+    lost: "asyncio.Future[None]"
 
     def answered(self, *, keep_alive: bool) -> None:
         """The answer to the request is written."""

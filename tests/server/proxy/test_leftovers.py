@@ -99,7 +99,7 @@ async def ended(connection: Front, proxy: RunningProxy) -> None:
     """Wait until a connection is lost, and nobody handles its requests any more."""
     lost = connection.lost
     del connection
-    await lost.wait()
+    await asyncio.wait((lost,))
     await until(lambda: not proxy.proxy.in_flight)
     # Whoever handled it ends a turn or two later.
     for _ in range(5):

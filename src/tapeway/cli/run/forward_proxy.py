@@ -80,7 +80,7 @@ class Interception:
         protocol = self._servers[host]()
         early.hand_over(over_tls, protocol)
         if isinstance(protocol, Front):
-            await protocol.lost.wait()
+            await asyncio.wait((protocol.lost,))
 
     def _note_distrust(self, host: str, exc: ssl.SSLError) -> None:
         if host not in self._distrusted:

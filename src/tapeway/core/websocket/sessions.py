@@ -371,14 +371,19 @@ def lookup_content(first: WebSocketMessage | None, dialect: SessionDialect) -> b
     """
     if first is None:
         return b""
+    # What orjson writes takes 4 KiB, and this is held as long as the session.
+    return bytes(memoryview(canonical(_looked_up(first, dialect))))
+
+
+def _looked_up(first: WebSocketMessage, dialect: SessionDialect) -> Json:
     sent = dialect.read_sent(first)
     if sent.audio:
-        return canonical({"audio": [each.format for each in sent.audio]})
+        return {"audio": [each.format for each in sent.audio]}
     value = json_object(first.data)
     if value is None:
         text = first.data.decode("latin-1" if first.binary else "utf-8", "replace")
-        return canonical({"binary" if first.binary else "text": text})
-    return canonical(_without_varying((), dict(value), dialect))
+        return {"binary" if first.binary else "text": text}
+    return _without_varying((), dict(value), dialect)
 
 
 def _without_varying(steps: tuple[str | int, ...], value: Json, dialect: SessionDialect) -> Json:

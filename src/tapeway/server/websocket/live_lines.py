@@ -43,7 +43,9 @@ class LiveLines:
         self._held = self._size = self._last = 0
         self._ended = self._dropped = False
         self._error: UpstreamError | None = None
-        self._changed, self._room = asyncio.Event(), asyncio.Event()
+        # An event takes 0.8 KB, and thousands of sessions may be open: only while somebody waits.
+        self._reading: asyncio.Future[None] | None = None
+        self._room: asyncio.Event | None = None
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
 
@@ -61,7 +63,7 @@ class LiveLines:
         if self._dropped or self._ended:
             return
         if not self._waiting:
-            self._changed.set()
+            self._wake()
         self._waiting.append(line)
         self._held += len(line)
         if last:
@@ -76,14 +78,14 @@ class LiveLines:
     async def room(self) -> None:
         """Wait until more may be taken."""
         while self.is_full:
-            self._room.clear()
+            self._room = self._room or asyncio.Event()
             await self._room.wait()
 
     def end(self, verdict: Verdict) -> None:
         """The answer has ended so."""
         if not self._ended:
             self._ended, self.ending.verdict = True, verdict
-            self._changed.set()
+            self._wake()
 
     def fail(self, error: UpstreamError) -> None:
         """The connection was lost before the answer had ended."""
@@ -92,11 +94,10 @@ class LiveLines:
             self.end("truncated")
 
     def drop(self) -> None:
-        """Nobody reads any more: nothing waits to be read."""
+        """Keep nothing any more for the call that records, which has ended."""
         self._dropped = True
         self._waiting.clear()
-        self._held = 0
-        self._room.set()
+        self._make_room()
 
     # What the recorder reads.
 
@@ -106,8 +107,8 @@ class LiveLines:
                 return True
             if self._ended:
                 break
-            self._changed.clear()
-            await self._changed.wait()
+            self._reading = self._loop.create_future()
+            await self._reading
         if self._error is not None:
             raise self._error
         return False
@@ -130,9 +131,18 @@ class LiveLines:
         # All at once: a service may send hundreds in one segment.
         lines, self._waiting = self._waiting, []
         self._size += self._held
-        self._held = 0
         self.ending.released = self._size - self._last
-        self._room.set()
+        self._make_room()
         if self._size > max_bytes:
             raise too_large(max_bytes)
         return on_chunks(lines, self.elapsed_ms())
+
+    def _wake(self) -> None:
+        if self._reading is not None and not self._reading.done():
+            self._reading.set_result(None)
+
+    def _make_room(self) -> None:
+        self._held = 0
+        if self._room is not None:
+            self._room.set()
+            self._room = None

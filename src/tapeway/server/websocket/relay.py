@@ -30,40 +30,66 @@ async def relay(
     the other one sent. A side that is lost without a close frame costs the other one its connection
     in the same way.
     """
-    stop = asyncio.Event()
-    async with asyncio.TaskGroup() as tasks:
-        passing = {
-            tasks.create_task(pass_on(client, upstream, seen, by_client=True)),
-            tasks.create_task(pass_on(upstream, client, seen, by_client=False)),
-        }
-        ending = tasks.create_task(stop.wait())
-        with stopping.told(stop.set):
-            await asyncio.wait({*passing, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if ending.done():
+    both = _Relay(client, upstream, seen)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            with stopping.told(lambda: tasks.create_task(both.stop())):
+                tasks.create_task(both.pass_on(upstream, client, by_client=False))
+                await both.pass_on(client, upstream, by_client=True)
+    finally:
+        both.end()
+
+
+class _Relay:
+    """Both directions of a connection. One task for each: there may be thousands of connections."""
+
+    __slots__ = ("_client", "_patience", "_seen", "_upstream")
+
+    def __init__(self, client: MessageSocket, upstream: UpstreamSocket, seen: Seen | None) -> None:
+        self._client = client
+        self._upstream = upstream
+        self._seen = seen
+        self._patience: asyncio.TimerHandle | None = None
+
+    async def pass_on(self, source: _Socket, target: _Socket, *, by_client: bool) -> None:
+        """Pass on all messages of one side, and how it ends."""
+        seen = self._seen
+        while not isinstance(found := await source.receive(), Close):
             if seen is not None:
-                await seen(GOING_AWAY, False)
-            await client.close(GOING_AWAY)
-            await upstream.close(GOING_AWAY)
-        ending.cancel()
-        _, waiting = await asyncio.wait(passing, timeout=CLOSE_S)
-        if waiting:
-            # One side does not answer the close frame.
-            client.abort()
-            upstream.abort()
-
-
-async def pass_on(source: _Socket, target: _Socket, seen: Seen | None, *, by_client: bool) -> None:
-    """Pass on all messages of one side, and how it ends."""
-    while not isinstance(found := await source.receive(), Close):
+                # While a long message goes out, the other side may answer it already, or leave.
+                await seen(found, by_client)
+            try:
+                await target.send(found)
+            except ConnectionError:
+                # The side of the target tells how the connection ended.
+                found = LOST
+                break
         if seen is not None:
-            # While a long message goes out, the other side may answer it already, or leave.
             await seen(found, by_client)
-        try:
-            await target.send(found)
-        except ConnectionError:
-            # The side of the target tells how the connection ended.
-            found = LOST
-            break
-    if seen is not None:
-        await seen(found, by_client)
-    await target.close(found)
+        await target.close(found)
+        self._expect_close()
+
+    async def stop(self) -> None:
+        """Close both sides, unless one of them has ended."""
+        if self._patience is not None:
+            return
+        if self._seen is not None:
+            await self._seen(GOING_AWAY, False)
+        await self._client.close(GOING_AWAY)
+        await self._upstream.close(GOING_AWAY)
+        self._expect_close()
+
+    def end(self) -> None:
+        """Both sides have ended."""
+        if self._patience is not None:
+            self._patience.cancel()
+
+    def _expect_close(self) -> None:
+        """Cut both sides off if one of them does not answer the close frame in time."""
+        if self._patience is None:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(CLOSE_S, self._abort)
+
+    def _abort(self) -> None:
+        self._client.abort()
+        self._upstream.abort()

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
@@ -25,7 +25,6 @@ from tapeway.core.websocket.sessions import (
     lookup_content,
 )
 from tapeway.engine.journal import UnreachedTail
-from tapeway.engine.response_buffer import ResponseReader
 from tapeway.engine.single_flight import Pending
 from tapeway.errors import RequestError, TapewayError
 from tapeway.ports import StoredCall, UpgradeRefused, UpstreamSocket
@@ -71,12 +70,8 @@ class LiveSession(LiveLines):
             about["subprotocol"] = upstream.subprotocol
         self.metadata: Mapping[str, Json] = {"websocket": about}
 
-    @asynccontextmanager
-    async def ask(self, request: Request) -> AsyncGenerator["LiveSession"]:
-        try:
-            yield self
-        finally:
-            self.drop()
+    def ask(self, request: Request) -> AbstractAsyncContextManager["LiveSession"]:
+        return nullcontext(self)
 
     def stored(self, call: StoredCall) -> None:
         """Nothing comes after the end of a connection."""
@@ -138,7 +133,8 @@ class SessionConnection:
         exchange.key, exchange.shown = plan.key, plan.target
         if isinstance(plan, Replay | Ask):
             exchange.note = plan.note
-        return plan
+        # What was read of the request would be held as long as the session.
+        return plan._replace(read=None) if isinstance(plan, Ask) else plan
 
     # Live.
 
@@ -150,33 +146,32 @@ class SessionConnection:
         ask: Ask | None = None,
     ) -> None:
         """Relay a session and record it; `opening` is what the service said before the client."""
-        message = None if isinstance(first, Close) else first
         if ask is None:
-            plan = await self._decided(message)
-            if isinstance(plan, Replay):
-                # Recorded since this client connected, and the service has begun with this client.
-                plan = await self._decided(message, "record")
-            if not isinstance(plan, Ask):
-                raise RequestError(_MIXED, code="mixed_session")
-            ask = plan
+            ask = await self._ask_of(None if isinstance(first, Close) else first)
         recorder = self._services.broker.recorder
         session = LiveSession(upstream, self._dialect)
-        recording = _SessionBeingRecorded(
-            self, ask, session, recorder.follow(ask, ResponseReader(held=True), session)
-        )
+        recording = _SessionBeingRecorded(self, ask, session, recorder.follow(ask, None, session))
         opened = OpenSession(self._exchange.cassette, ask.take.number, session)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(recording.drop_after())
-            with recorder.streams.registered(opened):
-                for each in opening:
-                    await recording.seen(each, False)
-                await recording.seen(first, True)
-                if isinstance(first, Close):
-                    await self._client.close(await upstream.end(first))
-                else:
-                    await upstream.send(first)
-                    await relay(self._client, upstream, self._services.stopping, recording.seen)
-            await recording.seen(LOST, False)
+        with recorder.streams.registered(opened):
+            for each in opening:
+                await recording.seen(each, False)
+            await recording.seen(first, True)
+            if isinstance(first, Close):
+                await self._client.close(await upstream.end(first))
+            else:
+                await upstream.send(first)
+                await relay(self._client, upstream, self._services.stopping, recording.seen)
+        await recording.seen(LOST, False)
+
+    async def _ask_of(self, first: WebSocketMessage | None) -> Ask:
+        """How to ask a service that is connected. Raises RequestError where nobody may ask."""
+        plan = await self._decided(first)
+        if isinstance(plan, Replay):
+            # Recorded since this client connected, and the service has begun with this client.
+            plan = await self._decided(first, "record")
+        if not isinstance(plan, Ask):
+            raise RequestError(_MIXED, code="mixed_session")
+        return plan
 
     def line(self, ask: Ask, message: WebSocketMessage, *, by_client: bool) -> bytes:
         """The line that is recorded of a message; what only requests hide is hidden here."""
@@ -323,11 +318,6 @@ class _SessionBeingRecorded:
         self._session = session
         self._pending = pending
         self._ended = False
-
-    async def drop_after(self) -> None:
-        """Keep nothing any more once the recording has ended, as it does where the store fails."""
-        await settled(self._pending)
-        self._session.drop()
 
     async def seen(self, found: WebSocketMessage | Close, by_client: bool) -> None:
         """Take a message, or how the connection has ended."""

@@ -75,10 +75,7 @@ class LiveTurnAnswer(LiveLines):
             await self._link.send_turn(self, self._message, self._request)
         finally:
             self.sent.set()
-        try:
-            yield self
-        finally:
-            self.drop()
+        yield self
 
     @property
     def subscribes(self) -> bool:
