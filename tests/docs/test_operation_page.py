@@ -18,7 +18,8 @@ from tapeway.engine.cassettes import remembered
 from tapeway.engine.editing import changes
 from tapeway.engine.report import summary
 from tapeway.formats.yaml import parser as yaml_parser
-from tapeway.inspection import known, titles
+from tapeway.inspection import known
+from tapeway.inspection import search as inspected
 from tapeway.server import front, hits, miss_explainer, plain_heads, prepared_answers
 from tapeway.settings.options import OPTION_OF, Settings
 from tapeway.stores.file import filed
@@ -167,7 +168,7 @@ FIXED = {
         f"{search.MOST_ENTRIES}; {search.MOST_BYTES // MIB} MiB"
     ),
     "titles, texts and conversations of cassettes that are kept to be listed and searched; texts of "
-    "one cassette": f"{known.MOST_BYTES // MIB} MiB; {titles.MOST_SEARCHED // MIB} MiB",
+    "one cassette": f"{known.MOST_BYTES // MIB} MiB; {inspected.MOST_SEARCHED // MIB} MiB",
     "recordings of a database that stay in memory here": (
         f"{remembered.MOST_REMEMBERED // MIB} MiB"
     ),

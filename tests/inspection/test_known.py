@@ -65,13 +65,20 @@ async def test_a_cassette_may_have_readings_of_several_kinds() -> None:
 
 
 def test_recordings_are_found_by_index() -> None:
-    held = HeldRecordings([interaction(index=3), interaction(index=5)])
+    held = HeldRecordings([interaction(index=5), interaction(index=3)], 700)
 
-    assert [held.get(at) is None for at in (3, 4, 5)] == [False, True, False]
-    assert held.size > 2 * len(interaction().response.body)
+    assert [held.get(at) is None for at in (3, 4, 5, 6)] == [False, True, False, True]
+    assert (len(held), held.size) == (2, 700)
 
 
-def test_of_a_cassette_beyond_the_bound_nothing_is_kept() -> None:
-    held = HeldRecordings([interaction(index=3), interaction(index=5)], most=1500)
+def test_recordings_are_paged_in_the_order_of_their_indexes() -> None:
+    held = HeldRecordings([interaction(index=at) for at in (5, 3, 9)], 700)
 
-    assert (held.get(3), held.size) == (None, 0)
+    pages = [held.page(after, 2) for after in (None, 3, 5, 9)]
+
+    assert [([each.index for each in page], following) for page, following in pages] == [
+        ([3, 5], 5),
+        ([5, 9], None),
+        ([9], None),
+        ([], None),
+    ]

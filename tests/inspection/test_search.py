@@ -1,13 +1,14 @@
 """Texts in requests and recordings, however these write them."""
 
 import gzip
+from dataclasses import replace
 
 import pytest
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
-from tapeway.inspection.search import TextFilter
+from tapeway.inspection.search import RecordedTexts, TextFilter
 from tests.conversations.recorded_calls import CHAT, call, sse
 
 JSON = (b"content-type", b"application/json")
@@ -76,3 +77,14 @@ def test_an_interaction_of_another_kind_is_searched_in_its_document() -> None:
     item = ForeignInteraction(0, {"kind": "tool", "request": {"args": ["a giraffe"]}})
 
     assert TextFilter("giraffe").is_in_item(item)
+
+
+def test_texts_of_recordings_are_kept_up_to_a_bound() -> None:
+    first, second = chat({"a": "LION"}), chat({"a": "giraffe " * 99})
+    known = RecordedTexts(most_bytes=600)
+
+    assert "lion" in known.add(first)
+    assert known.get(0) is not None
+    assert 0 < known.size <= 600
+    assert "giraffe" in known.add(replace(second, index=1))
+    assert known.get(1) is None

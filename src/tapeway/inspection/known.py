@@ -1,19 +1,17 @@
 """Recordings, lists and conversations that were read of cassettes, kept while these are unchanged."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction
 
-MOST_BYTES = 128 * 1024 * 1024
+MOST_BYTES = 192 * 1024 * 1024
 
 MOST_HELD = 96 * 1024 * 1024
-"""Bytes of one cassette. Of a larger one nothing is kept, and each look reads the file."""
-
-_OVERHEAD = 1024
-"""What a recording takes in memory beside its bodies, roughly."""
+"""Bytes of a file whose recordings are kept. Each look at a larger file reads the file."""
 
 
 class ReadOnce(Protocol):
@@ -60,24 +58,36 @@ class KnownCassettes:
 
 
 class HeldRecordings:
-    """The recordings of one version of a cassette by index."""
+    """The recordings of one version of a file, by index.
 
-    def __init__(self, items: Iterable[AnyInteraction], most: int = MOST_HELD) -> None:
-        self.size = 0
-        self._items: dict[int, AnyInteraction] = {}
-        for each in items:
-            self.size += _size_of(each)
-            if self.size > most:
-                self.size, self._items = 0, {}
-                return
-            self._items[each.index] = each
+    Bodies are made when they are looked at: a list is shown once the file is read.
+    """
+
+    def __init__(self, items: Iterable[AnyInteraction], size: int) -> None:
+        """`size` is that of the file."""
+        self._items = sorted(items, key=_index)
+        self._indexes = [each.index for each in self._items]
+        self.size = size
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def all(self) -> Sequence[AnyInteraction]:
+        """Every recording, in the order of the indexes."""
+        return self._items
 
     def get(self, index: int) -> AnyInteraction | None:
-        """A recording; None for one that is not there, or not kept."""
-        return self._items.get(index)
+        """A recording; None for one that is not there."""
+        at = bisect_left(self._indexes, index)
+        return self._items[at] if self._indexes[at : at + 1] == [index] else None
+
+    def page(self, after: int | None, limit: int) -> tuple[Sequence[AnyInteraction], int | None]:
+        """Some recordings, and the index after which there are more, if there are."""
+        start = 0 if after is None else bisect_right(self._indexes, after)
+        page = self._items[start : start + limit]
+        return page, page[-1].index if start + limit < len(self._items) else None
 
 
-def _size_of(item: AnyInteraction) -> int:
-    if not isinstance(item, Interaction):
-        return 4 * _OVERHEAD
-    return _OVERHEAD + len(item.request.body) + len(item.response.body)
+def _index(item: AnyInteraction) -> int:
+    return item.index

@@ -1,5 +1,6 @@
 """Searches an exchange for a text: in decoded bodies and in the assembled stream."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
@@ -14,6 +15,9 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import Request, Response
 from tapeway.core.streams.documents import documents
 from tapeway.inspection.reading import held_body
+
+MOST_SEARCHED = 64 * 1024 * 1024
+"""Bytes of kept text for one cassette."""
 
 _ANY_ESCAPE, _NUMBERED_ESCAPE = "\\", "\\u"
 _HAS_OWN_ESCAPE = frozenset('"\\/\b\f\n\r\t')
@@ -37,6 +41,31 @@ class TextFilter:
     def is_in_item(self, item: AnyInteraction) -> bool:
         """Whether the request or the answer of a recording contains the text."""
         return any(map(self.is_in, _texts(item, self._escape)))
+
+    def is_in_folded(self, text: str) -> bool:
+        """Whether a case folded text contains it."""
+        return self._text in text
+
+
+class RecordedTexts:
+    """What recordings of one version of a cassette say, kept for further searches."""
+
+    def __init__(self, most_bytes: int = MOST_SEARCHED) -> None:
+        self._most_bytes = most_bytes
+        self._texts: dict[int, str] = {}
+        self.size = 0
+
+    def get(self, index: int) -> str | None:
+        """All that a recording says, case folded; None where nothing looked at the recording."""
+        return self._texts.get(index)
+
+    def add(self, item: AnyInteraction) -> str:
+        """The same for a recording that is looked at now. Call this in a thread."""
+        found = searchable_text(item)
+        if self.size + (size := sys.getsizeof(found)) <= self._most_bytes:
+            self._texts[item.index] = found
+            self.size += size
+        return found
 
 
 def searchable_text(item: AnyInteraction) -> str:

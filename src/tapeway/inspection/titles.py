@@ -9,11 +9,8 @@ from typing import Literal, cast
 from tapeway.cooperative import Yielding
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.inspection.search import searchable_text
+from tapeway.inspection.search import MOST_SEARCHED, searchable_text
 from tapeway.inspection.summary import title
-
-MOST_SEARCHED = 64 * 1024 * 1024
-"""Bytes of kept text for one cassette. Further recordings are found by their titles alone."""
 
 Show = Literal["failed", "unused", "streamed", "unmarked"]
 Order = Literal["slowest", "tokens", "largest"]
@@ -72,6 +69,7 @@ class Titles:
     """The titles of one version of a cassette."""
 
     def __init__(self, most_searched: int = MOST_SEARCHED) -> None:
+        """Recordings beyond so many bytes of text are found by their titles alone."""
         self._listed: list[ListedRecording] = []
         self._indexes: list[int] = []
         self._room = most_searched

@@ -148,11 +148,18 @@ class JournalView {
   // The newest entries that pass the filter.
   async load() {
     const loading = (this.loading = Symbol("loading"));
-    const before = this.entries.length;
+    let before = this.entries.length;
     // What comes from now on is new to this list.
     const start = await get("journal", { limit: 1 }, this.signal);
     this.newest ??= start.entries[0]?.id ?? null;
-    const page = await this.page(null, loading);
+    // A search shows what it found while it goes on.
+    const page = await this.page(null, loading, (found) => {
+      this.entries = [...found].reverse();
+      before = 0;
+      this.older = null;
+      this.list.renew(this.entries.length);
+      this.draw();
+    });
     if (page === null) return;
     const known = new Set(page.found.map((each) => each.id));
     const meanwhile = this.entries.slice(before).filter((each) => this.passes(each) && !known.has(each.id));
@@ -164,7 +171,7 @@ class JournalView {
   }
 
   // Entries that pass the filter, newest first; null where another filter was chosen meanwhile.
-  async page(after, loading) {
+  async page(after, loading, show = () => {}) {
     const found = [];
     let [next, searched] = [after, 0];
     do {
@@ -174,6 +181,7 @@ class JournalView {
       next = page.next;
       searched += page.searched ?? 0;
       if (this.filter.text !== "") this.say(page.left > 0 && next !== null ? `Searching: ${count(searched)} of ${count(searched + page.left)}, ${count(found.length)} found.` : `Searched ${counted(searched, "request")}: ${count(found.length)} found.`);
+      if (page.entries.length > 0 && next !== null && found.length < PAGE && this.filter.text !== "") show(found);
     } while (this.filter.text !== "" && next !== null && found.length < PAGE);
     if (this.filter.text === "") this.say("");
     return { found, next };

@@ -169,7 +169,7 @@ async def test_the_list_has_no_bodies(stored_world: World, store: CassetteStore)
     }
 
 
-async def test_a_file_is_read_once_for_all_pages_until_it_changes(
+async def test_a_file_is_read_once_for_pages_searches_and_views_until_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, read = FileStore(tmp_path), list[str]()
@@ -187,7 +187,10 @@ async def test_a_file_is_read_once_for_all_pages_until_it_changes(
             await found.got(f"{where}?limit=3{after}") for after in ("", "&after=2", "&after=5")
         ]
         await asyncio.gather(*[found.got(f"{where}?after={at}") for at in range(5)])
+        searched = await found.got(f"{where}?text={CHAT[1:]}")
+        viewed = await found.got("/api/v1/cassettes/large/interactions/3/view")
 
+        assert (len(searched["titles"]), viewed["index"]) == (7, 3)
         assert [[each["index"] for each in page["titles"]] for page in pages] == [
             [0, 1, 2],
             [3, 4, 5],

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from tapeway.admin.handlers.inspection import search
+from tapeway.core.model.interaction import AnyInteraction
+from tapeway.inspection import search as texts
 from tapeway.ports import CassetteStore
 from tests.admin.admin_and_proxy import World, world
 
@@ -103,6 +105,34 @@ async def test_recordings_of_a_cassette_that_was_ejected_are_read_once(
     await stored_world.done("POST", "/api/v1/eject", {"cassette": "other"})
 
     assert await said(stored_world, "text=giraffe") == ["recorded 0"]
+
+
+async def test_a_further_search_reads_recordings_only_after_a_change(
+    stored_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    whole = texts.searchable_text
+
+    def noted(item: AnyInteraction) -> str:
+        read.append(item.index)
+        return whole(item)
+
+    monkeypatch.setattr(texts, "searchable_text", noted)
+    await ask(stored_world, "a lion")
+    await ask(stored_world, "a giraffe")
+
+    assert await said(stored_world, "text=giraffe") == ["recorded 1"]
+    assert await said(stored_world, "text=LION") == ["recorded 0"]
+    assert await said(stored_world, "text=tiger") == []
+    assert sorted(read) == [0, 1]
+
+    where = "/api/v1/cassettes/default/interactions/0"
+    stored = await stored_world.got(where)
+    stored["response"] |= {"json": {"text": "a tiger"}}
+    await stored_world.done("PUT", where, stored)
+
+    assert await said(stored_world, "text=tiger") == ["recorded 0"]
+    assert sorted(read) == [0, 0, 1, 1]
 
 
 async def test_a_cassette_that_is_gone_leaves_the_entry(open_world: World) -> None:

@@ -1,7 +1,7 @@
 """Interactions for reading: a single interaction, and the list without bodies."""
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from aiohttp import web
 
@@ -16,7 +16,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.engine.editing.changes import no_interaction
 from tapeway.inspection.exchange import ForeignView, ReadableExchange
-from tapeway.inspection.known import HeldRecordings
+from tapeway.inspection.known import MOST_HELD, HeldRecordings
 from tapeway.inspection.summary import title
 from tapeway.inspection.titles import TitleQuery, Titles
 
@@ -49,7 +49,11 @@ async def list_titles(
     cassette = broker.cassette(name)
     unused = None if cassette is None else {*cassette.unused()}
     if wanted.is_plain and (cassette is not None or broker.store.shared is not None):
-        return await _page_of_titles(context, name, query, unused)
+        page, following = await page_of(context, name, query.after, query.limit)
+        total = await _count(context, name)
+        return await _page_of_titles(page, following, total, unused)
+    if wanted.is_plain and (held := await _held(context, name)) is not None:
+        return await _page_of_titles(*held.page(query.after, query.limit), len(held), unused)
     titles = await context.known.of(
         Titles, name, await version_of(context, name), lambda: _read_titles(context, name)
     )
@@ -59,11 +63,13 @@ async def list_titles(
 
 
 async def _page_of_titles(
-    context: HandlerContext, name: str, query: TitlesQuery, unused: Set[int] | None
+    page: Sequence[AnyInteraction],
+    following: int | None,
+    total: int | None,
+    unused: Set[int] | None,
 ) -> web.Response:
     """A page of a cassette that can be read from any place."""
-    page, following = await page_of(context, name, query.after, query.limit)
-    rest = {"total": await _count(context, name), "found": None, "unsearched": 0, "next": following}
+    rest: dict[str, Json] = {"total": total, "found": None, "unsearched": 0, "next": following}
 
     def text() -> bytes:
         titles: list[Json] = [
@@ -79,7 +85,10 @@ async def _read_titles(context: HandlerContext, name: str) -> Titles:
     """All titles of a cassette; of a paged store a part of the cassette is in memory at a time."""
     titles = Titles()
     if context.broker.store.shared is None:
-        items = list((await read_cassette(context, name)).interactions)
+        held = await _held(context, name)
+        stored = (await read_cassette(context, name)).interactions if held is None else held.all
+        items = [*stored]
+        del stored
         await asyncio.to_thread(titles.add, items)
         return titles
     after: int | None = None
@@ -104,21 +113,29 @@ async def _count(context: HandlerContext, name: str) -> int | None:
 
 async def the_interaction(context: HandlerContext, name: str, index: int) -> AnyInteraction:
     """An interaction. Raises AdminError (404), StoreError."""
-    found = await _held(context, name, index) or await context.broker.interaction(name, index)
+    held = await _held(context, name)
+    found = None if held is None else held.get(index)
+    found = found or await context.broker.interaction(name, index)
     if found is None:
         await check_exists(context, name)
         raise no_interaction(name, index)
     return found
 
 
-async def _held(context: HandlerContext, name: str, index: int) -> AnyInteraction | None:
-    """A recording of a file that is not loaded: the file is read for the first look alone."""
+async def _held(context: HandlerContext, name: str) -> HeldRecordings | None:
+    """The recordings of a file that is not loaded: the file is read for the first look alone.
+
+    None for any other cassette, and for a file that is too large to be kept.
+    """
     broker = context.broker
     if broker.store.shared is not None or broker.cassette(name) is not None:
         return None
+    stat = await broker.store.stat(name)
+    size = 0 if stat is None else stat.size_bytes
+    if size > MOST_HELD:
+        return None
 
     async def read() -> HeldRecordings:
-        return HeldRecordings((await read_cassette(context, name)).interactions)
+        return HeldRecordings((await read_cassette(context, name)).interactions, size)
 
-    version = await version_of(context, name)
-    return (await context.known.of(HeldRecordings, name, version, read)).get(index)
+    return await context.known.of(HeldRecordings, name, await version_of(context, name), read)

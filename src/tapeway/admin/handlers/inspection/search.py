@@ -1,18 +1,19 @@
 """The journal searched for a text, a bounded part of it at a call."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tapeway.admin.context import HandlerContext
+from tapeway.admin.handlers.cassettes import version_of
 from tapeway.body_files import in_memory
 from tapeway.core.misses.miss import MissedRequest
 from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.engine.journal import ServedRequest
 from tapeway.engine.kept_calls import KeptCall
-from tapeway.errors import StoreError
+from tapeway.errors import AdminError, StoreError
 from tapeway.inspection.reading import MOST_READ
-from tapeway.inspection.search import TextFilter
+from tapeway.inspection.search import RecordedTexts, TextFilter
 from tapeway.paging import bytes_of_bodies
 
 MOST_ENTRIES = 5000
@@ -26,6 +27,9 @@ BATCH = 50
 
 Searchable = AnyInteraction | MissedRequest | None
 """What an entry's request and answer are read from, beside the entry itself."""
+
+_Batch = list[tuple[ServedRequest, bool, Searchable | str]]
+"""Entries, whether each passes the other filters, and what to search: read now, or a kept text."""
 
 
 @dataclass(slots=True)
@@ -50,21 +54,25 @@ async def search(
     Each found entry comes with whether it passes the other filters. `last` is None at the end.
     """
     searched = FoundEntries()
+    texts = _TextsOfCassettes(context)
     reader, wanted = EntryReader(context), TextFilter(text)
     looked_at, more = 0, True
     while more and len(searched.found) < limit:
         if looked_at >= MOST_ENTRIES or reader.bytes > MOST_BYTES:
             return searched
-        batch, passing = [], 0
+        batch: _Batch = []
+        passing = 0
         more = False
         for entry, passes in entries:
-            batch.append((entry, passes, await reader.read(entry) if passes else None))
+            said_before = await texts.of(entry) if passes else None
+            item = await reader.read(entry) if passes and said_before is None else said_before
+            batch.append((entry, passes, item))
             passing += passes
             if passing >= BATCH or reader.bytes > MOST_BYTES:
                 more = True
                 break
         looked_at += passing
-        said = await asyncio.to_thread(_said, wanted, batch)
+        said = await asyncio.to_thread(_said, wanted, batch, texts)
         for (entry, passes, _), says in zip(batch, said, strict=True):
             searched.passed += 1
             searched.last = entry.id
@@ -77,9 +85,7 @@ async def search(
     return searched
 
 
-def _said(
-    wanted: TextFilter, batch: Sequence[tuple[ServedRequest, bool, Searchable]]
-) -> list[bool]:
+def _said(wanted: TextFilter, batch: _Batch, texts: "_TextsOfCassettes") -> list[bool]:
     # An entry is often one of many of the same recording.
     known: dict[int, bool] = {}
     found: list[bool] = []
@@ -87,7 +93,7 @@ def _said(
         says = passes and _says(wanted, entry)
         if passes and not says and item is not None:
             if id(item) not in known:
-                known[id(item)] = _item_says(wanted, item)
+                known[id(item)] = _item_says(wanted, entry, item, texts)
             says = known[id(item)]
         found.append(says)
     return found
@@ -98,10 +104,49 @@ def _says(wanted: TextFilter, entry: ServedRequest) -> bool:
     return any(map(wanted.is_in, texts))
 
 
-def _item_says(wanted: TextFilter, item: AnyInteraction | MissedRequest) -> bool:
+def _item_says(
+    wanted: TextFilter,
+    entry: ServedRequest,
+    item: AnyInteraction | MissedRequest | str,
+    texts: "_TextsOfCassettes",
+) -> bool:
+    if isinstance(item, str):
+        return wanted.is_in_folded(item)
     if isinstance(item, MissedRequest):
         return wanted.is_in_request(item.request)
-    return wanted.is_in_item(item)
+    if (known := texts.known.get(entry.cassette)) is None or entry.interaction is None:
+        return wanted.is_in_item(item)
+    return wanted.is_in_folded(known.add(item))
+
+
+class _TextsOfCassettes:
+    """What the recordings of cassettes say, as far as earlier searches read it."""
+
+    def __init__(self, context: HandlerContext) -> None:
+        self._context = context
+        self.known: dict[str, RecordedTexts | None] = {}
+        """None for a cassette that is gone, or cannot be read."""
+
+    async def of(self, entry: ServedRequest) -> str | None:
+        """What the recording of an entry says; None where nothing is known of it."""
+        if entry.interaction is None:
+            return None
+        name = entry.cassette
+        if name not in self.known:
+            # Before a recording is read: what is read later may only be newer than the version.
+            self.known[name] = await self._read(name)
+        known = self.known[name]
+        return None if known is None else known.get(entry.interaction)
+
+    async def _read(self, name: str) -> RecordedTexts | None:
+        async def read() -> RecordedTexts:
+            return RecordedTexts()
+
+        try:
+            version = await version_of(self._context, name)
+        except (AdminError, StoreError):
+            return None
+        return await self._context.known.of(RecordedTexts, name, version, read)
 
 
 async def kept_call(context: HandlerContext, entry: ServedRequest) -> KeptCall | None:
