@@ -123,13 +123,3 @@ def test_a_store_that_only_saves_whole_cassettes_gets_one_save(
 def _body(item: AnyInteraction) -> bytes:
     assert isinstance(item, Interaction)
     return item.response.body
-
-
-def test_a_missing_cassette_is_named(
-    capsys: pytest.CaptureFixture[str], there: BitByBitStore
-) -> None:
-    for command in ("scan", "redact"):
-        code, out, err = run(capsys, command, "sqlite:there#nix")
-        assert (code, out) == (2, "")
-        assert err == "tapeway: there is no cassette sqlite:there#nix\n"
-    assert run(capsys, "scan", "--store", "memory:")[0] == 2

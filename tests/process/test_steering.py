@@ -71,30 +71,6 @@ async def test_every_request_is_wholly_in_one_mode(tmp_path: Path) -> None:
             assert load.answers[target].body == upstream.only_answer(target)
 
 
-async def test_what_comes_after_the_change_was_answered_is_in_the_new_mode(tmp_path: Path) -> None:
-    async with Upstream() as upstream, Tapeway(tmp_path, "--upstream", upstream.url) as tapeway:
-        for number in range(20):
-            for mode, outcome in (("replay", b"miss"), ("record", b"recorded")):
-                await tapeway.admin("PUT", "/api/v1/mode", {"mode": mode})
-                assert (await tapeway.ask(f"/{number}")).outcome == outcome
-
-
-async def test_a_call_begun_before_the_change_ends_in_its_own_mode(tmp_path: Path) -> None:
-    async with (
-        Upstream() as upstream,
-        Tapeway(tmp_path, "--upstream", upstream.url) as tapeway,
-        asyncio.TaskGroup() as tasks,
-    ):
-        upstream.gate.clear()
-        slow = tasks.create_task(tapeway.ask("/slow"))
-        await upstream.was_asked("/slow")
-        assert (await tapeway.admin("PUT", "/api/v1/mode", {"mode": "replay"}))[0] == 200
-        assert (await tapeway.ask("/new")).outcome == b"miss"
-        upstream.gate.set()
-        assert (await slow).outcome == b"recorded"
-        assert (await tapeway.ask("/slow")).outcome == b"replayed"
-
-
 @pytest.mark.slow
 async def test_ejects_under_load_lose_nothing_and_write_whole_files(tmp_path: Path) -> None:
     async with Upstream() as upstream:
@@ -119,42 +95,6 @@ async def test_ejects_under_load_lose_nothing_and_write_whole_files(tmp_path: Pa
             assert (await tapeway.status())["upstream_connections"] == 0
 
 
-async def test_after_an_eject_a_new_take_begins(tmp_path: Path) -> None:
-    async with Upstream() as upstream:
-        options = ("--upstream", upstream.url, "--mode", "record")
-        async with Tapeway(tmp_path, *options) as tapeway:
-            first, second = (await tapeway.ask("/x")).body, (await tapeway.ask("/x")).body
-            assert (await tapeway.admin("POST", "/api/v1/eject", {}))[0] == 200
-            assert len(_interactions(tapeway.store / "default.json")) == 2
-            assert (await tapeway.admin("POST", "/api/v1/eject", {}))[0] == 409
-            await tapeway.admin("PUT", "/api/v1/mode", {"mode": "replay"})
-            assert [(await tapeway.ask("/x")).body for _ in range(3)] == [first, second, second]
-            await tapeway.admin("PUT", "/api/v1/mode", {"mode": "record"})
-            third = (await tapeway.ask("/x")).body
-            assert (await tapeway.admin("POST", "/api/v1/eject", {}))[0] == 200
-
-        (left,) = _interactions(tapeway.store / "default.json")
-        assert third.decode() in json.dumps(left)
-
-
-async def test_a_file_that_was_loaded_and_let_go_is_the_same_bytes(tmp_path: Path) -> None:
-    async with Upstream(chunked=True) as upstream:
-        options = ("--upstream", upstream.url)
-        async with Tapeway(tmp_path, *options) as tapeway:
-            for number in range(5):
-                await tapeway.ask(f"/{number}")
-            await tapeway.admin("POST", "/api/v1/eject", {})
-            file = tapeway.store / "default.json"
-            before = file.read_bytes()
-            assert (await tapeway.ask("/0")).outcome == b"replayed"
-            await tapeway.admin("POST", "/api/v1/eject", {})
-            assert file.read_bytes() == before
-        async with Tapeway(tmp_path, *options) as tapeway:
-            assert (await tapeway.ask("/0")).outcome == b"replayed"
-
-        assert file.read_bytes() == before
-
-
 async def test_replay_needs_no_upstream_and_connects_to_nobody(tmp_path: Path) -> None:
     async with Upstream() as upstream, Tapeway(tmp_path, "--upstream", upstream.url) as tapeway:
         known = (await tapeway.ask("/known")).body
@@ -171,47 +111,6 @@ async def test_replay_needs_no_upstream_and_connects_to_nobody(tmp_path: Path) -
         line for line in trace.lines if " connect(" in line and "sa_family=AF_INET" in line
     ] == []
     assert trace.calls("sendto", "UDP") == trace.calls("sendmsg", "UDP") == []
-
-
-@pytest.mark.parametrize("how", ["path", "header"])
-async def test_requests_that_name_their_cassette_have_cursors_of_their_own(
-    tmp_path: Path, how: str
-) -> None:
-    names = [f"suite/case-{number}" for number in range(6)]
-    async with Upstream() as upstream:
-        async with Tapeway(tmp_path, "--upstream", upstream.url, "--mode", "record") as tapeway:
-            takes = await _three_answers_each(tapeway, names, how)
-        async with Tapeway(tmp_path, "--mode", "replay") as tapeway:
-            assert await _three_answers_each(tapeway, names, how) == takes
-            # The other way to name one leads to the same recordings, and goes on from there.
-            other = "header" if how == "path" else "path"
-            again = await _three_answers_each(tapeway, names[:1], other)
-            assert again[names[0]] == [takes[names[0]][-1]] * 3
-            assert (await tapeway.status())["upstream_connections"] == 0
-
-    everything = [body for bodies in takes.values() for body in bodies]
-    assert len(set(everything)) == 3 * len(names)
-    assert upstream.asks == {"/x": 3 * len(names)}
-    found = {str(path.relative_to(tapeway.store)) for path in tapeway.store.rglob("*.json")}
-    assert found == {f"{name}.json" for name in names}
-
-
-async def _three_answers_each(
-    tapeway: Tapeway, names: list[str], how: str
-) -> dict[str, list[bytes]]:
-    async def three(name: str) -> list[bytes]:
-        if how == "path":
-            sent = request(f"/@{name.replace('/', '%2F')}/x")
-        else:
-            sent = request("/x", b"", ("Tapeway-Cassette", name))
-        async with RawClient(tapeway.proxy) as client:
-            answers = [await client.ask(sent) for _ in range(3)]
-        assert {each.value(b"tapeway-cassette").decode() for each in answers} == {name}
-        return [each.body for each in answers]
-
-    async with asyncio.TaskGroup() as tasks:
-        running = {name: tasks.create_task(three(name)) for name in names}
-    return {name: task.result() for name, task in running.items()}
 
 
 def _interactions(file: Path) -> list[dict[str, Any]]:

@@ -84,35 +84,3 @@ async def test_a_stop_lets_a_stream_end(tmp_path: Path) -> None:
             RawClient(tapeway.proxy) as app,
         ):
             assert (await app.ask(call())).chunks == [CHAT, DONE]
-
-
-async def test_a_stop_that_does_not_wait_breaks_a_stream_off(tmp_path: Path) -> None:
-    async with (
-        Peer(head(SSE), chunk(CHAT), "stall") as peer,
-        Tapeway(tmp_path, *options(peer), "--drain-timeout", "0") as tapeway,
-        RawClient(tapeway.proxy) as app,
-    ):
-        await app.send(call())
-        await app.until(CHAT + b"\r\n")
-        tapeway.signal(signal.SIGTERM)
-
-        assert await app.rest() == b""
-        assert await tapeway.ended() == 0
-
-
-async def test_a_stop_breaks_a_paced_replay_off(tmp_path: Path) -> None:
-    async with Peer(*STREAM) as peer:
-        async with Tapeway(tmp_path, *options(peer)) as tapeway:
-            await tapeway.ask(TARGET, b'{"stream":true,"n":0}')
-        file = tapeway.store / "default.json"
-        text = file.read_text()
-        latency = text.partition('"latency_ms": ')[2].partition(",")[0].partition("\n")[0]
-        file.write_text(text.replace(f'"latency_ms": {latency}', '"latency_ms": 3600000'))
-        paced = ("--mode", "replay", "--pace", "recorded", "--drain-timeout", "0")
-        async with Tapeway(tmp_path, *paced) as tapeway, RawClient(tapeway.proxy) as app:
-            await app.send(call())
-            await app.until(DONE + b"\r\n")
-            tapeway.signal(signal.SIGTERM)
-
-            assert await app.rest() == b""
-            assert await tapeway.ended() == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from tests.process.counting_upstream import Upstream
-from tests.process.serving import USAGE, Tapeway, refused
+from tests.process.serving import Tapeway
 
 
 async def test_a_yaml_cassette_lives_through_a_kill_and_an_edit(tmp_path: Path) -> None:
@@ -33,26 +33,3 @@ async def test_a_yaml_cassette_lives_through_a_kill_and_an_edit(tmp_path: Path) 
         assert replayed.outcome == b"replayed"
         assert (replayed.status, replayed.body) == (299, first.body)
     assert file.read_text() == "# by hand\n" + text
-
-
-async def test_one_that_cannot_be_read_is_named_with_its_line(tmp_path: Path) -> None:
-    file = tmp_path / "cassettes" / "default.yaml"
-    file.parent.mkdir()
-    file.write_text("version: '1'\ninteractions:\n  - &x {kind: tool, response: *x}\n")
-
-    code, message = await refused(tmp_path, "--mode", "replay")
-
-    assert code == USAGE
-    assert message.startswith(f"{file} line 3: an alias is not read here")
-
-
-async def test_two_files_of_one_cassette_stop_the_start(tmp_path: Path) -> None:
-    folder = tmp_path / "cassettes"
-    folder.mkdir()
-    (folder / "default.json").write_text('{"version": "1", "interactions": []}')
-    (folder / "default.yaml").write_text("version: '1'\ninteractions: []\n")
-
-    code, message = await refused(tmp_path, "--mode", "auto")
-
-    assert code == USAGE
-    assert "default.json and default.yaml are both there" in message

@@ -1,4 +1,4 @@
-"""Requests are the same however their bytes are cut, and a malformed one spoils none before it."""
+"""Requests are the same however their bytes are cut."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,23 +62,6 @@ def test_cutting_changes_nothing(sent: list[SentRequest], cuts: list[int], at_on
     wire = b"".join(each.wire for each in sent)
 
     assert read(*segments(wire, cuts), at_once=at_once) == ([each.meaning for each in sent], False)
-
-
-@given(REQUESTS)
-def test_bytes_may_come_one_by_one(sent: list[SentRequest]) -> None:
-    wire = b"".join(each.wire for each in sent)
-
-    seen = read(*[bytes([byte]) for byte in wire], at_once=True)
-    assert seen == ([each.meaning for each in sent], False)
-
-
-@given(REQUESTS, CUTS)
-def test_a_malformed_request_spoils_none_before_it(
-    sent: list[SentRequest], cuts: list[int]
-) -> None:
-    wire = b"".join(each.wire for each in sent) + b"GET / HTTP/1.1\r\n: x\r\n\r\n" + sent[0].wire
-
-    assert read(*segments(wire, cuts)) == ([each.meaning for each in sent], True)
 
 
 @pytest.mark.parametrize("junk", [b"\x16\x03\x01\x02\x00\x01", b"M" * 65, b"\r", b"GE", b"\n"])

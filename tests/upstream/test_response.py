@@ -290,17 +290,3 @@ async def test_what_came_while_nobody_read_comes_before_the_news_that_it_broke_o
             await read()
 
     assert came == [b"hello", b"wor"]
-
-
-async def test_chunks_beyond_the_limit_are_too_many_where_they_come_in_one_segment() -> None:
-    came = list[bytes]()
-    chunks = b"5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n"
-    async with (
-        Peer(CHUNKED + chunks) as peer,
-        running_proxy(peer.url) as proxy,
-        proxy.client.ask(Request("default", "GET", "/", base=peer.url)) as live,
-    ):
-        with pytest.raises(UpstreamError, match="larger than"):
-            await live.receive(7, lambda pieces, *_: came.extend(pieces))
-
-    assert came == [b"hello"]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli import cassette_arguments
 from tapeway.cli.cassette import prune
 from tapeway.core.agenttape.key import ORDERED_KEY
 from tapeway.core.cassette.index import CassetteIndex
@@ -19,12 +18,9 @@ from tapeway.core.model.interaction import (
 )
 from tapeway.engine.journal import Tally
 from tapeway.formats.native.document import load
-from tapeway.ports import CassetteStore
-from tapeway.stores.opening import open_store
 from tests.cli.invocation import run, written
 from tests.stores.recordings import HEAD
 from tests.support.exchanges import interaction
-from tests.support.fakes.shared_store import BitByBitStore
 from tests.support.reports import report_of_index
 
 TOOL = ForeignInteraction(0, {"kind": "tool", "request": {"name": "f"}, "response": 1})
@@ -181,25 +177,6 @@ def test_rules_decide_which_requests_are_equal(capsys: pytest.CaptureFixture[str
 
     assert run(capsys, "prune", "smoke", "--keep-last", "1")[0] == 0
     assert held() == ["/v1/a?at=2 2"]
-
-
-def test_recordings_in_a_database_are_dropped_in_place(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = BitByBitStore("sqlite:there")
-    there.heads["smoke"] = HEAD
-    there.held["smoke"] = [replace(each, index=3 * at) for at, each in enumerate((A1, A2, B))]
-
-    def opening(url: str) -> CassetteStore:
-        return there if url == "sqlite:there" else open_store(url)
-
-    monkeypatch.setattr(cassette_arguments, "open_store", opening)
-
-    given = report(A1, A2, B, used=1)
-    assert run(capsys, "prune", "sqlite:there#smoke", "--report", given)[0] == 0
-
-    assert [each.index for each in there.held["smoke"]] == [0]
-    assert there.loads == 0
 
 
 def test_permanent_indexes_need_no_marks() -> None:

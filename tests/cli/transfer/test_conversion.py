@@ -5,9 +5,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import apsw
@@ -15,7 +13,7 @@ import pytest
 
 from tapeway.cli.main import main
 from tapeway.stores.file.store import FileStore
-from tests.cli.full_cassette import LARGE, NAME, STORES, everything, store_of
+from tests.cli.full_cassette import STORES, store_of
 from tests.cli.invocation import run, written
 from tests.stores.recordings import HEAD, recording
 from tests.support import fork_server
@@ -40,7 +38,7 @@ def dying(extend):
 
     return some
 
-batches._MAX_ITEMS = 20
+batches.MAX_ITEMS = 20
 for kind in (WholeCassettes, PostgresStore, SqliteStore):
     kind.extend = dying(kind.extend)
 main()
@@ -64,34 +62,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def all_stores(postgres_dsn: str, tmp_path: Path) -> Iterator[list[str]]:
-    """One of each."""
-    with ExitStack() as stack:
-        yield [stack.enter_context(store_of(each, tmp_path, postgres_dsn)) for each in STORES]
-
-
 async def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     # Commands have an event loop of their own.
     return await asyncio.to_thread(run, capsys, *arguments)
-
-
-async def test_a_cassette_goes_through_all_stores_and_comes_back_byte_for_byte(
-    capsys: pytest.CaptureFixture[str], all_stores: list[str]
-) -> None:
-    file = await everything()
-    stations = [NAME, *[f"{store}#far/all" for store in all_stores], "file:./again#suite/all"]
-    digests: set[str] = set()
-    for here, there in pairwise(stations):
-        code, out, err = await command(capsys, "convert", here, there)
-        assert (code, err) == (0, "")
-        assert ": 7 of 7 interactions, sha256:" in out
-        digests.add(out.partition("sha256:")[2])
-
-    assert len(digests) == 1
-    assert Path("again/suite/all.json").read_bytes() == file.read_bytes()
-    (body,) = Path("again/suite/all.assets").iterdir()
-    assert body.read_bytes() == LARGE
 
 
 async def test_a_wrong_index_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,19 +84,6 @@ async def test_a_wrong_index_is_reported(capsys: pytest.CaptureFixture[str]) -> 
         "sqlite:one.db#x: #0: the store does not find it by its request",
         "sqlite:one.db#x: #1: the store finds it by a request it does not have",
     ]
-
-
-async def test_a_database_pruned_and_copied_equals_the_pruned_file(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    items = [recording(index).exchange for index in range(4)]
-    written("x", *items[:2], replace(items[0], tags=("later",)), *items[2:])
-    assert (await command(capsys, "convert", "x", "sqlite:one.db#x"))[0] == 0
-    assert (await command(capsys, "prune", "sqlite:one.db#x", "--keep-last=1"))[0] == 0
-    assert (await command(capsys, "convert", "sqlite:one.db#x", "left"))[0] == 0
-
-    assert (await command(capsys, "prune", "x", "--keep-last=1"))[0] == 0
-    assert Path("cassettes/left.json").read_bytes() == Path("cassettes/x.json").read_bytes()
 
 
 @pytest.mark.slow

@@ -28,7 +28,6 @@ ITEMS = [
     ForeignInteraction(7, {"kind": "tool", "request": {"name": "f"}, "response": 1}),
 ]
 THERE = "sqlite:there#smoke"
-__all__ = ["stores"]
 OLD = [recording(90).interaction, recording(91).interaction]
 BESIDE = "smoke.converting"
 
@@ -51,22 +50,6 @@ def stores(monkeypatch: pytest.MonkeyPatch) -> dict[str, BitByBitStore]:
 def there(stores: dict[str, BitByBitStore]) -> BitByBitStore:
     written("smoke", *ITEMS)
     return stores["sqlite:there"]
-
-
-def test_a_cassette_survives_a_database_byte_for_byte(
-    capsys: pytest.CaptureFixture[str], there: BitByBitStore
-) -> None:
-    before = Path("cassettes/smoke.json").read_bytes()
-
-    code, out, err = run(capsys, "convert", "smoke", THERE)
-    assert (code, err) == (0, "")
-    assert out.startswith("sqlite:there#smoke: 8 of 8 interactions, sha256:")
-    again = run(capsys, "convert", THERE, "back")
-    assert again[1] == out.replace("sqlite:there#smoke", "back")
-
-    assert Path("cassettes/back.json").read_bytes() == before
-    assert there.loads == 0
-    assert there.heads == {"smoke": HEAD}
 
 
 def test_an_interrupted_conversion_is_resumed_without_duplicates(

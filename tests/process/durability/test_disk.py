@@ -2,7 +2,6 @@
 
 import json
 import resource
-import stat
 from pathlib import Path
 
 from tests.process.counting_upstream import Upstream
@@ -149,28 +148,8 @@ async def test_a_read_only_disk_stops_recording_at_the_start_and_serves_replay(
     assert "(Read-only file system); mount it for writing" in message
 
 
-async def test_every_file_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
-    async with Upstream() as upstream:
-        options = ("--upstream", upstream.url, "--store", str(tmp_path / "a" / "b"))
-        async with Tapeway(tmp_path, *options, umask=0) as tapeway:
-            await tapeway.ask("/@deep%2Fer/one")
-            await tapeway.ask("/two")
-            recording = _modes(tmp_path / "a")
-        stopped = _modes(tmp_path / "a")
-
-    assert {name.rpartition(".")[2] for name in recording} >= {"journal", "lock"}
-    assert any(name.endswith(".json") for name in stopped)
-    for name, mode in (recording | stopped).items():
-        assert mode == (0o700 if (tmp_path / "a" / name).is_dir() else 0o600), name
-
-
 def _descriptors(tapeway: Tapeway) -> int:
     return len(list(Path(f"/proc/{tapeway.pid}/fd").iterdir()))
-
-
-def _modes(root: Path) -> dict[str, int]:
-    found = [root, *root.rglob("*")]
-    return {str(path.relative_to(root)): stat.S_IMODE(path.stat().st_mode) for path in found}
 
 
 async def _record_until_refused(tapeway: Tapeway) -> tuple[dict[str, bytes], Answer]:

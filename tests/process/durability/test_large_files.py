@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.process.serving import Tapeway
-from tests.process.streamed_bodies import MIB, digest, get, giant, pieces, post
+from tests.process.streamed_bodies import MIB, digest, get, giant, pieces
 from tests.support.socket_upstream import Peer
 
 SIZE = 3 * MIB
-KIND = b"application/octet-stream"
 
 
 def assets(store: Path) -> list[str]:
@@ -66,20 +65,6 @@ async def test_a_body_and_its_recording_survive_a_kill_right_after_the_answer(
         assert (await get(tapeway.proxy, "/big")).digest == digest(SIZE)
 
 
-async def test_nothing_is_left_of_what_is_refused(tmp_path: Path) -> None:
-    async with giant(SIZE) as url, giant(SIZE, "chunked") as in_chunks:
-        routes = ("--upstream", url, "--route", f"c={in_chunks}")
-        async with Tapeway(tmp_path, "--max-body", "2MiB", *routes) as tapeway:
-            for target in ("/big", "/c/big"):
-                answer = await get(tapeway.proxy, target)
-                assert answer.status == 502
-            answer = await post(tapeway.proxy, "/up", SIZE, KIND)
-            assert answer.status == 413
-            left = [path for path in (tmp_path / "cassettes").rglob("*") if path.is_file()]
-
-    assert {path.name for path in left} <= {".default.lock", ".gitignore"}
-
-
 async def test_nothing_is_left_when_it_is_killed_in_the_middle(tmp_path: Path) -> None:
     half = b"".join(pieces(SIZE // 2))
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SIZE
@@ -96,18 +81,6 @@ async def test_nothing_is_left_when_it_is_killed_in_the_middle(tmp_path: Path) -
     assert not asking.result().whole
     left = [path.name for path in tmp_path.rglob("*") if path.is_file()]
     assert set(left) <= {"stderr", ".default.lock", ".gitignore"}
-
-
-async def test_recording_anew_removes_the_file_that_was_replaced(tmp_path: Path) -> None:
-    old = await recorded(tmp_path)
-    async with (
-        giant(SIZE + 1) as url,
-        Tapeway(tmp_path, "--mode", "record", "--upstream", url) as tapeway,
-    ):
-        await get(tapeway.proxy, "/big")
-        assert old.exists()
-
-    assert assets(tmp_path / "cassettes") == [f"sha256-{digest(SIZE + 1)}"]
 
 
 def _nameless(pid: int) -> bool:

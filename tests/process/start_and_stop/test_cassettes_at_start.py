@@ -47,34 +47,6 @@ async def test_one_that_cannot_be_read_is_named_with_line_and_reason(
     assert file.read_text() == text
 
 
-async def test_an_interaction_that_cannot_be_served_is_named_with_its_line(
-    tmp_path: Path, store: Path
-) -> None:
-    async with Upstream() as upstream, Tapeway(tmp_path, "--upstream", upstream.url) as tapeway:
-        await tapeway.ask("/one")
-    file = store / "default.json"
-    good = file.read_text()
-    bad = good.replace('"status_code": 200', '"status_code": 2000')
-    assert bad != good
-    file.write_text(bad)
-    line = 1 + bad[: bad.index('"status_code": 2000')].count("\n")
-
-    code, message = await refused(tmp_path, "--mode", "replay")
-
-    assert code == USAGE
-    assert f"{file} line {line}:" in message
-    assert file.read_text() == bad
-
-
-async def test_what_is_no_file_is_named(tmp_path: Path, store: Path) -> None:
-    os.mkfifo(store / "default.json")
-
-    code, message = await refused(tmp_path, "--mode", "replay")
-
-    assert code == USAGE
-    assert f"{store}/default.json is not a regular file: move it away" in message
-
-
 async def test_one_that_may_not_be_read_is_named(tmp_path: Path, store: Path) -> None:
     file = store / "default.json"
     file.write_text("{}")

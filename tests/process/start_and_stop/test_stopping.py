@@ -346,3 +346,20 @@ async def _asked(tapeway: Tapeway, target: str) -> Answer | None:
         return await tapeway.ask(target)
     except (ConnectionError, asyncio.IncompleteReadError):
         return None
+
+
+async def test_the_recording_is_made_when_the_stop_comes_after_the_client_left(
+    tmp_path: Path,
+) -> None:
+    async with Upstream() as upstream:
+        upstream.gate.clear()
+        async with Tapeway(tmp_path, "--upstream", upstream.url) as tapeway:
+            async with RawClient(tapeway.proxy) as client:
+                await client.send(request("/left", b"", tapeway.login))
+                await upstream.was_asked("/left")
+            tapeway.signal(signal.SIGTERM)
+            await tapeway.unready()
+            upstream.gate.set()
+            assert await tapeway.ended() == 0
+        async with Tapeway(tmp_path, "--mode", "replay") as tapeway:
+            assert (await tapeway.ask("/left")).body == upstream.only_answer("/left")

@@ -17,7 +17,7 @@ from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import WANTED, advanced, cursors_of, key, next_state, with_step
+from tests.stores.shared_instances import WANTED, key, with_step
 
 PROJECT = Path(__file__).parents[3]
 
@@ -87,15 +87,6 @@ class _Commands:
                 if self._lease is not None:
                     made = with_step(made, 1, lease=self._lease)
                 return await self._record(made.interaction.index, made)
-            case "record-many":
-                first, count = numbers
-                made_all = [recording(number) for number in range(first, first + count)]
-                async with asyncio.TaskGroup() as tasks:
-                    for made in made_all:
-                        tasks.create_task(self._record_and_answer(made.interaction.index, made))
-                return "done"
-            case "turns":
-                return await self._turns(*numbers)
             case "join":
                 self._modes.append((await self._store.join(WANTED, self._apply)).mode)
                 return self._modes[-1]
@@ -107,24 +98,12 @@ class _Commands:
     def _apply(self, control: Control) -> None:
         self._modes.append(control.mode)
 
-    async def _record_and_answer(self, index: int, made: Recording) -> None:
-        _write_line(await self._record(index, made))
-
     async def _record(self, index: int, made: Recording) -> object:
         try:
             await self._store.append("x", HEAD, made)
         except StoreError as exc:
             return [type(exc).__name__, index]
         return ["recorded", index]
-
-    async def _turns(self, count: int) -> list[int]:
-        states: list[int] = []
-        while len(states) < count:
-            before = (await cursors_of(self._store, "x", 1, [key(0)])).get(key(0))
-            state = next_state(before.state if before else None)
-            if await advanced(self._store, "x", 1, key(0), before, state, 0):
-                states.append(int(state))
-        return states
 
 
 def _write_line(answer: object) -> None:

@@ -81,19 +81,6 @@ async def test_what_lies_in_another_schema_is_another_stores(
     await run(postgres_dsn, f'DROP SCHEMA "{schema_of(other)}" CASCADE')
 
 
-async def test_tables_of_a_newer_tapeway_are_left_alone(
-    postgres_url: str, postgres_dsn: str
-) -> None:
-    async with opened(postgres_url) as store:
-        await store.append("x", HEAD, recording(0))
-    await run(postgres_dsn, f'INSERT INTO "{schema_of(postgres_url)}".version VALUES (99)')  # noqa: S608
-
-    with pytest.raises(
-        StoreError, match=r"newer tapeway.*of version 99, and this one knows \d+: update"
-    ):
-        await PostgresStore(postgres_url).open()
-
-
 async def test_a_role_that_may_make_no_tables_works_with_those_there_are(
     postgres_url: str, postgres_dsn: str
 ) -> None:
@@ -367,16 +354,6 @@ async def test_a_claim_nobody_waits_for_any_more_is_given_back(store: PostgresSt
     async with asyncio.timeout(60):
         while await store.claim("x", key(0), wait=True) is None:
             pass
-
-
-async def test_many_that_open_at_the_same_time_make_the_tables_once(postgres_url: str) -> None:
-    stores = [PostgresStore(postgres_url) for _ in range(12)]
-    await asyncio.gather(*[store.open() for store in stores])
-
-    await stores[0].append("x", HEAD, recording(0))
-    assert [await store.names() for store in stores] == [["x"]] * 12
-    for store in stores:
-        await store.close()
 
 
 async def test_tables_that_do_not_agree_are_named(
