@@ -67,7 +67,7 @@ async def test_what_is_freed_later_is_freed_in_a_thread(monkeypatch: pytest.Monk
     free_later([item])
     del item
 
-    assert await asyncio.wait_for(freed, 10) is not threading.main_thread()
+    assert await asyncio.wait_for(freed, 60) is not threading.main_thread()
 
 
 async def test_a_stop_before_it_is_time_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ async def test_who_has_read_the_address_can_stop_it(monkeypatch: pytest.MonkeyPa
     printed = _Reader()
     monkeypatch.setattr(sys, "stdout", printed)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await serve_http(MCPServer("tapeway"), HostPort("127.0.0.1", 0), None)
 
     assert json.loads(printed.getvalue())["mcp"].endswith("/mcp")

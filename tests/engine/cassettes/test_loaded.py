@@ -224,7 +224,7 @@ async def test_an_ejected_cassette_is_freed_without_garbage_collection(file: Pat
         try:
             await broker.eject()
             for _ in watched:
-                await asyncio.wait_for(freed.get(), 10)
+                await asyncio.wait_for(freed.get(), 60)
         finally:
             gc.enable()
         assert not any(each() for each in watched)

@@ -185,7 +185,7 @@ async def test_whoever_waits_for_a_step_that_fails_on_the_event_loop_hears_from_
 
     monkeypatch.setattr(cursor_moves, "make_steps", failing)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await _one_by_one(store, 2, mark)
 
 
