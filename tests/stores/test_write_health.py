@@ -186,7 +186,7 @@ async def test_an_unreachable_tapeway_as_the_store_is_paid_for_never(tmp_path: P
             lead_to(store, far.url)
             assert (await serve(broker, "default", asked("/1"))).outcome == "recorded"
 
-    assert tries[1] == 2, "two calls, and none is repeated"
+    assert tries[1] == 2, "one for the request and one for the look: none is repeated"
 
 
 async def test_a_tapeway_that_cannot_write_is_no_store_to_record_into(tmp_path: Path) -> None:
