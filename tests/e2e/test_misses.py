@@ -1,7 +1,6 @@
 """What each client makes of a miss: one quick try, and the words that say what is missing."""
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -20,9 +19,6 @@ from tests.e2e.process import Tapeway
 
 # google-genai subclasses aiohttp's session, which warns at the first asynchronous call.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")
-
-SHORT_S = 10
-"""Clients that repeat a call wait for longer between their tries."""
 
 WORDS: Any = [{"role": "user", "content": "never recorded"}]
 
@@ -124,11 +120,9 @@ def test_a_miss_is_tried_once_and_says_what_is_missing(
     key: str,
     call: Callable[[str, str], Coroutine[None, None, tuple[int, str]]],
 ) -> None:
-    before, begun = proxy.status()["counts"]["miss"], time.monotonic()
+    before = proxy.status()["counts"]["miss"]
 
     status, message = asyncio.run(call(proxy.proxy, key))
-
-    assert time.monotonic() - begun < SHORT_S
 
     assert status == 400
     assert "replay miss: POST /" in message

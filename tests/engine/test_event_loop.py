@@ -98,6 +98,7 @@ async def test_a_take_that_begins_while_a_cassette_is_indexed_is_the_one_it_is_i
     async with broker:
         cassettes = broker.source
         assert isinstance(cassettes, memory_cassettes.Loaded)
+        # The only step between reading and serving, which a rewind is to interrupt.
         indexed = cassettes._indexed
 
         async def slowly(name: str, stored: StoredCassette, take: int) -> Any:
@@ -151,6 +152,7 @@ async def test_a_large_cassette_in_memory_is_numbered_in_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads: list[bool] = []
+    # The work of the save, whose thread no caller sees.
     monkeypatch.setattr(memory, "_numbered", off_the_loop(memory._numbered, threads))
     store = memory.MemoryStore()
     await store.save(

@@ -97,6 +97,7 @@ def test_a_follower_that_left_receives_nothing_more() -> None:
     journal.add(make_entry(1))
 
     assert unread(follower) == []
+    # A follower that stayed would fill up unread.
     assert journal._followers == set()
 
 
@@ -189,6 +190,7 @@ def test_calls_that_are_never_retried_do_not_pile_up() -> None:
         attempts.add(b"%d" % at, 1, "replayed")
         attempts.add(b"same", 1, "replayed")
 
+    # What is forgotten shows below; that nothing else stays shows here alone.
     assert len(attempts._ended) == MOST_ATTEMPTS
     assert attempts.add(b"0", 2, "replayed") is None
     assert attempts.add(b"same", 2, "replayed") == ("replayed", "")

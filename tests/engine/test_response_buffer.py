@@ -89,6 +89,7 @@ async def test_a_large_body_lies_in_a_file_and_reads_as_before(
     most = read = 0
     for at in range(20):
         made.add([piece], float(at))
+        # What the buffer holds shows nowhere else than in memory.
         most = max(most, sum(map(len, made._pieces)))
         if made.heavy:
             await made.spill()

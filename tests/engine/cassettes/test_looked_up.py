@@ -448,6 +448,7 @@ async def test_what_is_known_of_recordings_is_bounded(monkeypatch: pytest.Monkey
         for _ in range(2):
             for number in range(100):
                 assert (await one.get(f"/v1/{number}")).outcome == "replayed"
+            # What is remembered only saves reading: no answer shows how much there is.
             assert 0 < cassettes._remembered.size <= 50_000
 
 

@@ -248,7 +248,7 @@ async def test_recording_anew_replaces_what_came_after_the_end_too() -> None:
 async def test_after_much_rewriting_messages_wait_for_no_write_and_are_stored_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(late_messages, "_MOST_WRITTEN", 1000)
+    monkeypatch.setattr(late_messages, "MOST_WRITTEN", 1000)
     store = CountingStore()
     async with (
         serving(notifying(1)) as service,

@@ -17,7 +17,7 @@ from tapeway.errors import TapewayError
 from tapeway.ports import StoredCall
 from tapeway.server.websocket.connection import settled
 
-_MOST_WRITTEN = 64 * 1024 * 1024
+MOST_WRITTEN = 64 * 1024 * 1024
 """Bytes that are written anew for one turn before a message no longer waits for its write."""
 _READ_AHEAD = 1024 * 1024
 """Bytes of messages that wait; beyond that, nothing more is read."""
@@ -67,7 +67,7 @@ class StoredTurn:
     async def store(self) -> TapewayError | None:
         """Store what was added, or leave that for later; the error if that failed."""
         # A service may go on for hours: in total a few times what there is.
-        if self._written < _MOST_WRITTEN or self._call.size >= 2 * self._stored:
+        if self._written < MOST_WRITTEN or self._call.size >= 2 * self._stored:
             self._store()
         if self._storing is None:
             return None
