@@ -1,9 +1,9 @@
 """What the engine needs from outside: a store for cassettes, and the service behind a route.
 
 Every store implements `CassetteStore`; a store that several processes use at once also implements
-`SharedStore`. What is true of a store is a value, its `facts`. `stores/whole.py` has what a store
-gets that reads and writes cassettes whole; `stores/memory.py` is the smallest store, and the place to
-start when writing another.
+`SharedStore`. A value, `facts`, tells callers about a store. `stores/whole.py` completes a store
+for whole cassettes; `stores/memory.py` is the smallest store, and the place to start when writing
+another.
 """
 
 import math
@@ -37,17 +37,17 @@ from tapeway.errors import StoreError, TapewayError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFacts:
-    """What is true of a store from its making on."""
+    """The facts about a store from its making on."""
 
     durability: str
     """What survives once `append` has returned: `process`, `disk`, …
 
-    Some stores learn it when they are opened.
+    Some stores learn the value when opened.
     """
     paged: bool = False
     """Whether outlines and pages are read by themselves. A cassette need not fit into memory."""
     may_go_away: bool = False
-    """Whether to check before each recording, and not only after one that failed."""
+    """Whether to check before each recording, and not only after a failed recording."""
     folder: Path | None = None
     """The folder in which each cassette is a file."""
     file: Path | None = None
@@ -76,9 +76,9 @@ class CassetteStore(Protocol):
     async def close(self, within_s: float = math.inf) -> None:
         """Write every cassette's final form and release all locks. A second call does nothing.
 
-        What there is no time for within so many seconds is durable in another form, from which the
-        next `load` continues. Until the store is opened again, all other methods then raise
-        `errors.closed`.
+        A cassette without time for a final form within so many seconds is durable all the same: the
+        next `load` continues from the journal. Until the store is opened again, all other methods
+        then raise `errors.closed`.
         """
 
     # The state of the store.
@@ -125,8 +125,8 @@ class CassetteStore(Protocol):
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         """The cassette with everything ever acknowledged, None if there is no cassette.
 
-        Head and recordings are of one moment, whatever others do meanwhile. Writable claims the
-        cassette against a second writer. Raises CassetteLocked, CassetteCorrupt.
+        Head and recordings are of one moment, however the cassette changes meanwhile. Writable
+        claims the cassette against a second writer. Raises CassetteLocked, CassetteCorrupt.
         """
 
     async def outline(self, name: str) -> Outline | None:
@@ -229,17 +229,19 @@ class Issuer:
 class SharedStore(CassetteStore, Protocol):
     """A store that several processes use at once, each reading only what a request needs.
 
-    A recording keeps its index, and is changed by itself. In other stores a change writes the cassette
-    anew, and each writing numbers the recordings by position. A shared store is read by pages. Each change is made once, also where the
-    store's answer to it was lost and it was tried again.
+    A recording keeps its index, and is changed by itself. In other stores a change writes the
+    cassette anew, and each writing numbers the recordings by position. A shared store is read by
+    pages. Each change is made once, also where the answer of the store was lost and the store tried
+    again.
 
     A recording is found by every key that `core.cassette.index.index_keys` gives under the rules of
-    the cassette's head. The store computes them when it adds the recording, and again when the rules
-    change.
+    the cassette's head. The store computes the keys when a recording is added, and again when the
+    rules change.
 
-    `append` of a recording with a lease advances the cursor of its key in the same step and ends the
-    lease. It raises `Fenced` unless this instance holds the lease. An instance holds a lease until
-    another instance takes over, the lease is given back, or a recording is made under it.
+    `append` of a recording with a lease advances the cursor of the recording's key in the same step
+    and ends the lease. The store raises `Fenced` unless this instance holds the lease. An instance
+    holds a lease until another instance takes over, the lease is given back, or a recording is made
+    under the lease.
     """
 
     # Finding recordings, at a cost that does not grow with their number.
@@ -268,8 +270,8 @@ class SharedStore(CassetteStore, Protocol):
     async def neighbours(self, name: str, asked: SoughtRequest) -> Sequence[TakenRecording]:
         """A few recordings that may be nearest to a missed request, in order.
 
-        They are those that `core.misses.neighbours.Neighbours` chooses and whose bodies fit into its
-        bound. A store keeps the keys of `order_keys` with each recording, so that it reads no others.
+        `core.misses.neighbours.Neighbours` chooses the recordings; their bodies fit into its bound.
+        A store keeps the keys of `order_keys` with each recording, and reads no further recordings.
         """
 
     async def alike(self, name: str, key: bytes) -> Sequence[TakenRecording]:
@@ -287,7 +289,7 @@ class SharedStore(CassetteStore, Protocol):
         """
 
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
-        """The recordings that none of these takes has touched, of which the first are named."""
+        """The recordings that no given take has touched: the number, and the names of the first."""
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         """Groups of two or more recordings that share a key and a route."""
@@ -297,8 +299,8 @@ class SharedStore(CassetteStore, Protocol):
     ) -> Sequence[str]:
         """The path prefixes of the HTTP recordings with this base and no route.
 
-        A recording counts under the first prefix that fits, or under '' where no prefix fits. Reads the path of each
-        recording of the cassette.
+        A recording counts under the first prefix that fits, or under '' where no prefix fits. Reads
+        the path of each recording of the cassette.
         """
 
     async def edit(
@@ -322,7 +324,7 @@ class SharedStore(CassetteStore, Protocol):
 
     # Cursors of a take, the same for all instances: how far the recordings of each key are used. The
     # cursors of a name are reset when its cassette is saved, replaced, renamed or removed. A cursor
-    # that was reset never has the version again that it had before.
+    # after a reset never has an earlier version again.
 
     def advance(self, move: CursorMove, done: MoveDone) -> None:
         """Make a step of a cursor, after those that were given before.
@@ -370,7 +372,7 @@ class SharedStore(CassetteStore, Protocol):
         """
 
     async def behind(self, generation: int) -> Sequence[str]:
-        """The names of the live instances that have not applied this change, or an earlier one."""
+        """The names of the live instances that have not yet applied a change."""
 
 
 class OnChunks(Protocol):
