@@ -20,7 +20,7 @@ from tapeway.stores.sql.bodies import BodyCache
 from tapeway.stores.sql.coordination import OUT_OF_TOUCH_S, Member
 from tapeway.stores.sql.statements import Op
 from tapeway.stores.sql.store import Make, Reach
-from tapeway.stores.sqlite import schema, state
+from tapeway.stores.sqlite import schema
 from tapeway.stores.sqlite.connection import (
     check_small,
     connect,
@@ -143,7 +143,7 @@ class Runtime:
 
         def with_lease(op: Op[None]) -> Op[None]:
             if step is not None:
-                yield from state.note_takes(step.take)
+                yield from schema.note_takes(step.take)
             yield from op
             if lease is not None:
                 yield from coordination.give_back(lease, self.member)
@@ -152,7 +152,7 @@ class Runtime:
 
     def use_lease(self, lease: Lease) -> Op[None]:
         """Refuse a lease after a take-over. The writer refuses a returned lease."""
-        yield from state.refuse_lost(lease, self.place)
+        yield from schema.refuse_lost(lease, self.place)
 
     async def turn(self, action: str, make: Make[T], *, once: bool = False) -> T:
         def work(connection: apsw.Connection) -> T:
@@ -198,7 +198,7 @@ class Runtime:
     async def claimed(self, lease: Lease, lost: Sequence[int]) -> None:
         self.writer.leases.add(lease)
         if lost:
-            await self.writer.run(partial(state.lose, lost))
+            await self.writer.run(partial(schema.lose, lost))
 
     def ended(self, lease: Lease) -> None:
         """Tell nobody: processes that wait for a lease poll."""
@@ -212,7 +212,7 @@ class Runtime:
             await asyncio.sleep(_POLL_S)
 
     async def takes(self) -> int:
-        return await self.read("read the takes", state.takes, 0)
+        return await self.read("read the takes", schema.takes, 0)
 
     async def joined(self, control: Control, *, alone: bool) -> None:
         await self._note_takes(control.takes)
@@ -248,7 +248,7 @@ class Runtime:
         if takes <= self._takes or not self.location.writable:
             return
         try:
-            await self.writer.run(partial(state.note_takes, takes))
+            await self.writer.run(partial(schema.note_takes, takes))
             self._takes = takes
         except StoreError as exc:
             log.warning("%s", exc.message)
@@ -268,7 +268,7 @@ class Runtime:
         """Wipe what was removed from the file; what is still readable there, a sentence each."""
         async with self._wiping:
             if not self.location.writable or not await self.read(
-                "look", state.needs_wiping, otherwise=False
+                "look", schema.needs_wiping, otherwise=False
             ):
                 return []
             await self.sweep()
