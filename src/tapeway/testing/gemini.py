@@ -56,6 +56,10 @@ def headers(state: StandInState, content_type: str) -> Headers:
     )
 
 
+def _answer(body: object, state: StandInState) -> StandInAnswer:
+    return in_two_chunks(200, headers(state, _JSON), pretty(body))
+
+
 def failure(
     status: int, call: StandInRequest, state: StandInState, message: str = ""
 ) -> StandInAnswer:
@@ -80,7 +84,7 @@ def generate(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST …/models/{model}:generateContent."""
     reply = reply_to(call, _turn(call.json))
     body = _chunk(call, state.new_id("", 22), _parts(call, reply, state), reply, last=True)
-    return in_two_chunks(200, headers(state, _JSON), pretty(body))
+    return _answer(body, state)
 
 
 def stream_generate(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -185,13 +189,13 @@ def _chunks(call: StandInRequest, state: StandInState) -> Iterator[JsonObject]:
 def embed(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST …/models/{model}:embedContent."""
     body: JsonObject = {"embedding": _embedding(call.json)}
-    return in_two_chunks(200, headers(state, _JSON), pretty(body))
+    return _answer(body, state)
 
 
 def embed_batch(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST …/models/{model}:batchEmbedContents."""
     found = [_embedding(request) for request in objects_at(call.json, "requests")]
-    return in_two_chunks(200, headers(state, _JSON), pretty({"embeddings": found}))
+    return _answer({"embeddings": found}, state)
 
 
 def _embedding(request: JsonObject) -> JsonObject:
@@ -205,7 +209,7 @@ def count_tokens(call: StandInRequest, state: StandInState) -> StandInAnswer:
     counted = call.tokens
     details = [{"modality": "TEXT", "tokenCount": counted}]
     body: JsonObject = {"totalTokens": counted, "promptTokensDetails": details}
-    return in_two_chunks(200, headers(state, _JSON), pretty(body))
+    return _answer(body, state)
 
 
 def list_models(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -218,4 +222,4 @@ def list_models(call: StandInRequest, state: StandInState) -> StandInAnswer:
         "outputTokenLimit": 65536,
         "supportedGenerationMethods": ["generateContent", "countTokens"],
     }
-    return in_two_chunks(200, headers(state, _JSON), pretty({"models": [model]}))
+    return _answer({"models": [model]}, state)

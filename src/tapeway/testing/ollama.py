@@ -42,6 +42,10 @@ _FAILURES = {
 }
 
 
+def _answer(body: object) -> StandInAnswer:
+    return with_length(200, _JSON, compact(body))
+
+
 def failure(
     status: int, call: StandInRequest, state: StandInState, message: str = ""
 ) -> StandInAnswer:
@@ -63,7 +67,7 @@ def chat(call: StandInRequest, state: StandInState) -> StandInAnswer:
         parts += [{"message": empty | {"content": piece}} for piece in pieces(reply.text)]
         return _lines(call, state, parts, {"message": empty}, reply)
     message = empty | {"content": reply.text} | ({"tool_calls": calls} if calls else {})
-    return with_length(200, _JSON, compact(_last(call, state, {"message": message}, reply)))
+    return _answer(_last(call, state, {"message": message}, reply))
 
 
 def generate(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -77,7 +81,7 @@ def generate(call: StandInRequest, state: StandInState) -> StandInAnswer:
         parts: list[JsonObject] = [{"response": piece} for piece in pieces(reply.text)]
         return _lines(call, state, parts, context | {"response": ""}, reply)
     body = _last(call, state, context | {"response": reply.text}, reply)
-    return with_length(200, _JSON, compact(body))
+    return _answer(body)
 
 
 def embed(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -92,13 +96,13 @@ def embed(call: StandInRequest, state: StandInState) -> StandInAnswer:
         "load_duration": 1019500,
         "prompt_eval_count": sum(tokens(str(text)) for text in texts),
     }
-    return with_length(200, _JSON, compact(body))
+    return _answer(body)
 
 
 def embed_one(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /api/embeddings, the older endpoint."""
     body = {"embedding": vector(text_at(call.json, "prompt"), _DIMENSIONS)}
-    return with_length(200, _JSON, compact(body))
+    return _answer(body)
 
 
 def list_models(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -111,7 +115,7 @@ def list_models(call: StandInRequest, state: StandInState) -> StandInAnswer:
         "digest": "a80c4f17acd55265feec403c7aef86be0c25983ab279d83f3bcd3abbcb5b8b72",
         "details": {"format": "gguf", "family": "llama", "parameter_size": "3.2B"},
     }
-    return with_length(200, _JSON, compact({"models": [model]}))
+    return _answer({"models": [model]})
 
 
 def show(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -123,7 +127,7 @@ def show(call: StandInRequest, state: StandInState) -> StandInAnswer:
         "model_info": {"general.architecture": "llama", "llama.context_length": 131072},
         "capabilities": ["completion", "tools"],
     }
-    return with_length(200, _JSON, compact(body))
+    return _answer(body)
 
 
 def version(call: StandInRequest, state: StandInState) -> StandInAnswer:

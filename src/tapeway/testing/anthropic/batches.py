@@ -76,7 +76,7 @@ def list_batches(call: StandInRequest, state: StandInState) -> StandInAnswer:
     found.reverse()
     first, last = (found[0]["id"], found[-1]["id"]) if found else (None, None)
     page: JsonObject = {"data": [*found], "has_more": False, "first_id": first, "last_id": last}
-    return _answer(page, state)
+    return envelope.answer(page, state)
 
 
 def results(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -142,8 +142,4 @@ def _no_batch(call: StandInRequest, state: StandInState) -> StandInAnswer:
 
 def _kept(batch: JsonObject, state: StandInState) -> StandInAnswer:
     state.documents[text_at(batch, "id")] = batch
-    return _answer(batch, state)
-
-
-def _answer(body: JsonObject, state: StandInState) -> StandInAnswer:
-    return with_length(200, envelope.headers(state, envelope.JSON_TYPE), compact(body))
+    return envelope.answer(batch, state)

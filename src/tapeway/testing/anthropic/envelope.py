@@ -37,6 +37,11 @@ def headers(state: StandInState, content_type: str) -> Headers:
     )
 
 
+def answer(body: object, state: StandInState) -> StandInAnswer:
+    """A successful answer with a JSON body."""
+    return with_length(200, headers(state, JSON_TYPE), compact(body))
+
+
 def failure(
     status: int, call: StandInRequest, state: StandInState, message: str = ""
 ) -> StandInAnswer:

@@ -9,10 +9,9 @@ from tapeway.testing.answer import (
     StandInAnswer,
     compact,
     stream,
-    with_length,
     with_stream_fault,
 )
-from tapeway.testing.anthropic.envelope import FAILURES, JSON_TYPE, headers
+from tapeway.testing.anthropic.envelope import FAILURES, answer, headers
 from tapeway.testing.reply import (
     InvalidToolResult,
     PendingTurn,
@@ -48,13 +47,13 @@ def list_models(call: StandInRequest, state: StandInState) -> StandInAnswer:
         "created_at": "2026-06-30T00:00:00Z",
     }
     ends: JsonObject = {"first_id": model["id"], "last_id": model["id"], "has_more": False}
-    return with_length(200, headers(state, JSON_TYPE), compact({"data": [model]} | ends))
+    return answer({"data": [model]} | ends, state)
 
 
 def count_tokens(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /v1/messages/count_tokens."""
     counted = {"input_tokens": call.tokens}
-    return with_length(200, headers(state, JSON_TYPE), compact(counted))
+    return answer(counted, state)
 
 
 def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -64,7 +63,7 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
         written = [_event(value) for value in events(made)]
         fields = headers(state, "text/event-stream; charset=utf-8")
         return stream(fields, with_stream_fault(call, written, _overloaded()))
-    return with_length(200, headers(state, JSON_TYPE), compact(made))
+    return answer(made, state)
 
 
 def _turn(body: JsonObject, state: StandInState) -> PendingTurn:

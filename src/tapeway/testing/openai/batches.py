@@ -5,7 +5,7 @@ from itertools import groupby
 
 import orjson
 
-from tapeway.testing.answer import StandInAnswer, in_two_chunks, pretty
+from tapeway.testing.answer import StandInAnswer
 from tapeway.testing.openai import envelope
 from tapeway.testing.openai.resources import store_file
 from tapeway.testing.reply import StandInState
@@ -69,7 +69,7 @@ def cancel(call: StandInRequest, state: StandInState) -> StandInAnswer:
 def list_batches(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """GET /v1/batches, the last one first."""
     found = [each for each in state.documents.values() if each.get("object") == "batch"]
-    return _answer({"object": "list", "data": found[::-1], "has_more": False}, state)
+    return envelope.answer({"object": "list", "data": found[::-1], "has_more": False}, state)
 
 
 def _reached(status: str, state: StandInState) -> JsonObject:
@@ -134,8 +134,4 @@ def _no_batch(call: StandInRequest, state: StandInState) -> StandInAnswer:
 
 def _kept(batch: JsonObject, state: StandInState) -> StandInAnswer:
     state.documents[text_at(batch, "id")] = batch
-    return _answer(batch, state)
-
-
-def _answer(body: JsonObject, state: StandInState) -> StandInAnswer:
-    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(body))
+    return envelope.answer(batch, state)

@@ -7,8 +7,6 @@ import orjson
 from tapeway.testing.answer import (
     StandInAnswer,
     compact,
-    in_two_chunks,
-    pretty,
     stream,
     with_stream_fault,
 )
@@ -65,7 +63,7 @@ def complete(call: StandInRequest, state: StandInState) -> StandInAnswer:
         "service_tier": "default",
         "system_fingerprint": "fp_standin000",
     }
-    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(body))
+    return envelope.answer(body, state)
 
 
 def _as_provider_streams(call: StandInRequest, events: Sequence[bytes]) -> Sequence[bytes]:

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from tapeway.testing.answer import Headers, StandInAnswer, pretty, with_length
+from tapeway.testing.answer import Headers, StandInAnswer, in_two_chunks, pretty, with_length
 from tapeway.testing.reply import StandInState
 from tapeway.testing.request import JsonObject, StandInRequest
 
@@ -55,6 +55,11 @@ _SERVER_FAILURE = (
     None,
     "The server had an error while processing your request. Sorry about that!",
 )
+
+
+def answer(body: object, state: StandInState) -> StandInAnswer:
+    """A successful answer with a JSON body."""
+    return in_two_chunks(200, headers(state, JSON_TYPE), pretty(body))
 
 
 def error_body(status: int, message: str = "") -> JsonObject:

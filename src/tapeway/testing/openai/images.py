@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from tapeway.testing.answer import (
     StandInAnswer,
     compact,
-    in_two_chunks,
-    pretty,
     stream,
     with_stream_fault,
 )
@@ -85,7 +83,7 @@ def _pictures(
         "size": _SIZE,
         "usage": _usage(wanted),
     }
-    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(body))
+    return envelope.answer(body, state)
 
 
 def _events(state: StandInState, wanted: _Wanted, kind: str) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
 """OpenAI's moderation: a text is flagged for each category named in the text."""
 
-from tapeway.testing.answer import StandInAnswer, in_two_chunks, pretty
+from tapeway.testing.answer import StandInAnswer
 from tapeway.testing.openai import envelope
 from tapeway.testing.reply import StandInState
 from tapeway.testing.request import JsonObject, StandInRequest, at, list_at, text_at
@@ -34,7 +34,7 @@ def moderate(call: StandInRequest, state: StandInState) -> StandInAnswer:
         "model": call.model or "omni-moderation-latest",
         "results": results,
     }
-    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(body))
+    return envelope.answer(body, state)
 
 
 def _result(text: str, *, pictures: bool) -> JsonObject:

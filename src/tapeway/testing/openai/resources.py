@@ -7,8 +7,6 @@ import struct
 from tapeway.testing.answer import (
     StandInAnswer,
     compact,
-    in_two_chunks,
-    pretty,
     stream,
     with_length,
     with_stream_fault,
@@ -135,7 +133,7 @@ def list_models(call: StandInRequest, state: StandInState) -> StandInAnswer:
 
 
 def _answer(state: StandInState, body: JsonObject) -> StandInAnswer:
-    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(body))
+    return envelope.answer(body, state)
 
 
 def speak(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -175,7 +173,7 @@ def transcribe(call: StandInRequest, state: StandInState) -> StandInAnswer:
         )
     used: JsonObject = {"type": "tokens", "input_tokens": 9, "output_tokens": tokens(words)}
     body: JsonObject = {"text": words, "usage": used | {"total_tokens": 9 + tokens(words)}}
-    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(body))
+    return envelope.answer(body, state)
 
 
 def _event(value: JsonObject) -> bytes:

@@ -8,8 +8,6 @@ import orjson
 from tapeway.testing.answer import (
     StandInAnswer,
     compact,
-    in_two_chunks,
-    pretty,
     stream,
     with_stream_fault,
 )
@@ -61,7 +59,7 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
         return stream(
             envelope.headers(state, envelope.SSE_TYPE), with_stream_fault(call, events, error)
         )
-    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(response))
+    return envelope.answer(response, state)
 
 
 def answered(
@@ -84,7 +82,7 @@ def retrieve(call: StandInRequest, state: StandInState) -> StandInAnswer:
     if stored is None:
         message = f"Response with id '{call.params['id']}' not found."
         return envelope.failure(404, call, state, message)
-    return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(stored))
+    return envelope.answer(stored, state)
 
 
 def _input(body: JsonObject) -> list[object]:
