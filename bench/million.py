@@ -18,6 +18,7 @@ from pathlib import Path
 
 from bench.figures import Table, text
 from tapeway.core.cassette.recording_keys import index_keys
+from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
@@ -58,13 +59,13 @@ async def look(file: Path, count: int) -> None:
     opened = time.perf_counter() - started
     assert outline is not None
     assert outline.count == count
-    (first,) = index_keys(interaction(count // 2))
+    (first,) = index_keys(interaction(count // 2), NO_RULES)
     started = time.perf_counter()
     assert len((await store.look("bench", 0, (), [first])).recordings) == 1
     cold = time.perf_counter() - started
     times: list[float] = []
     for sample in range(SAMPLES):
-        keys = index_keys(interaction(sample * 7919 % count))
+        keys = index_keys(interaction(sample * 7919 % count), NO_RULES)
         started = time.perf_counter()
         assert len((await store.look("bench", 0, (), keys)).recordings) == 1
         times.append(time.perf_counter() - started)

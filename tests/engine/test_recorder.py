@@ -17,6 +17,7 @@ from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.cassette.rerecording import Replacement
 from tapeway.core.matching.key import key_and_body, request_key
 from tapeway.core.matching.request_redaction import RequestRedaction
+from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Mode
 from tapeway.core.model.interaction import Interaction
@@ -55,7 +56,7 @@ class Call:
         self.request = request or Request("openai", "GET", "/v1/x", base="https://up")
         redaction = RequestRedaction(known)
         seen, secrets = redaction.redact_and_learn(HEAD.run_id, self.request)
-        keyed = key_and_body(seen)
+        keyed = key_and_body(seen, NO_RULES)
         key, read = keyed.key, keyed.read
         ask = Ask(
             self.cassette,

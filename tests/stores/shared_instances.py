@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.json_text import Json, dump
+from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Lease, Recording, TakenRecording
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction
@@ -33,7 +34,7 @@ async def instances(new: NewInstance, count: int = 2) -> AsyncIterator[list[Shar
 
 def key(number: int) -> bytes:
     """The key of the recording with this number, without rules."""
-    return index_keys(recording(number).exchange)[0]
+    return index_keys(recording(number).exchange, NO_RULES)[0]
 
 
 def other_answer(number: int, index: int, *supersedes: int, body: bytes = b"") -> Recording:
@@ -44,7 +45,7 @@ def other_answer(number: int, index: int, *supersedes: int, body: bytes = b"") -
 
 def with_step(made: Recording, take: int, *, lease: Lease | None = None) -> Recording:
     """The recording with a step of the cursor of its key."""
-    own = index_keys(made.exchange)[0]
+    own = index_keys(made.exchange, NO_RULES)[0]
     return replace(made, lease=lease, step=CursorStep(take, own, next_state))
 
 

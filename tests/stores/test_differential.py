@@ -16,7 +16,7 @@ import pytest
 from tapeway.core.correlation.index import alike_key, issued_key
 from tapeway.core.json_text import Json
 from tapeway.core.matching import rules
-from tapeway.core.matching.rules import Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.neighbours import sought
 from tapeway.core.model.cassette import Lease, Recording, StoredCassette, TakenRecording
 from tapeway.core.model.condition import Condition, Unchanged
@@ -263,7 +263,7 @@ class Calls:
 
     async def alike(self) -> object:
         request = turn(0, "call_1", f"in {self.which}").exchange.request
-        key = alike_key(request, recorded=False)
+        key = alike_key(request, recorded=False, rules=NO_RULES)
         return key and self._labels(await self.s.alike(self.n, key))
 
     async def issuers(self) -> object:

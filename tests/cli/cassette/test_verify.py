@@ -280,7 +280,7 @@ class Index:
 
     def __init__(self, *under: tuple[Interaction, Interaction]) -> None:
         self.asked = 0
-        self._under = [(index_keys(as_if)[0], item) for item, as_if in under]
+        self._under = [(index_keys(as_if, NO_RULES)[0], item) for item, as_if in under]
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]

@@ -125,7 +125,7 @@ def test_a_removed_recording_is_not_found() -> None:
 def test_a_recording_of_tapeways_has_no_aliases() -> None:
     own = Interaction(0, got("/x"), ANSWER)
 
-    assert lookup.recording_aliases(own) == ()
+    assert lookup.recording_aliases(own, NO_RULES) == ()
     assert not indexed(own)
     assert lookup.origin_of(own) is None
 
@@ -145,7 +145,7 @@ def test_keys_of_agenttape_count_where_it_recorded(meta: dict[str, Json], known:
 
 def test_an_alias_does_not_show_the_request() -> None:
     aliases = lookup.request_aliases(
-        posted("/v1/responses", {"input": "secret"}), got("/"), ["x://y"]
+        posted("/v1/responses", {"input": "secret"}), got("/"), ["x://y"], NO_RULES
     )
 
     assert aliases

@@ -141,8 +141,8 @@ def test_a_recording_that_answers_in_order_is_not_known_by_its_body() -> None:
     ordered = made_of(request, ORDERED_KEY)
     way = way_of(request)
     assert way is not None
-    assert recording_key(ordered) != request_key(request)
+    assert recording_key(ordered, NO_RULES) != request_key(request)
 
-    known.add(ordered, recording_key(ordered))
+    known.add(ordered, recording_key(ordered, NO_RULES))
 
     assert known.key_of(way, b"{}") is None

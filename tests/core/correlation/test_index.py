@@ -16,7 +16,7 @@ from tapeway.core.correlation.index import (
 )
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching.rules import Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tests.core.keys import JSON
@@ -165,7 +165,7 @@ def test_another_identifier_in_a_path_or_a_query_is_another_object(held: str, se
     issued: list[Json] = [{"id": each} for each in re.split("[/?=]", held)]
     turns = [exchange(0, asked({}, "/all"), issued), exchange(1, asked({}, held), {})]
 
-    assert found(CorrelationIndex(turns), {}, sent) == []
+    assert found(CorrelationIndex(turns, NO_RULES), {}, sent) == []
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_another_identifier_in_a_field_of_a_body_is_another_object(
 ) -> None:
     turns = [exchange(0, asked({}, "/all"), answered), exchange(1, asked(held), {})]
 
-    assert found(CorrelationIndex(turns), sent) == []
+    assert found(CorrelationIndex(turns, NO_RULES), sent) == []
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_references_within_a_conversation_may_differ(conversation: str) -> None:
     held, sent = [json.loads(conversation.replace("A", name)) for name in ("x_1a2b3c4d", "mine")]
     turns = [exchange(0, asked(first()), {"id": "x_1a2b3c4d"}), exchange(1, asked(held), {})]
 
-    assert found(CorrelationIndex(turns), sent) == [1]
+    assert found(CorrelationIndex(turns, NO_RULES), sent) == [1]
 
 
 TIES = [
@@ -243,10 +243,10 @@ TIES = [
 @pytest.mark.parametrize("conversation", TIES)
 def test_names_that_the_app_drew_for_a_call_and_its_result_may_differ(conversation: str) -> None:
     held, sent = [json.loads(conversation.replace("A", name)) for name in ("pyd_ai_1a2b", "mine")]
-    index = CorrelationIndex([exchange(0, asked(held), {})])
+    index = CorrelationIndex([exchange(0, asked(held), {})], NO_RULES)
 
     assert found(index, sent) == [0]
-    index = CorrelationIndex([])
+    index = CorrelationIndex([], NO_RULES)
     index.add(exchange(0, asked(held), {}))
     assert found(index, sent) == [0]
 
@@ -255,7 +255,7 @@ def test_names_that_the_app_drew_for_a_call_and_its_result_may_differ(conversati
 def test_a_drawn_name_that_ties_nothing_in_the_other_request_is_another_object(
     conversation: str,
 ) -> None:
-    index = CorrelationIndex([exchange(0, asked(json.loads(conversation)), {})])
+    index = CorrelationIndex([exchange(0, asked(json.loads(conversation)), {})], NO_RULES)
 
     loose = [conversation.replace("A", "mine", 1), conversation[::-1].replace("A", "enim", 1)[::-1]]
     assert [found(index, json.loads(each)) for each in loose] == [[], []]
@@ -274,7 +274,7 @@ def test_a_drawn_name_that_ties_nothing_in_the_other_request_is_another_object(
 def test_a_drawn_name_that_ties_nothing_is_an_object(conversation: str) -> None:
     held, sent = [json.loads(conversation.replace("A", name)) for name in ("own_1a2b", "own_3c4d")]
 
-    assert found(CorrelationIndex([exchange(0, asked(held), {})]), sent) == []
+    assert found(CorrelationIndex([exchange(0, asked(held), {})], NO_RULES), sent) == []
 
 
 def drawn(*names: str, results: tuple[str, str] = ("sun", "snow")) -> Json:
@@ -291,7 +291,8 @@ def test_drawn_names_obey_the_rules_of_issued_ones() -> None:
         [
             exchange(0, asked(drawn("own_1", "own_2")), {"id": "resp_1a2b3c4d"}),
             exchange(1, asked(drawn("own_3", "own_4")), {}),
-        ]
+        ],
+        NO_RULES,
     )
 
     assert found(index, drawn("x", "y")) == [0, 1]
@@ -307,8 +308,8 @@ def test_two_calls_cannot_share_an_identifier_where_only_one_was_issued() -> Non
         exchange(1, asked(second(CALLS[0], "own_1")), {}),
     ]
 
-    assert found(CorrelationIndex(turns), second("own_2", "own_1")) == [1]
-    assert found(CorrelationIndex(turns), second("own_1", "own_1")) == []
+    assert found(CorrelationIndex(turns, NO_RULES), second("own_2", "own_1")) == [1]
+    assert found(CorrelationIndex(turns, NO_RULES), second("own_1", "own_1")) == []
 
 
 def test_an_identifier_the_app_chose_was_not_issued() -> None:
@@ -318,7 +319,9 @@ def test_an_identifier_the_app_chose_was_not_issued() -> None:
         exchange(1, asked({"conversation_id": own, "more": True}), {}),
     ]
 
-    assert found(CorrelationIndex(turns), {"conversation_id": "another", "more": True}) == []
+    assert (
+        found(CorrelationIndex(turns, NO_RULES), {"conversation_id": "another", "more": True}) == []
+    )
 
 
 @pytest.mark.parametrize("name", ["content", "text", "model", "prompt", "role"])
@@ -327,7 +330,7 @@ def test_content_may_not_differ_even_where_it_is_an_identifier(name: str) -> Non
         exchange(0, asked({}, "/a"), {"id": "order_a1b2c3d4"}),
         exchange(1, asked({"call_id": "order_a1b2c3d4", name: "order_a1b2c3d4"}), {}),
     ]
-    index = CorrelationIndex(turns)
+    index = CorrelationIndex(turns, NO_RULES)
 
     assert found(index, {"call_id": "mine", name: "order_a1b2c3d4"}) == [1]
     assert found(index, {"call_id": "mine", name: "mine"}) == []
@@ -345,18 +348,20 @@ def test_several_matches_are_in_order_unless_an_issued_identifier_is_sent() -> N
         ),
     ]
 
-    assert found(CorrelationIndex(turns), {"previous_response_id": "mine", "call_id": "mine"}) == [
+    assert found(
+        CorrelationIndex(turns, NO_RULES), {"previous_response_id": "mine", "call_id": "mine"}
+    ) == [
         2,
         3,
     ]
     assert found(
-        CorrelationIndex(turns),
+        CorrelationIndex(turns, NO_RULES),
         {"previous_response_id": "resp_e5f6a7b8", "call_id": "resp_e5f6a7b8"},
     ) == [3]
 
 
 def test_a_recording_added_later_is_found() -> None:
-    index = CorrelationIndex([])
+    index = CorrelationIndex([], NO_RULES)
     index.add(exchange(0, asked(first()), {"id": "call_h5Xw0Vb1jZ"}))
     index.add(exchange(1, asked({"call_id": "call_h5Xw0Vb1jZ"}), {}))
 
@@ -515,7 +520,7 @@ def test_what_a_removed_answer_issued_counts_only_if_another_answer_issued_it(
 
 
 def test_while_a_search_may_go_on_an_answer_is_read_as_it_is_added() -> None:
-    index = CorrelationIndex([])
+    index = CorrelationIndex([], NO_RULES)
     index.begin()
     index.add(answered_with(0, b'{"id":"call_000a1b2"}'))
 
@@ -524,7 +529,7 @@ def test_while_a_search_may_go_on_an_answer_is_read_as_it_is_added() -> None:
 
 
 def test_recordings_whose_answers_are_not_read_yet_count_as_unread() -> None:
-    index = CorrelationIndex([])
+    index = CorrelationIndex([], NO_RULES)
     for number in range(3):
         index.add(answered_with(number, b"{}"))
     assert index.unread == 3
@@ -551,7 +556,7 @@ def test_a_removed_recording_is_no_longer_found() -> None:
 def test_no_answer_is_read_for_a_request_without_references(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    index = CorrelationIndex([answered_with(0, b'{"id":"call_h5Xw0Vb1jZ"}')])
+    index = CorrelationIndex([answered_with(0, b'{"id":"call_h5Xw0Vb1jZ"}')], NO_RULES)
     monkeypatch.delattr(ids, "issued_ids")
 
     plain = Request("openai", "POST", "/v1/chat", JSON, b'{"messages":[{"content":"x"}]}')

@@ -20,7 +20,7 @@ from tapeway.core.correlation.index import (
 from tapeway.core.correlation.unify import body_texts
 from tapeway.core.json_text import Json
 from tapeway.core.matching.document import request_document
-from tapeway.core.matching.rules import Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tests.core.keys import JSON
@@ -97,7 +97,7 @@ def test_other_spellings_of_the_same_json_are_left_and_found(
     held = [issuing, exchange_of(1001, body), *many()]
 
     other = request_with(sent(turn(prompt, "mine", system=system)).encode("utf-8", "surrogatepass"))
-    [match] = CorrelationIndex(held).find(other, ["openai"])
+    [match] = CorrelationIndex(held, NO_RULES).find(other, ["openai"])
     assert match.interaction.index == 1001
     assert match.id_map == {NAME: "mine"}
 
@@ -123,7 +123,7 @@ def conversations(count: int, times: int = 3) -> list[Interaction]:
 def test_after_many_searches_the_requests_are_read_and_none_is_searched_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    index = CorrelationIndex(conversations(FEW_LOADED))
+    index = CorrelationIndex(conversations(FEW_LOADED), NO_RULES)
     before = found(index, "question 7")
     asked_often(index, MOST_SEARCHES)
     assert index.unread == 0
@@ -138,7 +138,7 @@ def test_after_many_searches_the_requests_are_read_and_none_is_searched_again(
 
 
 def test_the_newest_of_many_candidates_are_compared_before_and_after_they_were_read() -> None:
-    index = CorrelationIndex(conversations(1, times=FEW_LOADED))
+    index = CorrelationIndex(conversations(1, times=FEW_LOADED), NO_RULES)
     later = exchange_of(FEW_LOADED + 1, json.dumps(turn("question 0")).encode())
     index.add(later)
     newest = [*range(FEW_LOADED - MOST_COMPARED + 1, FEW_LOADED), later.index]
@@ -150,7 +150,7 @@ def test_the_newest_of_many_candidates_are_compared_before_and_after_they_were_r
 
 
 def test_few_recordings_are_searched_each_time() -> None:
-    index = CorrelationIndex(conversations(FEW_LOADED // 4))
+    index = CorrelationIndex(conversations(FEW_LOADED // 4), NO_RULES)
     asked_often(index, MOST_SEARCHES + 1)
 
     assert index.unread == 3 * (FEW_LOADED // 4) + 1
@@ -158,7 +158,7 @@ def test_few_recordings_are_searched_each_time() -> None:
 
 
 def test_what_was_removed_before_or_after_it_was_read_is_not_found() -> None:
-    index = CorrelationIndex(conversations(FEW_LOADED))
+    index = CorrelationIndex(conversations(FEW_LOADED), NO_RULES)
     index.remove(7)
     asked_often(index, MOST_SEARCHES + 1)
     assert found(index, "question 7") == [107, 207]

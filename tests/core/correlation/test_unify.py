@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tapeway.core.correlation.unify import body_texts, may_have_references
 from tapeway.core.json_text import Json
 from tapeway.core.matching.document import request_document
+from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.messages import Request
 
 NAMES = ["id", "call_id", "tool_call_id", "signature", "messages", "input", "content", "x"]
@@ -30,7 +31,7 @@ def test_no_reference_is_overlooked_by_the_quick_search(
         octets = octets.replace(b'"id"', b'"\\u0069d"').replace(b'"call_id"', b'"call\\u005fid"')
     request = Request("r", "POST", "/", ((b"Content-Type", content_type),), octets)
 
-    if any(each.is_reference for each in body_texts(request_document(request))):
+    if any(each.is_reference for each in body_texts(request_document(request, NO_RULES))):
         assert may_have_references(request)
 
 

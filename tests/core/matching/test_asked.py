@@ -9,7 +9,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.messages import Request
 
 REQUEST = Request("", "POST", "/", ((b"content-type", b"application/json"),), b'{"a": 1}')
-KEYED = KeyAndBody(b"key", key_and_body(REQUEST).read)
+KEYED = KeyAndBody(b"key", key_and_body(REQUEST, NO_RULES).read)
 
 
 def test_a_key_that_is_known_is_not_made_again() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tapeway.core.json_text import Json, same_json
 from tapeway.core.matching.document import request_document
 from tapeway.core.matching.key import request_key
-from tapeway.core.matching.rules import Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import BodyFile, Headers, Request
 from tests.core.keys import FORM, JSON, TEXT, key
 
@@ -29,7 +29,7 @@ def hashed(data: bytes) -> Json:
 def test_a_document_holds_all_of_a_request_but_its_headers() -> None:
     request = asked(b'{"b": 1.0, "a": ["x"]}', target="/v1/m%3A1/x?b=2&a=1&b=%33&c")
 
-    assert request_document(request) == {
+    assert request_document(request, NO_RULES) == {
         "method": "POST",
         "path": "/v1/m:1/x",
         "query": {"a": "1", "b": ["2", "3"], "c": ""},
@@ -57,7 +57,7 @@ def test_a_document_holds_all_of_a_request_but_its_headers() -> None:
 def test_a_body_is_read_by_its_content_type(
     body: bytes, headers: Headers, content: str, value: Json
 ) -> None:
-    found = request_document(asked(body, headers))
+    found = request_document(asked(body, headers), NO_RULES)
 
     assert (found["content"], found["body"]) == (content, value)
 
@@ -76,7 +76,7 @@ def test_fields_of_a_form_are_text_and_its_files_are_hashes() -> None:
         + b"--b--\r\n"
     )
 
-    assert request_document(asked(sent, MULTIPART))["body"] == {
+    assert request_document(asked(sent, MULTIPART), NO_RULES)["body"] == {
         "model": "whisper-1",
         "file": {"filename": "a.wav", "type": "audio/wav", "content": hashed(b"\x00\x01")},
         "meta": {
@@ -91,15 +91,15 @@ def test_fields_of_a_form_are_text_and_its_files_are_hashes() -> None:
 def test_parts_without_a_name_are_a_list() -> None:
     sent = b"--b\r\nContent-Type: text/plain\r\n\r\nx\r\n--b--"
 
-    assert request_document(asked(sent, ((b"content-type", b"multipart/related; boundary=b"),)))[
-        "body"
-    ] == [{"name": None, "part": {"filename": None, "type": "text/plain", "content": "x"}}]
+    assert request_document(
+        asked(sent, ((b"content-type", b"multipart/related; boundary=b"),)), NO_RULES
+    )["body"] == [{"name": None, "part": {"filename": None, "type": "text/plain", "content": "x"}}]
 
 
 def test_a_large_body_is_its_hash() -> None:
     request = Request("openai", "POST", "/", JSON, file=BodyFile("spool/1", 7, "ab" * 32))
 
-    assert request_document(request)["body"] == {"sha256": "ab" * 32, "size": 7}
+    assert request_document(request, NO_RULES)["body"] == {"sha256": "ab" * 32, "size": 7}
     assert request_key(request) != request_key(asked(target="/"))
 
 
@@ -108,7 +108,8 @@ def test_placeholders_are_texts_like_any_other() -> None:
 
     documents = [
         request_document(
-            asked(f'{{"m": "{mark}"}}'.encode(), target=f"/bot{mark}/x?via={mark}&key={mark}")
+            asked(f'{{"m": "{mark}"}}'.encode(), target=f"/bot{mark}/x?via={mark}&key={mark}"),
+            NO_RULES,
         )
         for mark in (one, two)
     ]
@@ -153,7 +154,7 @@ requests = st.builds(asked, bodies | octets, kinds, targets, st.sampled_from(["P
 def test_two_requests_have_one_key_only_where_their_documents_are_equal(
     left: Request, right: Request
 ) -> None:
-    documents = same_json(request_document(left), request_document(right))
+    documents = same_json(request_document(left, NO_RULES), request_document(right, NO_RULES))
 
     assert (request_key(left) == request_key(right)) is documents
 

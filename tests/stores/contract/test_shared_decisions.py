@@ -7,7 +7,7 @@ import pytest
 
 from tapeway.core.correlation.index import MOST_ALIKE, alike_key, issued_key
 from tapeway.core.json_text import dump
-from tapeway.core.matching.rules import Rules, meta_with_rules
+from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
 from tapeway.core.misses.neighbours import MOST_NEWEST, NEIGHBOURS, Neighbours, sought
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.control import CursorState
@@ -334,7 +334,7 @@ async def test_a_cassette_that_is_renamed_to_its_own_name_stays(store: SharedSto
 
 def alike_to(text: str) -> bytes:
     """The digest of turns with this text."""
-    found = alike_key(turn(0, "call_1", text).exchange.request, recorded=True)
+    found = alike_key(turn(0, "call_1", text).exchange.request, recorded=True, rules=NO_RULES)
     assert found is not None
     return found
 

@@ -24,7 +24,7 @@ from tapeway.core.agenttape.key import (
 )
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.document import request_document
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 
@@ -48,7 +48,7 @@ def answers_in_order(interaction: Interaction) -> bool:
     return ORDERED_KEY in interaction.stored_keys
 
 
-def recording_aliases(interaction: Interaction, rules: Rules = NO_RULES) -> tuple[bytes, ...]:
+def recording_aliases(interaction: Interaction, rules: Rules) -> tuple[bytes, ...]:
     """The aliases of a recording. A recording that AgentTape did not make has none."""
     if not interaction.stored_keys:
         return ()
@@ -56,7 +56,7 @@ def recording_aliases(interaction: Interaction, rules: Rules = NO_RULES) -> tupl
 
 
 def request_aliases(
-    request: Request, redacted: Request, origins: Iterable[str], rules: Rules = NO_RULES
+    request: Request, redacted: Request, origins: Iterable[str], rules: Rules
 ) -> tuple[bytes, ...]:
     """The aliases of a request, the most exact first.
 

@@ -36,7 +36,7 @@ from tapeway.core.matching.placeholders import (
     placeholders_in,
     stands_for_any_in_path,
 )
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import Rules
 from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
@@ -94,9 +94,7 @@ def may_hold_credentials(request: Request, rules: Rules, read: ReadJson | None) 
     return bool(open_request(request, rules, recorded=True).fields)
 
 
-def credential_places(
-    request: Request, key: bytes, rules: Rules = NO_RULES
-) -> CredentialPlaces | None:
+def credential_places(request: Request, key: bytes, rules: Rules) -> CredentialPlaces | None:
     """Where a recorded request holds credentials, None where it holds none."""
     redacted = _is_redacted(request)
     if not redacted and not may_have_credential_fields(request):

@@ -4,11 +4,11 @@ from tapeway.core.agenttape.lookup import answers_in_order, recording_aliases
 from tapeway.core.cassette.credential_index import credential_places, open_digest
 from tapeway.core.correlation.index import alike_key
 from tapeway.core.matching.key import key_digest, request_key
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 
 
-def recording_key(interaction: Interaction, rules: Rules = NO_RULES) -> bytes:
+def recording_key(interaction: Interaction, rules: Rules) -> bytes:
     """The match key of a recording: the match key of the request.
 
     A recording that answers any request in order has an alias in place of a digest.
@@ -19,7 +19,7 @@ def recording_key(interaction: Interaction, rules: Rules = NO_RULES) -> bytes:
     return interaction.request.route.encode() + b"\0" + alias
 
 
-def index_keys(interaction: Interaction, rules: Rules = NO_RULES) -> tuple[bytes, ...]:
+def index_keys(interaction: Interaction, rules: Rules) -> tuple[bytes, ...]:
     """The keys by which a store indexes an interaction: the digest of its match key, and aliases.
 
     The digest excludes the route, because recordings get their routes from their origins when they

@@ -35,7 +35,7 @@ from tapeway.core.correlation.unify import (
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.document import request_document
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import Rules
 from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
@@ -95,7 +95,7 @@ class CorrelatedRecording:
     id_map: Mapping[str, str]
 
 
-def has_references(request: Request, rules: Rules = NO_RULES) -> bool:
+def has_references(request: Request, rules: Rules) -> bool:
     """Whether a request refers to anything that an earlier answer could have issued."""
     return may_have_references(request) and any(
         each.is_reference for each in body_texts(request_document(request, rules))
@@ -117,7 +117,7 @@ class CorrelationIndex:
     def __init__(
         self,
         interactions: Iterable[AnyInteraction],
-        rules: Rules = NO_RULES,
+        rules: Rules,
         issuers: Mapping[str, int] | None = None,
     ) -> None:
         """`issuers` names the recordings that issued identifiers, where a store has looked them up."""
@@ -363,7 +363,7 @@ def _pieces(texts: Iterable[BodyText]) -> list[str]:
     return [pieces[at * len(pieces) // _PIECES] for at in range(min(_PIECES, len(pieces)))]
 
 
-def alike_key(request: Request, rules: Rules = NO_RULES, *, recorded: bool) -> bytes | None:
+def alike_key(request: Request, rules: Rules, *, recorded: bool) -> bytes | None:
     """The digest that requests share which differ in identifiers alone, and maybe in more.
 
     A store finds recordings by it. None for a request that refers to nothing. Route and target are
@@ -389,7 +389,7 @@ def issued_keys(interaction: Interaction) -> list[bytes]:
 
 
 def meant_recordings(
-    recorded: Iterable[Interaction], request: Request, rules: Rules = NO_RULES, *, asks: bool
+    recorded: Iterable[Interaction], request: Request, rules: Rules, *, asks: bool
 ) -> tuple[list[Interaction], set[str]]:
     """The recordings whose requests differ from this one in references alone.
 

@@ -23,7 +23,7 @@ from tapeway.core.matching.headers.distance import caller, stored_credentials
 from tapeway.core.matching.json_paths import Steps, outline, text_at, with_value
 from tapeway.core.matching.key import KeyAndBody, document_key, key_and_body, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests, spellings
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret, is_credential_header
@@ -201,9 +201,7 @@ def outline_key(route: str, opened: OpenedRequest) -> bytes:
     return route.encode() + b"\0" + sha256(canonical(bare)).digest()
 
 
-def blank_key(
-    route: str, opened: OpenedRequest, places: tuple[Steps, ...], rules: Rules = NO_RULES
-) -> bytes:
+def blank_key(route: str, opened: OpenedRequest, places: tuple[Steps, ...], rules: Rules) -> bytes:
     """The key of an opened document without the texts at these places."""
     document = opened.document
     for steps in places:

@@ -19,7 +19,7 @@ from tapeway.core.matching.document import parsed_request, with_rules, without_i
 from tapeway.core.matching.json_paths import Steps
 from tapeway.core.matching.key import document_key
 from tapeway.core.matching.placeholders import is_placeholder
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import Rules
 from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import (
     MIN_VALUE,
@@ -81,14 +81,12 @@ _MAYBE = (
 )
 
 
-def compared_document(
-    request: Request, rules: Rules = NO_RULES, *, recorded: bool = False
-) -> dict[str, Json]:
+def compared_document(request: Request, rules: Rules, *, recorded: bool = False) -> dict[str, Json]:
     """The document of a request without its credential fields, with rules applied."""
     return with_rules(open_request(request, rules, recorded=recorded).document, rules)
 
 
-def compared_key(request: Request, rules: Rules = NO_RULES, *, recorded: bool = False) -> bytes:
+def compared_key(request: Request, rules: Rules, *, recorded: bool = False) -> bytes:
     """The match key of a request without its credential fields."""
     opened = open_request(request, rules, recorded=recorded)
     return document_key(request.route, opened.document, rules)
@@ -117,7 +115,7 @@ class OpenedRequest(NamedTuple):
 
 
 def open_request(
-    request: Request, rules: Rules = NO_RULES, *, recorded: bool = False, wide: bool = False
+    request: Request, rules: Rules, *, recorded: bool = False, wide: bool = False
 ) -> OpenedRequest:
     """The request without its credential fields and without what rules ignore.
 

@@ -36,7 +36,7 @@ from tapeway.core.matching.body_digest import (
 from tapeway.core.matching.normalisers import HexText, NormaliserSet
 from tapeway.core.matching.presets import PRESETS
 from tapeway.core.matching.presigned import without_signature
-from tapeway.core.matching.rules import NO_RULES, Rules, with_presets
+from tapeway.core.matching.rules import Rules, with_presets
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.text import decode_utf8
 
@@ -56,7 +56,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _AUTHORITY = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
 
 
-def request_document(request: Request, rules: Rules = NO_RULES) -> dict[str, Json]:
+def request_document(request: Request, rules: Rules) -> dict[str, Json]:
     """The document of a request, with rules applied.
 
     The keys are `method`, `path` (decoded), `query`, `headers` (the deciding fields, and fields
@@ -65,7 +65,7 @@ def request_document(request: Request, rules: Rules = NO_RULES) -> dict[str, Jso
     return with_rules(parsed_request(request, rules), rules)
 
 
-def parsed_request(request: Request, rules: Rules = NO_RULES) -> dict[str, Json]:
+def parsed_request(request: Request, rules: Rules) -> dict[str, Json]:
     """The document of a request, of its rules only the rewrites of its path applied."""
     raw_path, _, raw_query = request.target.partition("?")
     content, value = body_value(request)

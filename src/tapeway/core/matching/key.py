@@ -49,7 +49,7 @@ def request_key(request: Request, rules: Rules = NO_RULES) -> bytes:
     return key_and_body(request, rules).key
 
 
-def key_and_body(request: Request, rules: Rules = NO_RULES) -> KeyAndBody:
+def key_and_body(request: Request, rules: Rules) -> KeyAndBody:
     """The match key, and what the body was read as."""
     if rules is not NO_RULES and rules:
         parsed = document.parsed_request(request, rules)
@@ -87,7 +87,7 @@ def _selecting_head(route: str, method: str, target: str, selecting: Headers) ->
     )
 
 
-def document_key(route: str, parsed: dict[str, Json], rules: Rules = NO_RULES) -> bytes:
+def document_key(route: str, parsed: dict[str, Json], rules: Rules) -> bytes:
     """The match key of a parsed request, equal to `request_key` of the request."""
     if rules:
         text = canonical(document.with_rules(parsed, rules))

@@ -53,7 +53,7 @@ def varied_names(response: Headers) -> tuple[str, ...]:
 
 
 def told_apart_by(
-    recorded: Request, asked: Headers, ignored: tuple[str, ...] = (), is_of: IsOf | None = None
+    recorded: Request, asked: Headers, ignored: tuple[str, ...], is_of: IsOf | None = None
 ) -> list[str]:
     """The fields on which a recorded answer depends and that a request has otherwise.
 
@@ -68,8 +68,8 @@ def told_apart_by(
     ]
 
 
-def known_to_differ(recorded: Request, asked: Request, ignored: tuple[str, ...] = ()) -> list[str]:
-    """`differ` for a stored request, without fields that the request may have had unstored."""
+def known_to_differ(recorded: Request, asked: Request, ignored: tuple[str, ...]) -> list[str]:
+    """`told_apart_by` for a stored request, without fields that may have been sent and not stored."""
     return [
         name
         for name in told_apart_by(recorded, asked.headers, ignored)
@@ -77,7 +77,7 @@ def known_to_differ(recorded: Request, asked: Request, ignored: tuple[str, ...] 
     ]
 
 
-def varied_values(request: Request, ignored: tuple[str, ...] = ()) -> bytes:
+def varied_values(request: Request, ignored: tuple[str, ...]) -> bytes:
     """One text of the recorded request's values in the fields that its answer names in Vary."""
     if not request.varied or ignored == (ANY_NAME,):
         return b""
@@ -88,7 +88,7 @@ def varied_values(request: Request, ignored: tuple[str, ...] = ()) -> bytes:
 
 
 def is_for(
-    recorded: Interaction, asked: Headers, ignored: tuple[str, ...] = (), is_of: IsOf | None = None
+    recorded: Interaction, asked: Headers, ignored: tuple[str, ...], is_of: IsOf | None = None
 ) -> bool:
     """Whether a recorded answer fits an equal request with these fields."""
     request, status = recorded.request, recorded.response.head.status
@@ -98,7 +98,7 @@ def is_for(
 
 
 def why_not(
-    recorded: Interaction, asked: Headers, ignored: tuple[str, ...] = (), is_of: IsOf | None = None
+    recorded: Interaction, asked: Headers, ignored: tuple[str, ...], is_of: IsOf | None = None
 ) -> str | None:
     """Why a recorded answer is not for an equal request with these fields, None where it is."""
     status = recorded.response.head.status
@@ -119,9 +119,7 @@ def has_conditions(recorded: Interaction) -> bool:
     return bool(request.varied)
 
 
-def are_told_apart(
-    recorded: Interaction, other: Interaction, ignored: tuple[str, ...] = ()
-) -> bool:
+def are_told_apart(recorded: Interaction, other: Interaction, ignored: tuple[str, ...]) -> bool:
     """Whether the answers to two recorded requests that are equal depend on fields that differ."""
     one, two = recorded.request, other.request
     if not (one.varied or two.varied) or ignored == (ANY_NAME,):
@@ -136,7 +134,7 @@ def are_told_apart(
 
 
 def of_one_request(
-    recordings: Iterable[Interaction], ignored: tuple[str, ...] = ()
+    recordings: Iterable[Interaction], ignored: tuple[str, ...]
 ) -> list[list[Interaction]]:
     """Recordings with one key in groups that headers do not tell apart."""
     groups: list[list[Interaction]] = []
@@ -150,7 +148,7 @@ def of_one_request(
 
 
 def requests_differ(
-    one: Headers, other: Headers, response: Headers, ignored: tuple[str, ...] = ()
+    one: Headers, other: Headers, response: Headers, ignored: tuple[str, ...]
 ) -> bool:
     """Whether two requests differ in a field that decides about the recorded answer."""
     names = varied_names(response)
