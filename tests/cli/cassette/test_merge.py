@@ -14,18 +14,24 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.messages import MESSAGES_TYPE, WEBSOCKET, Request, Response, ResponseHead
+from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.core.websocket.session_lines import session_line
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX
 from tapeway.library import Cassette
+from tapeway.stores.file.store import FileStore
 from tests.cli.comparison.test_revisions import git
 from tests.cli.full_cassette import everything
 from tests.cli.invocation import run
 from tests.conversations.recorded_calls import CHAT, call, chat, user
+from tests.stores.contract.conftest import opened
 from tests.stores.recordings import HEAD
 from tests.support import fork_server
 from tests.support.markdown import blocks
 
 DRIVER = "cassette merge %O %A %B %P"
 FILE = Path("cassettes/smoke.json")
+SOUND = Random(1).randbytes(50_000)
 
 
 def asked(question: str, answer: str = "") -> Interaction:
@@ -381,6 +387,64 @@ def test_the_calls_that_two_branches_recorded_are_replayed() -> None:
         "warm in Oslo auto",
         "warm in Lima auto",
     ]
+
+
+@pytest.mark.usefixtures("repository")
+def test_git_merges_recordings_whose_large_binaries_are_not_checked_out_yet() -> None:
+    """Git puts the files that only their side has into the working tree after the merge driver."""
+
+    def record(*items: AnyInteraction) -> StoredCassette | None:
+        return asyncio.run(stored(*items))
+
+    async def stored(*items: AnyInteraction) -> StoredCassette | None:
+        async with opened(FileStore(FILE.parent)) as store:
+            if items:
+                await store.save(FILE.stem, StoredCassette(HEAD, items))
+            return await store.load(FILE.stem, writable=False)
+
+    driven()
+    Path(".gitignore").write_text("*.lock\n")
+    record(A)
+    git("add", "-A")
+    git("commit", "-qm", "base")
+    git("branch", "-q", "side")
+    record(A, B)
+    git("commit", "-qam", "more")
+    git("checkout", "-q", "side")
+    record(A, spoken_call(), spoken_session())
+    git("add", "-A")
+    git("commit", "-qm", "audio")
+    assert len([*FILE.with_suffix(".assets").iterdir()]) == 2
+    git("checkout", "-q", "-")
+
+    git("merge", "-q", "side", "-m", "merged")
+
+    found = record()
+    assert found is not None
+    bodies = [each.response.body for each in found.interactions if isinstance(each, Interaction)]
+    assert bodies[2:] == [spoken_call().response.body, spoken_session().response.body]
+
+
+def spoken_call() -> Interaction:
+    """A call that was answered with audio."""
+    head = ResponseHead(200, "OK", ((b"Content-Type", b"audio/wav"),))
+    request = Request("default", "POST", "/v1/audio/speech", body=b"{}")
+    return Interaction(0, request, Response(head, SOUND))
+
+
+def spoken_session() -> Interaction:
+    """A WebSocket session with audio in a message."""
+    head = ResponseHead(200, "OK", ((b"Content-Type", MESSAGES_TYPE),), framing="chunked")
+    lines = [
+        session_line(WebSocketMessage(b'{"type":"speak"}'), by_client=True),
+        session_line(WebSocketMessage(SOUND, binary=True), by_client=False),
+    ]
+    return Interaction(
+        1,
+        Request("default", WEBSOCKET, "/v1/listen", body=b'{"type":"speak"}'),
+        Response.of_chunks(head, [(line, float(at)) for at, line in enumerate(lines)]),
+        metadata={"websocket": {"session": "voice"}},
+    )
 
 
 @pytest.mark.usefixtures("repository")

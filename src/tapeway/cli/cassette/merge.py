@@ -16,6 +16,7 @@ from tapeway.errors import ConfigError
 from tapeway.formats import conflict_markers
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML, Serializer
 from tapeway.formats.errors import FormatFault
+from tapeway.formats.native.assets import AbsentAsset
 from tapeway.settings.options import Settings
 from tapeway.stores.support.serialize import serialize_cassette
 
@@ -114,9 +115,10 @@ def _syntax_of(text: bytes) -> Serializer:
 
 
 def _read(side: _Side, serializer: Serializer, assets: Path) -> Version:
-    def fetch(digest: str) -> bytes | None:
+    def fetch(digest: str) -> bytes:
+        # When git calls its merge driver, the files that only their side has are not there yet.
         file = assets / digest.replace(":", "-")
-        return file.read_bytes() if file.is_file() else None
+        return file.read_bytes() if file.is_file() else AbsentAsset.of(digest)
 
     try:
         parsed = serializer.read(side.text)
