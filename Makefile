@@ -117,6 +117,11 @@ soak: .venv/ready-to-test ## Mixed traffic for a while (MINUTES=3), waits beside
 fuzz: .venv/ready-to-test ## Search for inputs that break a promise of a parser (MINUTES=1 for each)
 	@MINUTES='$(MINUTES)' $(BIN)/python -m tests.fuzz $(ARGS)
 
+.PHONY: conformance
+conformance: .venv/ready-to-test ## Run Autobahn's WebSocket cases through the proxy and without it (1 minute)
+	@$(call pinned,constraints.txt) $(BIN)/python -m pip install --quiet --editable '.[conformance]'
+	@$(BIN)/python -m tests.soak.conformance $(ARGS)
+
 .PHONY: setup
 setup: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Make all environments of `make test`, run nothing
 

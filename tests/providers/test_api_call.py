@@ -58,6 +58,25 @@ def make_request(
             ApiCall("openai", "realtime", "gpt-realtime", stream=False),
         ),
         ("openai", "/v1/realtime", None, ApiCall("openai", "realtime", None, stream=False)),
+        (
+            "gemini",
+            "//ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent?key=k",
+            {"setup": {"model": "models/gemini-live-2.5"}},
+            ApiCall("gemini", "BidiGenerateContent", "gemini-live-2.5", stream=True),
+        ),
+        (
+            "default",
+            "/ws/google.cloud.aiplatform.v1.LlmBidiService/BidiGenerateContent",
+            {"setup": {"model": "projects/p/locations/l/publishers/google/models/m"}},
+            ApiCall("vertex", "BidiGenerateContent", "m", stream=True),
+        ),
+        (
+            "default",
+            "/ws/google.ai.generativelanguage.v1alpha.GenerativeService"
+            ".BidiGenerateContentConstrained",
+            {"setup": []},
+            ApiCall("gemini", "BidiGenerateContent", None, stream=True),
+        ),
         ("openai", "/v1/files", None, ApiCall("openai", "files", None, stream=False)),
         ("openai", "/v1/threads/t/messages", {}, ApiCall("openai", "threads", None, stream=False)),
         (

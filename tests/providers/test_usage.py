@@ -265,3 +265,20 @@ def test_the_counts_of_a_realtime_session_are_those_of_all_its_answers() -> None
 
     assert of("realtime", body, NDJSON) == Usage(23, 40, 63)
     assert of("realtime", begun, NDJSON) is None
+
+
+@pytest.mark.parametrize("name", [b"service", b"service_binary_json"])
+def test_the_counts_of_a_gemini_live_session_are_those_of_all_its_answers(name: bytes) -> None:
+    def counted(given: int, got: int) -> bytes:
+        counts = {
+            "promptTokenCount": given,
+            "responseTokenCount": got,
+            "totalTokenCount": given + got,
+        }
+        return b'{"%b":%b}\n' % (name, json.dumps({"usageMetadata": counts}).encode())
+
+    said = b'{"client":{"clientContent":{"turnComplete":true}}}\n'
+    body = said + counted(3, 10) + said + counted(20, 30)
+
+    assert of("BidiGenerateContent", body, NDJSON) == Usage(23, 40, 63)
+    assert of("BidiGenerateContent", said, NDJSON) is None

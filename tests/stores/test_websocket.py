@@ -6,23 +6,26 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import WSMsgType, web
-from websockets.asyncio.client import ClientConnection, connect
 
 from tapeway.core.model.control import Delivery, Mode
 from tapeway.core.model.interaction import Interaction
-from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import RunningProxy, running_proxy
-from tests.server.websocket.conversing import call, next_events
+from tests.server.websocket.conversing import (
+    Event,
+    call,
+    connected,
+    create,
+    delivered,
+    next_events,
+    turn,
+)
 from tests.server.websocket.json_rpc_service import notify
 from tests.server.websocket.responses_service import answer_responses
 from tests.server.websocket.websocket_service import Service, serving
 from tests.stores.contract.kinds import KINDS, Kind, Place
-
-Event = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +37,12 @@ class Setting:
 
     @asynccontextmanager
     async def proxy(self, mode: Mode, delivery: Delivery = "buffer") -> AsyncIterator[RunningProxy]:
-        options = ProxyOptions(max_body=2**23, body_idle_s=10, delivery=delivery)
+        options = delivered(delivery)
         store = self.place.again()
         async with running_proxy(
             self.service.url, mode=mode, store=store, options=options
         ) as proxy:
             yield proxy
-
-    @asynccontextmanager
-    async def client(
-        self, proxy: RunningProxy, path: str = "/v1/responses"
-    ) -> AsyncIterator[ClientConnection]:
-        async with connect(proxy.url.replace("http", "ws") + path, max_size=None) as client:
-            yield client
 
 
 async def _answer(socket: web.WebSocketResponse) -> None:
@@ -77,22 +73,14 @@ async def setting(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterat
         yield Setting(place, service)
 
 
-async def _turn(client: ClientConnection, text: str, **more: object) -> list[Event]:
-    await client.send(json.dumps({"type": "response.create", "input": text, **more}))
-    found: list[Event] = []
-    while not found or found[-1]["type"] not in ("response.completed", "error"):
-        found.append(json.loads(await client.recv()))
-    return found
-
-
 @pytest.mark.parametrize("delivery", ["buffer", "stream"])
 async def test_a_conversation_replays_from_the_store(setting: Setting, delivery: Delivery) -> None:
     async def converse(proxy: RunningProxy) -> list[list[Event]]:
-        async with setting.client(proxy) as client:
-            first = await _turn(client, "a")
+        async with connected(proxy.url) as client:
+            first = await turn(client, create("a"))
             parent = first[0]["response"]["id"]
-            second = await _turn(client, "b", previous_response_id=parent)
-            other = await _turn(client, "a", stream_id="lane")
+            second = await turn(client, create("b", previous_response_id=parent))
+            other = await turn(client, create("a", stream_id="lane"))
             return [first, second, other]
 
     async with setting.proxy("record", delivery) as proxy:
@@ -100,8 +88,8 @@ async def test_a_conversation_replays_from_the_store(setting: Setting, delivery:
     for _ in range(2):
         async with setting.proxy("replay") as proxy:
             assert await converse(proxy) == recorded
-            async with setting.client(proxy) as client:
-                [missed] = await _turn(client, "c")
+            async with connected(proxy.url) as client:
+                [missed] = await turn(client, create("c"))
                 assert missed["error"]["code"] == "replay_miss"
 
     assert len(setting.service.handshakes) == 1
@@ -112,7 +100,7 @@ async def test_messages_after_the_end_of_a_turn_replay_from_the_store(
     setting: Setting, delivery: Delivery
 ) -> None:
     async def converse(proxy: RunningProxy) -> list[list[Event]]:
-        async with setting.client(proxy, "/rpc") as client:
+        async with connected(proxy.url, "/rpc") as client:
             found: list[list[Event]] = []
             for method in ("a", "b", "a"):
                 await client.send(json.dumps(call(1, method)))
@@ -134,16 +122,18 @@ async def test_messages_after_the_end_of_a_turn_replay_from_the_store(
 
 async def test_recording_a_conversation_anew_replaces_the_old_one(setting: Setting) -> None:
     for _ in range(3):
-        async with setting.proxy("record") as proxy, setting.client(proxy) as client:
-            first = await _turn(client, "a")
-            second = await _turn(client, "b", previous_response_id=first[0]["response"]["id"])
+        async with setting.proxy("record") as proxy, connected(proxy.url) as client:
+            first = await turn(client, create("a"))
+            second = await turn(
+                client, create("b", previous_response_id=first[0]["response"]["id"])
+            )
 
     async with setting.proxy("replay") as proxy:
         assert len(await proxy.recorded()) == 2
-        async with setting.client(proxy) as client:
-            assert await _turn(client, "a") == first
+        async with connected(proxy.url) as client:
+            assert await turn(client, create("a")) == first
             parent = first[0]["response"]["id"]
-            assert await _turn(client, "b", previous_response_id=parent) == second
+            assert await turn(client, create("b", previous_response_id=parent)) == second
 
 
 async def test_a_session_replays_from_the_store(setting: Setting) -> None:
@@ -151,7 +141,7 @@ async def test_a_session_replays_from_the_store(setting: Setting) -> None:
 
     async def talk(proxy: RunningProxy) -> list[str | bytes]:
         found: list[str | bytes] = []
-        async with setting.client(proxy, "/feed") as client:
+        async with connected(proxy.url, "/feed") as client:
             for each in sent:
                 await client.send(each)
                 found += [await client.recv(), await client.recv()]
@@ -168,23 +158,23 @@ async def test_a_session_replays_from_the_store(setting: Setting) -> None:
 
 
 async def test_auto_asks_on_one_connection_for_what_is_not_recorded(setting: Setting) -> None:
-    async with setting.proxy("auto") as proxy, setting.client(proxy) as client:
-        first = await _turn(client, "a")
-    async with setting.proxy("auto") as proxy, setting.client(proxy) as client:
-        assert await _turn(client, "a") == first
+    async with setting.proxy("auto") as proxy, connected(proxy.url) as client:
+        first = await turn(client, create("a"))
+    async with setting.proxy("auto") as proxy, connected(proxy.url) as client:
+        assert await turn(client, create("a")) == first
         assert len(setting.service.handshakes) == 1
-        second = await _turn(client, "b")
-        third = await _turn(client, "c", previous_response_id=second[0]["response"]["id"])
+        second = await turn(client, create("b"))
+        third = await turn(client, create("c", previous_response_id=second[0]["response"]["id"]))
 
     assert len(setting.service.handshakes) == 2
-    async with setting.proxy("replay") as proxy, setting.client(proxy) as client:
-        assert await _turn(client, "b") == second
+    async with setting.proxy("replay") as proxy, connected(proxy.url) as client:
+        assert await turn(client, create("b")) == second
         parent = second[0]["response"]["id"]
-        assert await _turn(client, "c", previous_response_id=parent) == third
+        assert await turn(client, create("c", previous_response_id=parent)) == third
 
 
 async def test_a_session_is_in_the_store_while_it_runs(setting: Setting) -> None:
-    async with setting.proxy("record") as proxy, setting.client(proxy, "/feed") as client:
+    async with setting.proxy("record") as proxy, connected(proxy.url, "/feed") as client:
         for number in range(3):
             await client.send(f"hello {number}")
             assert [await client.recv(), await client.recv()] == [f"hello {number}"] * 2
@@ -202,7 +192,7 @@ async def test_a_session_is_in_the_store_while_it_runs(setting: Setting) -> None
 
     async with setting.proxy("replay") as proxy:
         assert len(await proxy.recorded()) == 1
-        async with setting.client(proxy, "/feed") as client:
+        async with connected(proxy.url, "/feed") as client:
             await client.send("hello 0")
             assert [await client.recv(), await client.recv()] == ["hello 0"] * 2
 

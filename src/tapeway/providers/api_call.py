@@ -39,6 +39,11 @@ _RESOURCE = re.compile(rf"/(?P<group>{_NAME})(?:/(?P<action>{_NAME}))?(?=/|$)")
 _GROUPS = frozenset({"audio", "chat", "fim", "images"})
 """First segments that name an endpoint only together with the second."""
 
+_BIDI = re.compile(
+    r"/ws/google\.[\w.]+\.(?:GenerativeService\.|LlmBidiService/)(?P<verb>BidiGenerateContent)\w*$"
+)
+"""The path of a Live session, at the Gemini API and at Vertex AI."""
+
 _SAMPLING = frozenset(
     {
         *("api.chat", "api.generate", "chat", "chat.completions", "completions", "converse"),
@@ -74,7 +79,11 @@ def describe_call(route: str, request: Request, value: Json = None) -> ApiCall |
     behind it: a stand-in or a gateway behind any route is recognised.
     `value` is the parsed body, if the body is plain JSON and was read.
     """
-    found = _api_of(route, request.base, request.target.partition("?")[0], request.headers)
+    path = request.target.partition("?")[0]
+    if (bidi := _BIDI.search(path)) is not None:
+        provider = "vertex" if "aiplatform" in path else "gemini"
+        return ApiCall(provider, bidi["verb"], _model_in_setup(request), stream=True)
+    found = _api_of(route, request.base, path, request.headers)
     if found is None:
         return None
     return _verb_call(*found) or _resource_call(*found, request, value)
@@ -124,6 +133,13 @@ def _resource_call(provider: str, path: str, request: Request, value: Json) -> A
         model = _model_in_query(request.target)
     stream = fields.get("stream", endpoint in _STREAMS_UNASKED)
     return ApiCall(provider, endpoint, model if isinstance(model, str) else None, stream is True)
+
+
+def _model_in_setup(request: Request) -> str | None:
+    setup = _fields(request).get("setup")
+    model = setup.get("model") if isinstance(setup, dict) else None
+    # A resource: `models/NAME`, or `projects/…/models/NAME`.
+    return model.rpartition("/")[2] if isinstance(model, str) else None
 
 
 def _model_in_query(target: str) -> str | None:

@@ -79,6 +79,13 @@ _GEMINI = _UsageFields(
     ("candidatesTokenCount", "thoughtsTokenCount"),
     "totalTokenCount",
 )
+_GEMINI_LIVE = _UsageFields(
+    ("service_binary_json.usageMetadata", "service.usageMetadata"),
+    ("promptTokenCount", "toolUsePromptTokenCount"),
+    ("responseTokenCount", "thoughtsTokenCount"),
+    "totalTokenCount",
+    adds_up=True,
+)
 _BEDROCK = _UsageFields(
     ("usage",),
     ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"),
@@ -91,6 +98,7 @@ _COHERE = _UsageFields(
 _OLLAMA = _UsageFields(("",), ("prompt_eval_count",), ("eval_count",))
 
 _BY_ENDPOINT: Mapping[str, _UsageFields] = {
+    "BidiGenerateContent": _GEMINI_LIVE,
     "api.chat": _OLLAMA,
     "api.embed": _OLLAMA,
     "api.generate": _OLLAMA,

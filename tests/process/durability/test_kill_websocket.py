@@ -4,30 +4,33 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.model.interaction import Interaction
 from tapeway.testing import StandIn
 from tests.process.serving import DEADLINE_S, Tapeway
 from tests.process.strace import killed_at
-from tests.server.websocket.conversing import call
+from tests.server.websocket.conversing import (
+    REALTIME,
+    RESPONSES,
+    Event,
+    call,
+    connected,
+    create,
+    next_event,
+    turn,
+)
 from tests.server.websocket.json_rpc_service import news, notify, notifying
 from tests.server.websocket.websocket_service import serving
 from tests.stores.contract.conftest import opened
 from tests.stores.contract.kinds import KINDS, Kind, Place
-
-Event = dict[str, Any]
-
-RESPONSES = "/v1/responses"
-REALTIME = "/v1/realtime?model=gpt-realtime"
 
 CLIENTS = 3
 TURNS = 4
@@ -118,7 +121,7 @@ async def test_each_message_after_a_turn_that_a_client_saw_outlives_a_kill(
                 await client.send(json.dumps(call(1)))
                 with suppress(ConnectionClosed):
                     while True:
-                        seen.append(await _next(client))
+                        seen.append(await next_event(client))
                         if len(seen) == 5:
                             tapeway.signal(signal.SIGKILL)
             assert await tapeway.ended() == -signal.SIGKILL
@@ -128,7 +131,7 @@ async def test_each_message_after_a_turn_that_a_client_saw_outlives_a_kill(
         assert (await tapeway.admin("PUT", "/api/v1/slots/again", slot))[0] in (200, 202)
         async with _socket(tapeway, "/@~again/rpc") as client:
             await client.send(json.dumps(call(1)))
-            assert [await _next(client) for _ in seen] == seen
+            assert [await next_event(client) for _ in seen] == seen
 
 
 @pytest.mark.parametrize("store", ["file", "sqlite"])
@@ -151,11 +154,11 @@ async def test_a_client_sees_no_message_after_a_turn_before_it_is_on_the_disk(
         async with Tapeway(tmp_path, *options) as tapeway:
             async with _socket(tapeway, "/rpc") as client:
                 await client.send(json.dumps(call(1)))
-                seen = [await _next(client) for _ in range(2)]
+                seen = [await next_event(client) for _ in range(2)]
                 async with killed_at(tapeway.pid, "fsync,fdatasync"):
                     goes_on.set()
                     with pytest.raises(ConnectionClosed):
-                        await _next(client)
+                        await next_event(client)
             assert await tapeway.ended() == -signal.SIGKILL
 
     async with (
@@ -163,27 +166,18 @@ async def test_a_client_sees_no_message_after_a_turn_before_it_is_on_the_disk(
         _socket(tapeway, "/rpc") as client,
     ):
         await client.send(json.dumps(call(1)))
-        assert [await _next(client) for _ in seen] == seen
+        assert [await next_event(client) for _ in seen] == seen
 
 
-@asynccontextmanager
-async def _socket(tapeway: Tapeway, path: str = RESPONSES) -> AsyncIterator[ClientConnection]:
-    headers = dict([tapeway.login])
-    async with connect(
-        f"{tapeway.proxy.replace('http', 'ws')}{path}", additional_headers=headers
-    ) as client:
-        yield client
-
-
-async def _next(client: ClientConnection) -> Event:
-    async with asyncio.timeout(DEADLINE_S):
-        found: Event = json.loads(await client.recv())
-    return found
+def _socket(
+    tapeway: Tapeway, path: str = RESPONSES
+) -> AbstractAsyncContextManager[ClientConnection]:
+    return connected(tapeway.proxy, path, dict([tapeway.login]))
 
 
 async def _turn(client: ClientConnection, number: int, text: str, seen: Seen) -> list[Event]:
     """Ask for a turn that goes on from the client's last one, and note it once its end was seen."""
-    asked: Event = {"type": "response.create", "model": "gpt-5", "input": text}
+    asked = create(text)
     if number in seen.turns:
         asked["previous_response_id"] = seen.turns[number][-1][1][-1]["response"]["id"]
     events = await _answers(client, asked)
@@ -192,10 +186,7 @@ async def _turn(client: ClientConnection, number: int, text: str, seen: Seen) ->
 
 
 async def _answers(client: ClientConnection, asked: Event) -> list[Event]:
-    await client.send(json.dumps(asked))
-    events = [await _next(client)]
-    while events[-1]["type"] not in ("response.completed", "error"):
-        events.append(await _next(client))
+    events = await turn(client, asked)
     assert events[-1]["type"] == "response.completed", events[-1]
     return events
 
@@ -211,9 +202,9 @@ async def _talk(session: ClientConnection) -> list[Event]:
         {"type": "response.create"},
     ):
         await session.send(json.dumps(each))
-    said = [await _next(session)]
+    said = [await next_event(session)]
     while said[-1]["type"] != "response.done":
-        said.append(await _next(session))
+        said.append(await next_event(session))
     return said
 
 

@@ -1,37 +1,31 @@
 """WebSocket turns through several workers on SQLite, and routes with WebSocket on or off."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import InvalidStatus
 
 from tapeway.testing import StandIn
 from tests.process.serving import Tapeway
 from tests.process.workers.worker_processes import Crew, makers
+from tests.server.websocket.conversing import RESPONSES, Event, connected, create, turn
 
 MOST = 64
 """Connections after which each of two workers has got some."""
 
 
-@asynccontextmanager
-async def _socket(tapeway: Tapeway, path: str = "/v1/responses") -> AsyncIterator[ClientConnection]:
-    url = tapeway.proxy.replace("http", "ws") + path
-    async with connect(url, additional_headers=dict([tapeway.login])) as client:
-        yield client
+def _socket(
+    tapeway: Tapeway, path: str = RESPONSES
+) -> AbstractAsyncContextManager[ClientConnection]:
+    return connected(tapeway.proxy, path, dict([tapeway.login]))
 
 
-async def _turn(client: ClientConnection, number: int) -> list[Any]:
-    asked = {"type": "response.create", "model": "gpt-5", "input": f"question {number}"}
-    await client.send(json.dumps(asked))
-    found: list[Any] = []
-    while not found or found[-1]["type"] not in ("response.completed", "error"):
-        found.append(json.loads(await client.recv()))
-    return found
+async def _turn(client: ClientConnection, number: int) -> list[Event]:
+    return await turn(client, create(f"question {number}"))
 
 
 async def _served_by(crew: Crew, outcome: str) -> set[str]:

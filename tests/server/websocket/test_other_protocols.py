@@ -1,22 +1,19 @@
 """Turns of GraphQL and JSON-RPC connections: recorded, and replayed with other identifiers."""
 
-import asyncio
 import json
-from typing import Any
 
 import pytest
 from aiohttp import WSMsgType, web
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.model.control import Delivery, Mode
-from tapeway.server.proxy import ProxyOptions
-from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.server.in_process_proxy import running_proxy
+from tests.server.websocket.conversing import Event, call, connected, delivered, next_event
 from tests.server.websocket.websocket_service import serving
 
 MODES: tuple[Mode, ...] = ("record", "replay")
 GRAPHQL = ("graphql-transport-ws",)
-Value = dict[str, Any]
 
 
 async def _answer_graphql(socket: web.WebSocketResponse) -> None:
@@ -51,26 +48,17 @@ async def _answer_json_rpc(socket: web.WebSocketResponse) -> None:
                 await socket.send_json({"jsonrpc": "2.0", "id": call["id"], "result": result})
 
 
-async def _said(client: ClientConnection) -> Value:
-    found: Value = json.loads(await asyncio.wait_for(client.recv(), 60))
-    return found
-
-
 async def _initialise(client: ClientConnection) -> None:
     await client.send('{"type":"connection_init","payload":{"token":"canary-1234567890abc"}}')
-    assert await _said(client) == {"type": "connection_ack"}
+    assert await next_event(client) == {"type": "connection_ack"}
 
 
-async def _subscribe(client: ClientConnection, id: str, query: str) -> list[Value]:
+async def _subscribe(client: ClientConnection, id: str, query: str) -> list[Event]:
     await client.send(json.dumps({"id": id, "type": "subscribe", "payload": {"query": query}}))
-    found = [await _said(client)]
+    found = [await next_event(client)]
     while found[-1]["type"] not in ("complete", "error"):
-        found.append(await _said(client))
+        found.append(await next_event(client))
     return found
-
-
-def _url(proxy: RunningProxy, path: str) -> str:
-    return proxy.url.replace("http", "ws") + path
 
 
 async def test_a_graphql_operation_is_replayed_under_another_id() -> None:
@@ -78,15 +66,15 @@ async def test_a_graphql_operation_is_replayed_under_another_id() -> None:
         serving(_answer_graphql, protocols=GRAPHQL) as service,
         running_proxy(service.url, mode="record") as proxy,
     ):
-        async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+        async with connected(proxy.url, "/graphql", protocols=GRAPHQL) as client:
             await _initialise(client)
             recorded = await _subscribe(client, "1", "{ a }")
         await proxy.broker.set_mode("replay")
-        async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+        async with connected(proxy.url, "/graphql", protocols=GRAPHQL) as client:
             assert client.subprotocol == "graphql-transport-ws"
             await _initialise(client)
             await client.send('{"type":"ping"}')
-            assert await _said(client) == {"type": "pong"}
+            assert await next_event(client) == {"type": "pong"}
             replayed = await _subscribe(client, "x", "{ a }")
             [missed] = await _subscribe(client, "y", "{ b }")
 
@@ -98,7 +86,7 @@ async def test_a_graphql_operation_is_replayed_under_another_id() -> None:
 
 
 async def test_a_subscription_that_its_client_ends_is_recorded_as_open() -> None:
-    options = ProxyOptions(max_body=2**20, body_idle_s=10, delivery="stream")
+    options = delivered("stream")
     asked = {"id": "1", "type": "subscribe", "payload": {"query": "subscription { endless }"}}
     async with (
         serving(_answer_graphql, protocols=GRAPHQL) as service,
@@ -106,10 +94,10 @@ async def test_a_subscription_that_its_client_ends_is_recorded_as_open() -> None
     ):
         for mode in MODES:
             await proxy.broker.set_mode(mode)
-            async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+            async with connected(proxy.url, "/graphql", protocols=GRAPHQL) as client:
                 await _initialise(client)
                 await client.send(json.dumps(asked))
-                assert [(await _said(client))["type"] for _ in range(2)] == ["next", "next"]
+                assert [(await next_event(client))["type"] for _ in range(2)] == ["next", "next"]
                 await client.send('{"id":"1","type":"complete"}')
                 if mode == "record":
                     await _subscribe(client, "2", "{ a }")
@@ -128,7 +116,7 @@ async def _subscribe_to_two(
     asked = {"id": id, "type": "subscribe", "payload": payload}
     await client.send(json.dumps(asked))
     for number in range(2):
-        found = await _said(client)
+        found = await next_event(client)
         assert (found["id"], found["payload"]) == (id, {"data": {"n": number}})
 
 
@@ -136,14 +124,14 @@ async def _subscribe_to_two(
 async def test_a_subscription_whose_client_closes_the_connection_is_stored_with_what_came(
     delivery: Delivery,
 ) -> None:
-    options = ProxyOptions(max_body=2**20, body_idle_s=10, delivery=delivery)
+    options = delivered(delivery)
     async with (
         serving(_answer_graphql, protocols=GRAPHQL) as service,
         running_proxy(service.url, mode="record", options=options) as proxy,
     ):
         for mode, id in (("record", "1"), ("replay", "x")):
             await proxy.broker.set_mode(mode)  # type: ignore[arg-type]
-            async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+            async with connected(proxy.url, "/graphql", protocols=GRAPHQL) as client:
                 await _subscribe_to_two(client, id)
             await proxy.proxy.wait_until_idle()
         stored = await proxy.recorded()
@@ -176,7 +164,7 @@ async def test_a_subscription_that_the_service_leaves_in_good_order_is_stored_wi
         serving(_answer_and_leave, protocols=GRAPHQL) as service,
         running_proxy(service.url, mode="record") as proxy,
     ):
-        async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+        async with connected(proxy.url, "/graphql", protocols=GRAPHQL) as client:
             await _subscribe_to_two(client, query=query)
             with pytest.raises(ConnectionClosed):
                 await client.recv()
@@ -191,10 +179,10 @@ async def test_a_subscription_ends_with_its_take_and_goes_on_for_its_client() ->
     async with (
         serving(_answer_graphql, protocols=GRAPHQL) as service,
         running_proxy(service.url, mode="auto") as proxy,
-        connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client,  # type: ignore[arg-type]
+        connected(proxy.url, "/graphql", protocols=GRAPHQL) as client,
     ):
         await _subscribe_to_two(client)
-        async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as other:  # type: ignore[arg-type]
+        async with connected(proxy.url, "/graphql", protocols=GRAPHQL) as other:
             # An equal subscription gets a live answer of its own.
             await _subscribe_to_two(other)
         await proxy.broker.eject()
@@ -210,11 +198,11 @@ async def test_auto_prepares_the_connection_for_an_operation_that_is_not_recorde
         serving(_answer_graphql, protocols=GRAPHQL) as service,
         running_proxy(service.url, mode="auto") as proxy,
     ):
-        async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+        async with connected(proxy.url, "/graphql", protocols=GRAPHQL) as client:
             await _initialise(client)
             await _subscribe(client, "1", "{ a }")
         await proxy.broker.rewind()
-        async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+        async with connected(proxy.url, "/graphql", protocols=GRAPHQL) as client:
             await _initialise(client)
             await _subscribe(client, "1", "{ a }")
             found = await _subscribe(client, "2", "{ b }")
@@ -226,36 +214,35 @@ async def test_auto_prepares_the_connection_for_an_operation_that_is_not_recorde
 async def test_the_beginning_of_a_graphql_connection_has_no_form_for_a_miss() -> None:
     async with (
         running_proxy("http://up.invalid", mode="replay") as proxy,
-        connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client,  # type: ignore[arg-type]
+        connected(proxy.url, "/graphql", protocols=GRAPHQL) as client,
     ):
         await client.send('{"type":"connection_init"}')
         with pytest.raises(ConnectionClosed):
-            await _said(client)
+            await next_event(client)
         assert client.close_code == 4424
         assert (client.close_reason or "").startswith("replay miss")
 
 
 async def test_a_json_rpc_call_is_replayed_under_another_id() -> None:
-    async def call(client: ClientConnection, id: object, params: object) -> list[Value]:
-        asked = {"jsonrpc": "2.0", "id": id, "method": "echo", "params": params}
-        await client.send(json.dumps(asked))
-        found = [await _said(client)]
+    async def ask(client: ClientConnection, id: object, params: object) -> list[Event]:
+        await client.send(json.dumps(call(id, params=params)))
+        found = [await next_event(client)]
         while "id" not in found[-1]:
-            found.append(await _said(client))
+            found.append(await next_event(client))
         return found
 
     async with (
         serving(_answer_json_rpc) as service,
         running_proxy(service.url, mode="record") as proxy,
     ):
-        async with connect(_url(proxy, "/rpc")) as client:
+        async with connected(proxy.url, "/rpc") as client:
             await client.send('{"jsonrpc":"2.0","method":"hello"}')
-            recorded = await call(client, 1, ["a"])
+            recorded = await ask(client, 1, ["a"])
         await proxy.broker.set_mode("replay")
-        async with connect(_url(proxy, "/rpc")) as client:
+        async with connected(proxy.url, "/rpc") as client:
             await client.send('{"jsonrpc":"2.0","method":"hello"}')
-            replayed = await call(client, "seven", ["a"])
-            [missed] = await call(client, 8, ["b"])
+            replayed = await ask(client, "seven", ["a"])
+            [missed] = await ask(client, 8, ["b"])
 
         assert recorded[-1]["id"] == 1
         assert replayed == [recorded[0], recorded[1] | {"id": "seven"}]

@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.model.control import Repeats
@@ -23,7 +22,15 @@ from tapeway.server.proxy import ProxyOptions
 from tapeway.server.websocket import turns
 from tapeway.stores.memory import MemoryStore
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
-from tests.server.websocket.conversing import Event, call, connected, delivered, next_events
+from tests.server.websocket.conversing import (
+    Event,
+    call,
+    connected,
+    create,
+    delivered,
+    next_events,
+    turn,
+)
 from tests.server.websocket.json_rpc_service import notifying
 from tests.server.websocket.responses_service import answer_responses
 from tests.server.websocket.websocket_service import serving
@@ -32,20 +39,8 @@ HOUR_S = 3600.0
 T = TypeVar("T")
 
 
-@asynccontextmanager
-async def _client(
-    proxy: RunningProxy, path: str = "/v1/responses"
-) -> AsyncIterator[ClientConnection]:
-    async with connect(proxy.url.replace("http", "ws") + path) as client:
-        yield client
-
-
-async def _turn(client: ClientConnection) -> list[Any]:
-    await client.send('{"type":"response.create","model":"gpt-5","input":"a"}')
-    found: list[Any] = []
-    while not found or found[-1]["type"] not in ("response.completed", "error"):
-        found.append(json.loads(await asyncio.wait_for(client.recv(), 60)))
-    return found
+async def _turn(client: ClientConnection) -> list[Event]:
+    return await turn(client, create("a"))
 
 
 async def _echo(client: ClientConnection) -> str | bytes:
@@ -55,7 +50,7 @@ async def _echo(client: ClientConnection) -> str | bytes:
 
 async def _echoed(proxy: RunningProxy) -> str | bytes:
     """The answer to a session of one message, once the session has ended."""
-    async with _client(proxy, "/feed") as client:
+    async with connected(proxy.url, "/feed") as client:
         said = await _echo(client)
     await proxy.proxy.wait_until_idle()
     return said
@@ -93,7 +88,7 @@ async def test_the_messages_of_a_turn_are_due_as_recorded_times_the_pace(
                 yield 0.0, together
 
     async with serving(answer_responses) as service, running_proxy(service.url) as proxy:
-        async with _client(proxy) as client:
+        async with connected(proxy.url) as client:
             recorded = await _turn(client)
         slow = await _an_hour_apart(proxy.store)
 
@@ -101,7 +96,7 @@ async def test_the_messages_of_a_turn_are_due_as_recorded_times_the_pace(
     options = ProxyOptions(max_body=MIB, body_idle_s=10, pace=pace)
     async with (
         running_proxy(mode="replay", store=slow, options=options) as proxy,
-        _client(proxy) as client,
+        connected(proxy.url) as client,
     ):
         assert await _turn(client) == recorded
     assert due == [HOUR_S * factor * at for at in range(len(recorded))]
@@ -155,14 +150,14 @@ async def test_a_message_of_a_session_comes_after_its_recorded_gap_times_the_pac
 async def test_a_turn_that_is_used_up_is_a_miss_or_answers_in_turn_as_repeats_says() -> None:
     answers: dict[Repeats, list[Any]] = {}
     async with serving(answer_responses) as service, running_proxy(service.url) as proxy:
-        async with _client(proxy) as client:
+        async with connected(proxy.url) as client:
             recorded = [await _turn(client) for _ in range(2)]
         store = proxy.store
     for rule in ("last", "miss", "cycle"):
         policy = Policy(repeats=rule)
         async with (
             running_proxy(mode="replay", store=store, policy=policy) as proxy,
-            _client(proxy) as client,
+            connected(proxy.url) as client,
         ):
             answers[rule] = [await _turn(client) for _ in range(4)]
 
@@ -184,7 +179,7 @@ async def test_a_session_that_is_used_up_is_a_miss_or_answers_again_as_repeats_s
             if rule != "miss":
                 assert await _echoed(proxy) == "hello"
                 continue
-            async with _client(proxy, "/feed") as client:
+            async with connected(proxy.url, "/feed") as client:
                 with pytest.raises(ConnectionClosed):
                     await _echo(client)
             assert client.close_code == 4424
@@ -195,7 +190,7 @@ async def test_in_auto_with_repeats_miss_a_turn_that_is_used_up_is_asked_for_aga
     async with (
         serving(answer_responses) as service,
         running_proxy(service.url, mode="auto", policy=policy) as proxy,
-        _client(proxy) as client,
+        connected(proxy.url) as client,
     ):
         one, two = [await _turn(client) for _ in range(2)]
         assert one != two
@@ -206,9 +201,9 @@ async def test_in_auto_with_repeats_miss_a_turn_that_is_used_up_is_asked_for_aga
 
 async def test_turns_and_sessions_older_than_the_age_allowed_are_stale() -> None:
     async with serving(answer_responses) as service, running_proxy(service.url) as proxy:
-        async with _client(proxy) as client:
+        async with connected(proxy.url) as client:
             await _turn(client)
-        async with _client(proxy, "/feed") as client:
+        async with connected(proxy.url, "/feed") as client:
             await client.send("hello")
         await proxy.proxy.wait_until_idle()
         cassette = proxy.broker.cassette("default")

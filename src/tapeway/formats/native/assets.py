@@ -23,6 +23,7 @@ from tapeway.formats.native.repeated_parts import is_own
 FetchAsset = Callable[[str], bytes | None]
 """Returns the content of the asset with a digest `sha256:…`, None where there is none."""
 
+
 class AbsentAsset(bytes):
     """Stands for the content of an asset that is not at hand, where contents are only compared.
 

@@ -1,0 +1,79 @@
+"""Autobahn's WebSocket cases through the proxy, in front of an echo: results as on the echo itself.
+
+python -m tests.soak.conformance [CASE ...]
+
+Needs the package kosoku, which `make conformance` installs. Without CASE, which may have `*`, the cases
+of Autobahn's groups 1 to 7, 10, 12 and 13 run. The run ends with 1 where a result differs.
+"""
+
+import importlib
+import sys
+from collections import Counter
+from typing import Any
+
+import uvloop
+from aiohttp import WSMsgType, web
+
+from tapeway.core.model.control import Mode
+from tapeway.server.proxy import ProxyOptions
+from tests.server.in_process_proxy import MIB, running_proxy
+from tests.server.websocket.websocket_service import serving
+
+GROUPS = ("1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "10.*", "12.*", "13.*")
+MODES: tuple[Mode, ...] = ("passthrough", "record")
+_MAX_MESSAGE = 64 * MIB
+
+
+async def _echo(socket: web.WebSocketResponse) -> None:
+    """Send messages back, and keep none: some cases send a thousand long ones."""
+    while (message := await socket.receive()).type is not WSMsgType.CLOSE:
+        if message.type is WSMsgType.TEXT:
+            await socket.send_str(message.data)
+        elif message.type is WSMsgType.BINARY:
+            await socket.send_bytes(message.data)
+        else:
+            return
+    await socket.close(code=message.data or 1000)
+
+
+async def _results(url: str, cases: list[str]) -> dict[str, str]:
+    """The result of each case, message exchange and closing handshake."""
+    kosoku: Any = importlib.import_module("kosoku")
+    try:
+        found = await kosoku.run_fuzzingclient(url.replace("http", "ws", 1), cases)
+    except kosoku.FailureError as failure:
+        found = failure.results
+    return {
+        each.case_id: f"{each.behavior.value}, close {each.behavior_close.value}" for each in found
+    }
+
+
+async def _run(cases: list[str]) -> int:
+    differences = 0
+    options = ProxyOptions(max_body=_MAX_MESSAGE, body_idle_s=60)
+    async with serving(_echo) as service:
+        direct = await _results(service.url, cases)
+        _say(f"direct: {len(direct)} cases: {_counted(direct)}")
+        for mode in MODES:
+            async with running_proxy(service.url, mode=mode, options=options) as proxy:
+                through = await _results(proxy.url, cases)
+            other = [each for each in direct if through.get(each) != direct[each]]
+            _say(f"{mode}: {len(through)} cases: {_counted(through)}; {len(other)} differ")
+            for each in other:
+                _say(f"  {each}: {direct[each]}; through the proxy {through.get(each)}")
+            differences += len(other)
+    return 1 if differences else 0
+
+
+def _counted(results: dict[str, str]) -> str:
+    counts = Counter([each.partition(",")[0] for each in results.values()])
+    return ", ".join([f"{count} {name}" for name, count in counts.most_common()])
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(uvloop.run(_run(sys.argv[1:] or [*GROUPS])))
