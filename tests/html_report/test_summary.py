@@ -97,7 +97,7 @@ def test_it_says_what_the_file_does_not_hold() -> None:
 
     assert whole["notes"] == []
     assert part["notes"] == [
-        "This file holds the last request of 9.",
+        "Of 9 requests, this file holds the last.",
         "The details of 1 request are not in this file.",
     ]
     assert part["counts"] == {**NONE, "live": 9}

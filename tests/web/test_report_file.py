@@ -56,7 +56,7 @@ def test_it_opens_with_a_summary(
     page.see("Why requests missed")
     assert "messages[0].content: one → three" in page.text
     assert "tokens saved" in page.text
-    assert "This file holds" not in page.text
+    assert "this file holds" not in page.text
     assert (
         page.tab.locator("main li").get_by_role("link", name="1 miss").get_attribute("href")
         is not None

@@ -1,1 +1,1 @@
-"""A run as one HTML file: a summary, and the page with what it would have asked the admin API."""
+"""A run as one HTML file: a summary, and the page with the answers of the admin API."""

@@ -29,7 +29,7 @@ class ReportLimits:
 
 
 LAST_LIMITS = ReportLimits(5 * 1024 * 1024, 1000, 100)
-"""Of the report that every run leaves, whether or not anybody looks at it."""
+"""Of the report that every run leaves."""
 
 Call = Callable[[str, dict[str, object]], Json]
 """GETs a path below `/api/v1/` with a query. Raises TapewayError."""
@@ -124,7 +124,7 @@ def _add(found: CollectedRun, call: Call, entry: dict[str, Json], most: int) -> 
         view = f"cassettes/{quote(str(entry['cassette']), safe='')}/interactions/{index}/view"
         return view in found.answers or found.add(view, cut(call(view, {})), most)
     except TapewayError:
-        # It has left the journal, or its cassette has been deleted.
+        # The entry has left the journal, or the cassette has been deleted.
         return False
 
 

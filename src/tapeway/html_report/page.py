@@ -1,4 +1,4 @@
-"""The page as one file that needs no server: modules, styles and the collected answers.
+"""The page as one file without a server: modules, styles and the collected answers.
 
 The policy allows the scripts and styles in the file by their hashes, and nothing from outside.
 Recorded content is a block of data, which no browser runs.
@@ -79,7 +79,7 @@ class Caller(Protocol):
 def collected_page(
     client: Caller, limits: ReportLimits, reports: Sequence[Mapping[str, Any]] | None = None
 ) -> str:
-    """The page with what the admin API tells now, or with these reports. Raises TapewayError."""
+    """The page with the present answers of the admin API, or with these reports. Raises TapewayError."""
 
     def call(path: str, query: dict[str, object]) -> Json:
         try:
@@ -137,7 +137,7 @@ def html_report(found: CollectedRun) -> str:
 
 
 def _module(path: str, file: PageFile, files: Mapping[str, PageFile]) -> bytes:
-    """A module whose imports are names of the import map, and whose icon is in it."""
+    """A module with its icon inside, and with names of the import map as imports."""
 
     def named(found: re.Match[str]) -> str:
         return f'{found[1]}"{_NAMESPACE}{normpath(join(dirname(path), found[2]))}"'
@@ -149,7 +149,7 @@ def _module(path: str, file: PageFile, files: Mapping[str, PageFile]) -> bytes:
 
 
 def _data(found: CollectedRun) -> str:
-    """The data as JSON that ends no block of HTML, whatever was recorded."""
+    """The data as JSON; recorded text never ends a block of HTML."""
     text = dump(
         {"answers": found.answers, "entries": found.entries, "left_out": found.left_out}
     ).decode()

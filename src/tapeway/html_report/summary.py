@@ -44,7 +44,7 @@ def summary(
 def _cause(
     cause: Cause, entries: Sequence[Mapping[str, Any]], cassettes: Mapping[int, str]
 ) -> dict[str, Json]:
-    """A cause of misses, with the journal entry of its first miss where that is kept."""
+    """A cause of misses, with the journal entry of the first miss, if kept."""
     first = cause.misses[0]
     shown = [entry["id"] for entry in reversed(entries) if _is_of(entry, first)]
     return {
@@ -95,8 +95,8 @@ def _slowest(entries: Sequence[Mapping[str, Any]]) -> list[Json]:
 def _notes(served: int, kept: int, left_out: int) -> Iterable[str]:
     """What the file does not hold."""
     if served > kept:
-        held = "the last request" if kept == 1 else f"the last {kept} requests"
-        yield f"This file holds {held} of {served}."
+        held = "the last" if kept == 1 else f"the last {kept}"
+        yield f"Of {served} requests, this file holds {held}."
     if left_out:
         requests = "1 request" if left_out == 1 else f"{left_out} requests"
         yield f"The details of {requests} are not in this file."

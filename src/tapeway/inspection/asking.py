@@ -1,4 +1,4 @@
-"""Asks a service again what is recorded, and stores nothing.
+"""Sends recorded requests to a service again, and stores nothing.
 
 Only what changes nothing at the service is asked, and only where a route leads: never the address in
 a recording, which anybody may have written. The keys are those of the environment.
@@ -102,7 +102,7 @@ def _route(request: Request, table: RouteTable) -> Route | None:
 
 
 def _signed_for(request: Request, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The service and the region of AWS that a recording was made in, or else that of the environment."""
+    """The service and the region of AWS in which a recording was made, or else the region of the environment."""
     found = _IN_HOST.search(request.base)
     provider = _provider(request)
     service = found[1] if found else ""
@@ -132,7 +132,7 @@ async def ask(
     environ: Mapping[str, str],
     max_body: int,
 ) -> tuple[Request, Response]:
-    """What is sent for a recording, and what the service answers now. Raises UpstreamError."""
+    """The request for a recording, and the present answer of the service. Raises UpstreamError."""
     request = item.request
     key = credential(request, environ, table)
     headers = (*_sent_headers(request), *(() if key is None else (key[1],)))

@@ -31,7 +31,7 @@ _NOTHING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A place where the form differs, with what is recorded there and what the service says now."""
+    """A place where the form differs, with the recorded value and the present value."""
 
     level: Level
     path: str

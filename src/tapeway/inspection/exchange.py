@@ -1,4 +1,4 @@
-"""One interaction for reading: request, response, what an LLM's answer adds up to, and its times."""
+"""One interaction for reading: request, response, the assembled answer of an LLM, and the times."""
 
 from dataclasses import replace
 from itertools import islice
@@ -21,7 +21,7 @@ _MOST_CHARACTERS = 1024 * 1024
 
 
 class ReadableExchange:
-    """An HTTP exchange with its bodies in memory, of very large ones the heads."""
+    """An HTTP exchange with its bodies in memory; a very large body is cut to a head."""
 
     def __init__(self, item: Interaction, request: HeldBody, response: HeldBody) -> None:
         self._item = item
@@ -147,7 +147,7 @@ def _message_part(part: ContentPart) -> Json:
 
 
 def answers_part(item: Interaction) -> list[Json]:
-    """What the answer of an LLM adds up to, one for each choice; empty for any other answer."""
+    """The assembled answer of an LLM, one for each choice; empty for any other answer."""
     found = parse_answers(item) or ()
     return [_answer(each) for each in islice(found, _MOST_ANSWERS) if _says_something(each)]
 

@@ -1,4 +1,4 @@
-"""Recordings, lists and conversations that were read of cassettes, kept while these are unchanged."""
+"""Recordings, lists and conversations of cassettes, kept while a cassette is unchanged."""
 
 import asyncio
 from bisect import bisect_left, bisect_right
@@ -38,7 +38,7 @@ class KnownCassettes:
     async def of(
         self, kind: type[T], name: str, version: object, read: Callable[[], Awaitable[T]]
     ) -> T:
-        """A reading of this kind, read unless known for this version. Raises the errors of `read`."""
+        """A reading of a kind and a version; `read` makes an unknown reading. Raises the errors of `read`."""
         key = kind, name
         # A list that is scrolled asks for several pages at once.
         lock = self._reading.setdefault(key, asyncio.Lock())

@@ -30,7 +30,7 @@ _NOTHING_NEAR = "there is no recording to compare it with"
 
 @dataclass(frozen=True, slots=True)
 class PartVerdict:
-    """Whether one part of a request equals that of a recording, and why."""
+    """Whether a part of a request equals the same part of a recording, and why."""
 
     part: Part
     verdict: Finding
@@ -98,7 +98,7 @@ def nearest_part(missed: MissedRequest, item: Interaction, rules: Rules) -> dict
 
 
 def difference_at(difference: Difference) -> dict[str, Json]:
-    """A difference as people read it, and its place on both sides as steps into the documents."""
+    """A difference for people, and its place on both sides as steps into the documents."""
     at = difference.recorded_steps
     return {
         **difference_document(difference),
@@ -113,7 +113,7 @@ def verdicts(
     recordings: Iterable[AnyInteraction],
     rules: Rules,
 ) -> list[PartVerdict]:
-    """What each part of a missed request came to, against the nearest recording, None without one.
+    """The verdict on each part of a missed request, compared with the nearest recording, if any.
 
     Empty where there is no recording at all.
     """
@@ -136,7 +136,7 @@ def verdicts(
 
 
 def preview(missed: MissedRequest, recordings: Iterable[AnyInteraction], rules: Rules) -> Preview:
-    """The recordings that a missed request would match under these rules; nothing is changed."""
+    """The recordings that would answer a missed request under some rules; nothing is changed."""
     method, path = missed.request.method, path_of(missed.request, rules)
     calls = [each for each in map(exchange_of, recordings) if each is not None]
     same = [each for each in calls if each.request.method == method]
@@ -175,7 +175,7 @@ def _differences(missed: MissedRequest, recorded: Request, rules: Rules) -> tupl
 def _without_nearest(
     missed: MissedRequest, recordings: Sequence[AnyInteraction], rules: Rules
 ) -> Iterator[PartVerdict]:
-    """What can be said of a request that is near to no recording."""
+    """The verdicts on a request without a near recording."""
     calls = [each.request for each in map(exchange_of, recordings) if each is not None]
     request, path = missed.request, path_of(missed.request, rules)
     methods = [each for each in calls if each.method == request.method]

@@ -119,7 +119,7 @@ class CassetteDiff:
 class DiffSource:
     """A cassette that is read once and then looked up by index, with a route for each recording.
 
-    It is loaded into memory only if its store cannot look up a single recording.
+    The source is loaded into memory only if the store cannot look up a single recording.
     """
 
     head: CassetteHead
@@ -312,7 +312,7 @@ def _digest(data: bytes) -> bytes:
 def _paired(
     left: Sequence[_Digests], right: Sequence[_Digests], by: Callable[[_Digests], bytes]
 ) -> tuple[list[tuple[_Digests, _Digests]], list[_Digests], list[_Digests]]:
-    """Pairs of equal digest in order, and those of either side that are in no pair."""
+    """Pairs of equal digest in order, and the recordings of either side without a pair."""
     found = matched(left, right, by)
     paired = {*found.values()}
     return (
@@ -323,7 +323,7 @@ def _paired(
 
 
 def matched(left: Sequence[T], right: Sequence[T], by: Callable[[T], Hashable]) -> dict[int, int]:
-    """The positions of those that are equal by a value, in order, each once."""
+    """The positions of equal values, in order, each once."""
     waiting: dict[Hashable, list[int]] = defaultdict(list)
     for position in reversed(range(len(right))):
         waiting[by(right[position])].append(position)
@@ -393,7 +393,7 @@ def said(item: AnyInteraction) -> dict[str, Json]:
 def _meaning(
     item: Interaction, renamed: Mapping[str, str], *, assembled: bool, headers: bool
 ) -> tuple[dict[str, Json], tuple[bytes, ...]]:
-    """What an answer says, with the first's identifiers, and what is set aside."""
+    """The content of an answer, with the identifiers of the first, and the parts set aside."""
     found = meaning(item, _body(item.response), assembled=assembled)
     content = {name: _renamed(each, renamed) for name, each in found.said.items()}
     return _response(item, content, headers=headers), found.aside

@@ -48,7 +48,7 @@ class TextFilter:
 
 
 class RecordedTexts:
-    """What recordings of one version of a cassette say, kept for further searches."""
+    """The texts of recordings of one version of a cassette, kept for further searches."""
 
     def __init__(self, most_bytes: int = MOST_SEARCHED) -> None:
         self._most_bytes = most_bytes
@@ -56,11 +56,11 @@ class RecordedTexts:
         self.size = 0
 
     def get(self, index: int) -> str | None:
-        """All that a recording says, case folded; None where nothing looked at the recording."""
+        """All texts of a recording, case folded; None for a recording without a look so far."""
         return self._texts.get(index)
 
     def add(self, item: AnyInteraction) -> str:
-        """The same for a recording that is looked at now. Call this in a thread."""
+        """Read and keep all texts of a recording. Call this in a thread."""
         found = searchable_text(item)
         if self.size + (size := sys.getsizeof(found)) <= self._most_bytes:
             self._texts[item.index] = found
@@ -69,7 +69,7 @@ class RecordedTexts:
 
 
 def searchable_text(item: AnyInteraction) -> str:
-    """All that a recording says in one text, case folded, for many searches."""
+    """All texts of a recording as one text, case folded, for many searches."""
     return "\0".join(_texts(item, _ANY_ESCAPE)).casefold()
 
 
@@ -85,7 +85,7 @@ def _request_texts(request: Request, escape: str) -> Iterator[str]:
 
 
 def _body_texts(message: Request | Response, escape: str) -> Iterator[str]:
-    """The text of a body, and where JSON writes some of it with such an escape, the texts themselves."""
+    """The text of a body, and the texts within where JSON writes any with such an escape."""
     octets = held_body(message).octets
     text = octets.decode("utf-8", "replace")
     yield text

@@ -16,7 +16,7 @@ MOST_CHARACTERS = 1024 * 1024
 """For the texts of all messages together."""
 
 MOST_SOUND = 4 * 1024 * 1024
-"""Bytes of sound of one session that are shown."""
+"""The bytes of sound shown of one session."""
 
 _IDS = ("response_id", "item_id", "output_index", "content_index")
 
@@ -121,7 +121,7 @@ def _join(
     by_client: bool,
     at_ms: float,
 ) -> None:
-    """Add a message to the list, or a piece to the message that it continues."""
+    """Add a message to the list, or a piece to the continued message."""
     value = json_object(message.data)
     kind = _type_of(message, value)
     piece = None if value is None else _piece(kind, value, formats.get(by_client, _PCM))
@@ -159,7 +159,7 @@ def _type_of(message: WebSocketMessage, value: Mapping[str, Json] | None) -> str
 
 def _text_of(message: WebSocketMessage) -> str:
     if message.binary:
-        return f"{len(message.data)} bytes"
+        return f"{len(message.data)} byte{'' if len(message.data) == 1 else 's'}"
     return message.data.decode("utf-8", "replace")
 
 

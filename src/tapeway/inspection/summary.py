@@ -118,7 +118,7 @@ def title(item: AnyInteraction) -> dict[str, Json]:
 
 
 def model_and_tokens(item: AnyInteraction) -> tuple[str | None, int | None]:
-    """The model of a call and its tokens in all, whether or not it was recorded."""
+    """The model of a recorded or unrecorded call, and its tokens in all."""
     if isinstance(item, ForeignInteraction):
         return None, None
     known = described(item) if not item.metadata else item

@@ -1,4 +1,4 @@
-"""The titles of a cassette, kept so that lists are searched, filtered and ordered at once."""
+"""The titles of a cassette, kept for lists to be searched, filtered and ordered at once."""
 
 import sys
 from bisect import bisect_right
@@ -18,7 +18,7 @@ Order = Literal["slowest", "tokens", "largest"]
 
 @dataclass(frozen=True, slots=True)
 class ListedRecording:
-    """A recording in a list: its title as JSON, and the values that filters and orders use."""
+    """A recording in a list: the title as JSON, and the values for filters and orders."""
 
     index: int
     text: bytes

@@ -57,7 +57,7 @@ class RecordingView {
     this.state.dataset.state = now.state;
     const link = now.index === null ? "" : h("a", { href: address("cassettes", now.cassette, now.index) }, `Open #${now.index}`);
     this.where.replaceChildren(`cassette ${now.cassette} · `, link);
-    setText(this.numbers, [now.status, `${size(now.bytes)} in ${counted(now.chunks, "piece")}`, duration(now.elapsed_ms), now.cut && "the text is not kept up beyond 1 MB"].filter(Boolean).join(" · "));
+    setText(this.numbers, [now.status, `${size(now.bytes)} in ${counted(now.chunks, "piece")}`, duration(now.elapsed_ms), now.cut && "the text is not kept up beyond 1 MiB"].filter(Boolean).join(" · "));
     if (now.text !== null) {
       if (now.reset) this.text.textContent = now.text;
       else this.text.append(now.text);
