@@ -37,7 +37,7 @@ def made(*reports: dict[str, Any], entries: Any = (), **more: Any) -> dict[str, 
 def test_misses_of_one_cause_in_several_cassettes_are_one() -> None:
     first, second = miss("/a", times=2), miss("/b")
     entries = [
-        entry("m3", "miss", 1, second["message"]),
+        entry("m3", "miss", 1, second["message"]) | {"asked": "Where to go?"},
         entry("m2", "miss", 1, first["message"]),
         entry("m1", "miss", 1, first["message"]),
     ]
@@ -49,7 +49,7 @@ def test_misses_of_one_cause_in_several_cassettes_are_one() -> None:
             "times": 3,
             "text": "a date",
             "rule": 'normalise = ["date"]',
-            "requests": ["POST /a in one", "POST /b in two"],
+            "requests": ["POST /a in one", "Where to go?, POST /b in two"],
             "more": 0,
             "entry": "m1",
         }

@@ -52,12 +52,17 @@ def _cause(
         "text": cause.text,
         "rule": cause.rule,
         "requests": [
-            f"{miss.method} {miss.path} in {cassettes[id(miss)]}"
-            for miss in cause.misses[:_MOST_REQUESTS]
+            _request(miss, entries, cassettes[id(miss)]) for miss in cause.misses[:_MOST_REQUESTS]
         ],
         "more": max(0, len(cause.misses) - _MOST_REQUESTS),
         "entry": shown[0] if shown else None,
     }
+
+
+def _request(miss: MissedCall, entries: Sequence[Mapping[str, Any]], cassette: str) -> str:
+    """A missed request in a line: the words asked, which tell requests of an API apart."""
+    words = next((entry.get("asked") for entry in entries if _is_of(entry, miss)), None)
+    return f"{f'{words}, ' if words else ''}{miss.method} {miss.path} in {cassette}"
 
 
 def _is_of(entry: Mapping[str, Any], miss: MissedCall) -> bool:
