@@ -3,7 +3,8 @@
 python -m tests.soak.conformance [CASE ...]
 
 Needs the package kosoku, which `make conformance` installs. Without CASE, which may have `*`, the cases
-of Autobahn's groups 1 to 7, 10, 12 and 13 run. The run ends with 1 where a result differs.
+of Autobahn's groups 1 to 7, 10, 12 and 13 run. The run names each result that differs, and ends with 1
+where a result is worse: NON-STRICT, which is as allowed as OK, depends on time.
 """
 
 import importlib
@@ -58,11 +59,18 @@ async def _run(cases: list[str]) -> int:
             async with running_proxy(service.url, mode=mode, options=options) as proxy:
                 through = await _results(proxy.url, cases)
             other = [each for each in direct if through.get(each) != direct[each]]
-            _say(f"{mode}: {len(through)} cases: {_counted(through)}; {len(other)} differ")
+            worse = [each for each in other if not _is_as_good(through.get(each), direct[each])]
+            _say(f"{mode}: {len(through)} cases: {_counted(through)}; {len(worse)} worse")
             for each in other:
                 _say(f"  {each}: {direct[each]}; through the proxy {through.get(each)}")
-            differences += len(other)
+            differences += len(worse)
     return 1 if differences else 0
+
+
+def _is_as_good(through: str | None, direct: str) -> bool:
+    # Where a client breaks the rules, the echo of the message before may be under way still: on a
+    # busy machine the connection then fails before that echo comes through a second connection.
+    return through is not None and through.replace("NON-STRICT", "OK") == direct
 
 
 def _counted(results: dict[str, str]) -> str:
