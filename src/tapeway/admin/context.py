@@ -49,8 +49,8 @@ class InteractionCounts:
 
     def cached(self, name: str, stat: CassetteStat) -> int | None:
         """The count, if it is known and the cassette has not changed since."""
-        found = self._counts.get(name)
-        return found[1] if found is not None and found[0] == stat else None
+        count = self._counts.get(name)
+        return count[1] if count is not None and count[0] == stat else None
 
     async def count(self, broker: Broker, name: str, stat: CassetteStat) -> int:
         """Count by reading the cassette. Raises StoreError if it cannot be read."""

@@ -64,11 +64,11 @@ def check_content_type(request: web.Request, accepted: Collection[str]) -> str:
     `accepted` may name no type that a page of another site can send without a CORS preflight.
     """
     declared = request.headers.getall("Content-Type", [])
-    found = _without_parameters(declared[0]) if len(declared) == 1 else ""
-    charset = (request.charset or "utf-8").lower() if found else ""
+    media_type = _without_parameters(declared[0]) if len(declared) == 1 else ""
+    charset = (request.charset or "utf-8").lower() if media_type else ""
     plain = charset in ("utf-8", "utf8") and "Content-Encoding" not in request.headers
-    if found in accepted and plain:
-        return found
+    if media_type in accepted and plain:
+        return media_type
     raise AdminError(
         f"send the body as 'Content-Type: {' or '.join(sorted(accepted))}', without "
         "Content-Encoding and in no charset but UTF-8",

@@ -131,17 +131,17 @@ class Diagnosis:
         return request_differences(pair.first.request, pair.second.request, rules)
 
 
-def rules_to_add(found: Sequence[Diagnosis]) -> Rules:
+def rules_to_add(diagnoses: Sequence[Diagnosis]) -> Rules:
     """The rules that all diagnoses together suggest."""
     rules = NO_RULES
-    for each in found:
-        rules = merged_rules(rules, with_free_names(each.comparison.rules, rules))
+    for diagnose in diagnoses:
+        rules = merged_rules(rules, with_free_names(diagnose.comparison.rules, rules))
     return rules
 
 
-def explained(found: Sequence[Diagnosis]) -> bool:
+def explained(diagnoses: Sequence[Diagnosis]) -> bool:
     """Whether, with the rules added, each second run would be answered from the first."""
-    return all(each.comparison.explained for each in found)
+    return all(diagnose.comparison.explained for diagnose in diagnoses)
 
 
 def _check_run_twice(
@@ -223,28 +223,28 @@ def _rules_of(settings: Settings, *recorded: StoredCassette) -> Rules:
     return rules
 
 
-def as_text(found: Sequence[Diagnosis], present: Rules) -> str:
+def as_text(diagnoses: Sequence[Diagnosis], present: Rules) -> str:
     """The diagnoses for people, with the rules ready to be pasted into tapeway.toml."""
-    paragraphs = ["\n".join(_lines(each)) for each in found]
-    rules = rules_to_add(found)
+    paragraphs = ["\n".join(_lines(diagnose)) for diagnose in diagnoses]
+    rules = rules_to_add(diagnoses)
     if rules:
         paragraphs.append("Add under [rules] in tapeway.toml, in place of lines of the same name:")
         paragraphs.append(_toml(rules, present))
     if rules.ignore:
         paragraphs.append("What is ignored matches whatever it says: keep what a test is about.")
-    if found and not rules and explained(found):
+    if diagnoses and not rules and explained(diagnoses):
         paragraphs.append("No rule is needed.")
     return "\n\n".join(paragraphs)
 
 
-def as_json(found: Sequence[Diagnosis], present: Rules) -> str:
+def as_json(diagnoses: Sequence[Diagnosis], present: Rules) -> str:
     """One document about all diagnoses."""
-    rules = rules_to_add(found)
+    rules = rules_to_add(diagnoses)
     document: dict[str, Json] = {
-        "explained": explained(found),
+        "explained": explained(diagnoses),
         "rules": rules_document(rules),
         "toml": _toml(rules, present),
-        "cassettes": [_document(each) for each in found],
+        "cassettes": [_document(diagnose) for diagnose in diagnoses],
     }
     return dump(document).decode()
 
@@ -255,10 +255,10 @@ def _toml(rules: Rules, present: Rules) -> str:
     return rules_text(Rules(**{key: getattr(both, key) for key in rules_document(rules)}))
 
 
-def _lines(found: Diagnosis) -> Iterator[str]:
-    comparison = found.comparison
+def _lines(diagnosis: Diagnosis) -> Iterator[str]:
+    comparison = diagnosis.comparison
     pairs = len(comparison.unexplained)
-    yield f"{found.first} and {found.second}: {_calls(comparison.equal)} equal"
+    yield f"{diagnosis.first} and {diagnosis.second}: {_calls(comparison.equal)} equal"
     for differing in comparison.paths:
         path = escape_surrogates(differing.path)
         reason = ", which repeats part of an earlier answer" if differing.echoed else ""
@@ -268,15 +268,15 @@ def _lines(found: Diagnosis) -> Iterator[str]:
         yield f"No rule explains {_calls(pairs)}:"
         for pair in comparison.unexplained[:_MAX_LISTED]:
             yield f"  {_call(pair.first)} and {_call(pair.second)}"
-            for each in found.unexplained(pair)[:_MAX_LISTED]:
+            for each in diagnosis.unexplained(pair)[:_MAX_LISTED]:
                 yield f"    {escape_surrogates(each.path)}"
                 yield from _values(each, "      ")
     yield from (
         terminal.line(f"{refusal[0].upper()}{refusal[1:]}.") for refusal in comparison.refusals
     )
     for name, calls in (
-        (found.first, comparison.only_first),
-        (found.second, comparison.only_second),
+        (diagnosis.first, comparison.only_first),
+        (diagnosis.second, comparison.only_second),
     ):
         if calls:
             yield f"{_calls(len(calls))} only in {name}:"
@@ -299,11 +299,11 @@ def _values(difference: Difference, indent: str) -> Iterator[str]:
         yield f"{indent}{name}: {value}"
 
 
-def _document(found: Diagnosis) -> dict[str, Json]:
-    comparison = found.comparison
+def _document(diagnosis: Diagnosis) -> dict[str, Json]:
+    comparison = diagnosis.comparison
     return {
-        "first": found.first,
-        "second": found.second,
+        "first": diagnosis.first,
+        "second": diagnosis.second,
         "equal": comparison.equal,
         "explained": comparison.explained,
         "differences": [
@@ -320,7 +320,7 @@ def _document(found: Diagnosis) -> dict[str, Json]:
             {
                 "first": _named(pair.first),
                 "second": _named(pair.second),
-                "differences": [difference_document(each) for each in found.unexplained(pair)],
+                "differences": [difference_document(each) for each in diagnosis.unexplained(pair)],
             }
             for pair in comparison.unexplained
         ],

@@ -27,18 +27,18 @@ def scan_history(arguments: Sequence[str], settings: Settings, known: KnownValue
     Raises
     ConfigError outside a repository, and for what is in no folder.
     """
-    found = Searched()
+    searched = Searched()
     for root, paths in _places(arguments, settings.store):
         for version in versions(root, paths):
             text = repository_text(root, version.blob)
             if not looks_like_cassette(PurePosixPath(version.path).suffix, text):
                 continue
             try:
-                found += _searched(root, version, text, known)
+                searched += _searched(root, version, text, known)
             except (FormatFault, StoreError, ConfigError) as exc:
                 terminal.print_error(f"{_shown(version)}: {exc}; its text was searched as it is")
-                found += _as_text(version, text, known)
-    return found
+                searched += _as_text(version, text, known)
+    return searched
 
 
 def _places(arguments: Sequence[str], url: str) -> Iterator[tuple[Path, list[str]]]:
@@ -93,8 +93,8 @@ def _searched(root: Path, version: FileVersion, text: bytes, known: KnownValues)
 
 
 def _as_text(version: FileVersion, text: bytes, known: KnownValues) -> Searched:
-    found = SecretScanner("", known).body((), (), (text,))
-    secrets = [FoundSecret(version.path, each, commit=version.commit) for each in found]
+    findings = SecretScanner("", known).body((), (), (text,))
+    secrets = [FoundSecret(version.path, finding, commit=version.commit) for finding in findings]
     return Searched(tuple(secrets), cassettes=1)
 
 

@@ -148,18 +148,20 @@ async def _for_each(
 async def _for_all(
     targets: Sequence[Target], known: KnownValues, action: Action, stores: OpenStores
 ) -> tuple[Searched, int]:
-    found: list[Searched] = []
+    results: list[Searched] = []
     errors: list[str] = []
     remaining = iter(targets)
     with terminal.progress_of_all("reading", [target.shown for target in targets]) as every:
         for _ in every:
             try:
-                found.append(await action(next(remaining), known, stores))
+                results.append(await action(next(remaining), known, stores))
             except TapewayError as exc:
                 errors.append(exc.message)
     for error in errors:
         terminal.print_error(error)
-    return sum(found, Searched(failed=len(errors))), terminal.NOT_DONE if errors else terminal.DONE
+    return sum(
+        results, Searched(failed=len(errors))
+    ), terminal.NOT_DONE if errors else terminal.DONE
 
 
 class CassetteScan:
@@ -249,8 +251,8 @@ async def _scanned(target: Target, known: KnownValues, stores: OpenStores) -> Ca
 
 
 def _scan_body(target: Target, known: KnownValues) -> Searched:
-    found = SecretScanner("", known).body((), (), _unchecked_pieces(Path(target.shown)))
-    return Searched(tuple([FoundSecret(target.shown, each) for each in found]), bodies=1)
+    findings = SecretScanner("", known).body((), (), _unchecked_pieces(Path(target.shown)))
+    return Searched(tuple([FoundSecret(target.shown, finding) for finding in findings]), bodies=1)
 
 
 def _scan_file(cassette: OfflineCassette, target: FileTarget, known: KnownValues) -> CassetteScan:
@@ -328,19 +330,19 @@ async def _redact_at_once(place: CassetteInStore, known: KnownValues) -> Cassett
     return scanned
 
 
-def print_findings(found: Iterable[FoundSecret], output_format: OutputFormat) -> None:
+def print_findings(secrets: Iterable[FoundSecret], output_format: OutputFormat) -> None:
     """Print the findings, one a line or as one JSON list."""
     if output_format == "json":
-        click.echo(json.dumps([_as_json(each) for each in found], indent=2))
+        click.echo(json.dumps([_as_json(secret) for secret in secrets], indent=2))
         return
-    for each in found:
-        finding = each.finding
+    for secret in secrets:
+        finding = secret.finding
         prefix = f", begins with {finding.prefix!r}" if finding.prefix else ""
-        role: terminal.Role = "good" if each.outcome == REPLACED else "note"
+        role: terminal.Role = "good" if secret.outcome == REPLACED else "note"
         parts = [
-            *filter(None, [each.commit[:_SHOWN_COMMIT]]),
-            each.shown,
-            *([] if each.outcome == FOUND else [terminal.styled(each.outcome, role)]),
+            *filter(None, [secret.commit[:_SHOWN_COMMIT]]),
+            secret.shown,
+            *([] if secret.outcome == FOUND else [terminal.styled(secret.outcome, role)]),
             *filter(None, [_place(finding)]),
             terminal.styled(terminal.line(finding.kind), "bad") + prefix,
         ]
@@ -371,17 +373,17 @@ def print_summary(searched: Searched, output_format: OutputFormat) -> None:
     click.echo(f"{', '.join(where)}: {secrets}")
 
 
-def _as_json(found: FoundSecret) -> dict[str, str | int | None]:
-    place = found.finding.place
+def _as_json(secret: FoundSecret) -> dict[str, str | int | None]:
+    place = secret.finding.place
     index = place[1] if len(place) > 1 and place[0] == "interactions" else None
     return {
-        **({"commit": found.commit} if found.commit else {}),
-        "file": found.shown,
+        **({"commit": secret.commit} if secret.commit else {}),
+        "file": secret.shown,
         "interaction": index,
-        "place": _place(found.finding),
-        "kind": found.finding.kind,
-        "prefix": found.finding.prefix,
-        "deed": found.outcome,
+        "place": _place(secret.finding),
+        "kind": secret.finding.kind,
+        "prefix": secret.finding.prefix,
+        "deed": secret.outcome,
     }
 
 

@@ -125,8 +125,8 @@ class Deck:
 
     def journal(self, /, **query: object) -> list[dict[str, Any]]:
         """The newest requests, newest first; `outcome="miss"` and the like narrow them."""
-        found: list[dict[str, Any]] = self.admin.call("GET", "journal", **query)["entries"]
-        return found
+        entries: list[dict[str, Any]] = self.admin.call("GET", "journal", **query)["entries"]
+        return entries
 
 
 def _in_thread(

@@ -43,8 +43,8 @@ def tapeway_command(environ: Mapping[str, str]) -> list[str]:
     if find_spec("tapeway") is not None:
         return [sys.executable, "-m", "tapeway"]
     for program, words in _RUNNERS.items():
-        if (found := shutil.which(program, path=environ.get("PATH"))) is not None:
-            return [found, *words[1:]]
+        if (executable := shutil.which(program, path=environ.get("PATH"))) is not None:
+            return [executable, *words[1:]]
     raise DeckError(
         "there is no tapeway: install it (pip install tapeway, uv tool install tapeway or pipx install "
         f"tapeway), name its command in {COMMAND_VARIABLE}, or name a running one in {URL_VARIABLE} "

@@ -61,20 +61,20 @@ def collect(
 
     Without `reports` the admin API is asked for the reports of the presently loaded cassettes.
     """
-    found = CollectedRun()
+    run = CollectedRun()
     for path in _WHOLE:
-        found.add(path, call(path, {}))
-    found.add("report", _report(call, reports))
-    found.entries = list(islice(_entries(call), limits.entries))
-    found.size += len(dump(found.entries))
-    found.add("recordings", {"recordings": []})
+        run.add(path, call(path, {}))
+    run.add("report", _report(call, reports))
+    run.entries = list(islice(_entries(call), limits.entries))
+    run.size += len(dump(run.entries))
+    run.add("recordings", {"recordings": []})
     # What is left out first are the details of hits.
-    for number, entry in enumerate(sorted(found.entries, key=_is_hit)):
+    for number, entry in enumerate(sorted(run.entries, key=_is_hit)):
         if isinstance(entry, dict):
-            whole = number < limits.details and _add(found, call, entry, limits.size)
-            found.left_out += not whole
-    found.answers["summary"] = {**_summary(found)}
-    return found
+            whole = number < limits.details and _add(run, call, entry, limits.size)
+            run.left_out += not whole
+    run.answers["summary"] = {**_summary(run)}
+    return run
 
 
 def _report(call: Call, reports: Sequence[Mapping[str, Any]] | None) -> Json:
@@ -83,12 +83,12 @@ def _report(call: Call, reports: Sequence[Mapping[str, Any]] | None) -> Json:
     return {"cassettes": [dict(report) for report in reports], "upstream_connections": 0}
 
 
-def _summary(found: CollectedRun) -> dict[str, Json]:
-    status, report = found.answers["status"], found.answers["report"]
+def _summary(run: CollectedRun) -> dict[str, Json]:
+    status, report = run.answers["status"], run.answers["report"]
     served: Any = status.get("counts") if isinstance(status, dict) else None
     reports: Any = report.get("cassettes") if isinstance(report, dict) else None
-    entries: Any = found.entries
-    return summary(reports or [], entries, served=served or {}, left_out=found.left_out)
+    entries: Any = run.entries
+    return summary(reports or [], entries, served=served or {}, left_out=run.left_out)
 
 
 def _is_hit(entry: Json) -> bool:
@@ -106,23 +106,23 @@ def _entries(call: Call) -> Iterator[Json]:
             return
 
 
-def _add(found: CollectedRun, call: Call, entry: dict[str, Json], most: int) -> bool:
+def _add(run: CollectedRun, call: Call, entry: dict[str, Json], most: int) -> bool:
     """Add the details of a request; False if there is no room for them."""
     try:
         path = f"journal/{quote(str(entry['id']), safe='')}"
         whole = call(path, {})
-        if not found.add(path, whole, most):
+        if not run.add(path, whole, most):
             return False
         index = entry.get("interaction")
         if isinstance(whole, dict) and isinstance(nearest := whole.get("nearest"), dict):
             index = nearest["index"]
         if entry.get("interaction") is None:
             called = f"{path}/call"
-            found.add(called, cut(call(called, {})), most)
+            run.add(called, cut(call(called, {})), most)
         if index is None:
             return True
         view = f"cassettes/{quote(str(entry['cassette']), safe='')}/interactions/{index}/view"
-        return view in found.answers or found.add(view, cut(call(view, {})), most)
+        return view in run.answers or run.add(view, cut(call(view, {})), most)
     except TapewayError:
         # The entry has left the journal, or the cassette has been deleted.
         return False

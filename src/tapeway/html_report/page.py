@@ -91,7 +91,7 @@ def collected_page(
     return html_report(collect(call, limits, reports))
 
 
-def html_report(found: CollectedRun) -> str:
+def html_report(run: CollectedRun) -> str:
     """The file; it shows the collected answers, and sends no request."""
     files = page_files()
     start = files[START].content.decode()
@@ -126,7 +126,7 @@ def html_report(found: CollectedRun) -> str:
         f'<script type="importmap">{imports}</script>',
     ]
     body = [
-        f'<script type="application/json" id="recorded">{_data(found)}</script>',
+        f'<script type="application/json" id="recorded">{_data(run)}</script>',
         f"<script>{script}</script>",
     ]
     lines = [
@@ -148,10 +148,10 @@ def _module(path: str, file: PageFile, files: Mapping[str, PageFile]) -> bytes:
     return text.replace("import.meta.url", _NOWHERE).encode()
 
 
-def _data(found: CollectedRun) -> str:
+def _data(run: CollectedRun) -> str:
     """The data as JSON; recorded text never ends a block of HTML."""
     text = dump(
-        {"answers": found.answers, "entries": found.entries, "left_out": found.left_out}
+        {"answers": run.answers, "entries": run.entries, "left_out": run.left_out}
     ).decode()
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

@@ -44,5 +44,5 @@ class TestCassette:
         if self._connection is None or self._take is None:
             return []
         deck, slot = self._connection.deck, self._connection.slot
-        found = deck.journal(slot=slot, since=self._take.first, limit=_MOST_CALLS)
-        return [each for each in reversed(found) if self._take.owns(each["take"])]
+        journal = deck.journal(slot=slot, since=self._take.first, limit=_MOST_CALLS)
+        return [each for each in reversed(journal) if self._take.owns(each["take"])]

@@ -245,9 +245,9 @@ def authorities(raw: ClientRequest, scheme: str) -> tuple[str, ...]:
 
 def client_address(transport: asyncio.BaseTransport) -> str:
     """The IP address of the other end, "" where the connection is lost already."""
-    found = transport.get_extra_info("peername")
+    peer = transport.get_extra_info("peername")
     # A listener for both families shows IPv4 clients as mapped addresses.
-    return str(found[0]).removeprefix("::ffff:") if found else ""
+    return str(peer[0]).removeprefix("::ffff:") if peer else ""
 
 
 def origin(raw: ClientRequest, scheme: str) -> str:
@@ -261,9 +261,11 @@ def abort(raw: ClientRequest) -> WireResponse:
     if (transport := raw.transport) is not None:
         if raw.version < (1, 1):
             # Without chunks an orderly close would end the body; a reset does not.
-            found: socket.socket = transport.get_extra_info("socket")
+            client_socket: socket.socket = transport.get_extra_info("socket")
             with contextlib.suppress(OSError):
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client_socket.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
         transport.abort()
     return WireResponse((), keep_alive=False)
 

@@ -260,15 +260,15 @@ class Proxy:
             raise raw.uncounted
         keyed = raw.keyed
         if keyed is None and (hits := self._hits_for(exchange, request)) is not None:
-            found = hits.replay(
+            replay = hits.replay(
                 *(request, address, exchange.cassette, mode),
                 started=exchange.started,
                 client_address=raw.connection.client_address,
                 entry=(exchange.id, exchange.at),
             )
-            if isinstance(found, bytes):
-                return WireResponse((found,), keep_alive=True)
-            keyed = found
+            if isinstance(replay, bytes):
+                return WireResponse((replay,), keep_alive=True)
+            keyed = replay
         incoming = Incoming(request, address.guessed, mode, take=take, keyed=keyed)
         try:
             plan = await broker.decide(exchange.cassette, incoming)

@@ -188,7 +188,7 @@ class FrameDecoder:
 
     def feed(self, data: bytes) -> list[Value]:
         """The values of all frames that are complete now."""
-        found: list[Value] = []
+        values: list[Value] = []
         source: bytes | bytearray = data
         if self._rest:
             self._rest += data
@@ -200,10 +200,10 @@ class FrameDecoder:
             if end > size:
                 break
             value = marshal.loads(source[begin:end])  # noqa: S302 - our own process wrote it
-            found.append(cast("Value", value))
+            values.append(cast("Value", value))
             start = end
         if source is data:
             self._rest += data[start:]
         else:
             del self._rest[:start]
-        return found
+        return values

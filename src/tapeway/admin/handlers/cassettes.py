@@ -57,15 +57,15 @@ async def list_cassettes(
 async def get_outline(context: HandlerContext, call: PlainCall) -> Outlined:
     """A cassette's metadata, the number of interactions, and the routes."""
     name = call.cassette
-    found = await context.broker.editor.outline(name)
-    if found is None:
+    outline = await context.broker.editor.outline(name)
+    if outline is None:
         raise no_cassette(name)
-    meta = cast("dict[str, object]", dict(found.head.meta))
+    meta = cast("dict[str, object]", dict(outline.head.meta))
     return Outlined(
         cassette=name,
-        head=Head(created_at=found.head.created_at, run_id=found.head.run_id, meta=meta),
-        interactions=found.count,
-        sources=[SourceOf(route=route, base=base) for route, base in sorted(found.sources)],
+        head=Head(created_at=outline.head.created_at, run_id=outline.head.run_id, meta=meta),
+        interactions=outline.count,
+        sources=[SourceOf(route=route, base=base) for route, base in sorted(outline.sources)],
     )
 
 

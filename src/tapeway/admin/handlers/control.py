@@ -104,15 +104,15 @@ async def report(
     context: HandlerContext, call: OperationCall[ReportQuery, Nothing]
 ) -> Report | web.Response:
     """Hits, misses, live calls, unused recordings and tokens saved, by loaded cassette."""
-    found = await context.broker.reports()
+    reports = await context.broker.reports()
     connections = context.processes.connections
     if (form := _FORMS.get(call.query.format)) is not None:
         suffix, content_type = form
-        text = await asyncio.to_thread(TEXT_FORMS[suffix], found)
+        text = await asyncio.to_thread(TEXT_FORMS[suffix], reports)
         return web.Response(text=text, content_type=content_type)
 
     def body() -> bytes:
-        cassettes = [reported_cassette(each) for each in found]
+        cassettes = [reported_cassette(each) for each in reports]
         made = Report(cassettes=cassettes, upstream_connections=connections)
         return made.model_dump_json().encode()
 

@@ -34,13 +34,13 @@ async def get_copy(
     context: HandlerContext, call: OperationCall[CopyQuery, Nothing]
 ) -> web.StreamResponse:
     """The cassette line by line, in any size, in the form that PUT of the path takes."""
-    found = await context.broker.editor.walk(call.cassette, call.query.after)
-    if found is None:
+    walk = await context.broker.editor.walk(call.cassette, call.query.after)
+    if walk is None:
         raise no_cassette(call.cassette)
-    batches = _batches(found, call.query.limit)
+    batches = _batches(walk, call.query.limit)
     # Read before the status is sent: an unreadable cassette is an error.
     first: list[AnyInteraction] = await anext(batches, [])
-    lines = _lines(CopyWriter(found.head), first, batches)
+    lines = _lines(CopyWriter(walk.head), first, batches)
     return await stream_response(call.request, {"Content-Type": jsonl.MEDIA_TYPE}, lines)
 
 
@@ -100,10 +100,10 @@ async def _lines(
 
 
 async def _batches(
-    found: CassetteContents, limit: int | None
+    contents: CassetteContents, limit: int | None
 ) -> AsyncIterator[list[AnyInteraction]]:
     batch, size, left = list[AnyInteraction](), 0, limit
-    async for item in found.items:
+    async for item in contents.items:
         batch.append(item)
         size += bytes_in_memory(item)
         left = None if left is None else left - 1

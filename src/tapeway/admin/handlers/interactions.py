@@ -62,11 +62,11 @@ async def list_interactions(
 async def get_interaction(context: HandlerContext, call: PlainCall) -> web.Response:
     """One interaction."""
     name, index = call.cassette, call.index
-    found = await context.broker.interaction(name, index)
-    if found is None:
+    interaction = await context.broker.interaction(name, index)
+    if interaction is None:
         await check_exists(context, name)
         raise no_interaction(name, index)
-    document = interaction_document(name, found)
+    document = interaction_document(name, interaction)
     body = await asyncio.to_thread(dump, document)
     return json_response(body, headers=etag_header(document_digest(document)))
 
@@ -80,10 +80,10 @@ async def page_of(
         in_order = sorted(stored.interactions, key=lambda each: each.index)
         later = [each for each in in_order if after is None or each.index > after]
         return later[:limit], later[limit - 1].index if len(later) > limit else None
-    if (found := await context.broker.editor.walk(name, after)) is None:
+    if (walk := await context.broker.editor.walk(name, after)) is None:
         raise no_cassette(name)
     page, size = list[AnyInteraction](), 0
-    async with aclosing(found.items) as items:
+    async with aclosing(walk.items) as items:
         async for item in items:
             if len(page) == limit or size > PAGE_BYTES:
                 return page, page[-1].index
@@ -166,10 +166,10 @@ async def _edit(
     context: HandlerContext, call: OperationCall[ChangeQuery, Nothing], item: AnyInteraction | None
 ) -> Edited:
     name = call.cassette
-    found = await context.broker.editor.edit(
+    edited = await context.broker.editor.edit(
         name, call.index, item, precondition(call.request), call.query.secrets
     )
-    placed = None if found is None else Placed(index=found.index, sha256=found.sha256)
+    placed = None if edited is None else Placed(index=edited.index, sha256=edited.sha256)
     left_over = await context.broker.erase()
     repeated = [] if placed is None else await _repeated(context, name, placed.index)
     return Edited(cassette=name, interaction=placed, repeated=repeated, left_over=left_over)
@@ -177,11 +177,11 @@ async def _edit(
 
 async def _repeated(context: HandlerContext, name: str, index: int) -> list[str]:
     """The notes on requests that repeat an interaction's answer in a changed form."""
-    found = await context.broker.editor.walk(name)
-    if found is None:
+    walk = await context.broker.editor.walk(name)
+    if walk is None:
         return []
     answers, left = RepeatedAnswers(), _MOST_COMPARED
-    async with aclosing(found.items) as items:
+    async with aclosing(walk.items) as items:
         async for item in items:
             if not (left := left - 1):
                 break

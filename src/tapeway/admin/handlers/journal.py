@@ -326,12 +326,12 @@ async def _check_suggestion(context: HandlerContext, name: str, added: Rules) ->
 def given_rules(rule: dict[str, object]) -> Rules:
     """The rules in a body. Raises AdminError for what is none."""
     try:
-        found = parse_rules(cast("Json", rule))
+        rules = parse_rules(cast("Json", rule))
     except RulesFault as fault:
         raise AdminError(str(fault), code="bad_rule") from None
-    if found == NO_RULES:
+    if rules == NO_RULES:
         raise AdminError(
             "'rule' has no rule in it: give keys and values as a suggestion has them",
             code="bad_rule",
         )
-    return found
+    return rules

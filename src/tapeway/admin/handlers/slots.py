@@ -102,11 +102,11 @@ def _parsed(body: bytes) -> object:
 
 
 def _in_force(context: HandlerContext, name: str, laggards: Sequence[str] = ()) -> SlotInForce:
-    found = context.broker.slot(name)
+    slot = context.broker.slot(name)
     return SlotInForce(
         slot=name,
-        cassette=found.cassette,
-        mode=found.mode or context.broker.mode_of(found.cassette),
-        take=found.take,
+        cassette=slot.cassette,
+        mode=slot.mode or context.broker.mode_of(slot.cassette),
+        take=slot.take,
         laggards=list(laggards),
     )

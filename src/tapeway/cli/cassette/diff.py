@@ -100,7 +100,7 @@ async def _compare_revision(settings: Settings, name: str, form: _Form, *, heade
     if (folder := store.facts.folder) is None:
         raise ConfigError(f"git knows no revisions of {store.url}: name two cassettes to compare")
     revision = Revision(folder, name)
-    found: list[CassetteDiff] = []
+    diffs: list[CassetteDiff] = []
     changed: list[CassetteDiff] = []
     errors: list[str] = []
     names = revision.changed()
@@ -113,7 +113,7 @@ async def _compare_revision(settings: Settings, name: str, form: _Form, *, heade
             except TapewayError as exc:
                 errors.append(f"{new}: {exc.message}")
                 continue
-            found.append(compared)
+            diffs.append(compared)
             if old != new or not compared.same or compared.alike:
                 changed.append(compared)
     _print(changed, form)
@@ -126,7 +126,7 @@ async def _compare_revision(settings: Settings, name: str, form: _Form, *, heade
         terminal.print_error(error)
     if errors:
         return terminal.NOT_DONE
-    return terminal.DONE if all(each.same for each in found) else terminal.FOUND
+    return terminal.DONE if all(each.same for each in diffs) else terminal.FOUND
 
 
 @contextmanager
@@ -209,20 +209,20 @@ def _driven(file: str, path: str, side: str) -> Iterator[CassetteInStore]:
     except OSError as exc:
         raise ConfigError(f"{file}: cannot be read ({exc.strerror})") from exc
     suffix = ".json" if file == _NO_FILE else place.suffix
-    with _copy(text, suffix, f"{side}/{path}", place.with_suffix(ASSETS)) as found:
-        yield found
+    with _copy(text, suffix, f"{side}/{path}", place.with_suffix(ASSETS)) as copy:
+        yield copy
 
 
-def _print(found: Sequence[CassetteDiff], form: _Form, *, alone: bool = False) -> None:
+def _print(diffs: Sequence[CassetteDiff], form: _Form, *, alone: bool = False) -> None:
     """Print comparisons; a comparison `alone` is no list in JSON."""
     if form == "json":
         documents: list[Json] = [
             diff_document(each) if alone else {"cassette": each.names[1], **diff_document(each)}
-            for each in found
+            for each in diffs
         ]
         click.echo(dump(documents[0] if alone else documents, indent=True).decode())
         return
-    for each in found:
+    for each in diffs:
         for line in forms.markdown(each) if form == "markdown" else forms.lines(each):
             click.echo(line)
         if form == "markdown" and not alone:

@@ -90,34 +90,34 @@ def as_document(cassette: ListedCassette) -> dict[str, Json]:
     }
 
 
-def _print(found: Sequence[ListedCassette]) -> None:
-    width = max([len(each.name) for each in found], default=0)
-    if found:
+def _print(cassettes: Sequence[ListedCassette]) -> None:
+    width = max([len(cassette.name) for cassette in cassettes], default=0)
+    if cassettes:
         heading = _row(width, "cassette", "interactions", "size", "last change")
         click.echo(terminal.styled(heading, "heading"))
-    for each in found:
-        count = "?" if each.interactions is None else str(each.interactions)
-        size = "" if each.size is None else terminal.size(each.size)
-        modified_at = re.sub(r"\.\d+", "", each.modified_at or "")
-        row = _row(width, each.name, count, size, modified_at)
-        note = f"  {terminal.styled('unfinished', 'note')}" if each.unfinished else ""
-        click.echo(f"{terminal.styled(row, 'bad') if each.error else row}{note}")
-        if each.error:
-            terminal.print_error(each.error)
-    click.echo(_totals(found))
+    for cassette in cassettes:
+        count = "?" if cassette.interactions is None else str(cassette.interactions)
+        size = "" if cassette.size is None else terminal.size(cassette.size)
+        modified_at = re.sub(r"\.\d+", "", cassette.modified_at or "")
+        row = _row(width, cassette.name, count, size, modified_at)
+        note = f"  {terminal.styled('unfinished', 'note')}" if cassette.unfinished else ""
+        click.echo(f"{terminal.styled(row, 'bad') if cassette.error else row}{note}")
+        if cassette.error:
+            terminal.print_error(cassette.error)
+    click.echo(_totals(cassettes))
 
 
 def _row(width: int, name: str, count: str, size: str, modified_at: str) -> str:
     return f"{name:<{max(width, 8)}}  {count:>12}  {size:>10}  {modified_at}".rstrip()
 
 
-def _totals(found: Sequence[ListedCassette]) -> str:
-    interactions = sum([each.interactions or 0 for each in found])
-    sizes = [each.size for each in found if each.size is not None]
+def _totals(cassettes: Sequence[ListedCassette]) -> str:
+    interactions = sum([cassette.interactions or 0 for cassette in cassettes])
+    sizes = [cassette.size for cassette in cassettes if cassette.size is not None]
     parts = [
-        terminal.counted(len(found), "cassette"),
+        terminal.counted(len(cassettes), "cassette"),
         terminal.counted(interactions, "interaction"),
         terminal.size(sum(sizes)) if sizes else "",
     ]
-    unread = sum([each.error is not None for each in found])
+    unread = sum([cassette.error is not None for cassette in cassettes])
     return ", ".join(filter(None, parts)) + (f", {unread} cannot be read" if unread else "")

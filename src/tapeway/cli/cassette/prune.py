@@ -185,8 +185,8 @@ async def _select(
         total += 1
         if unused is not None:
             unused.add(item)
-        if earlier is not None and (found := earlier.add(item)) is not None:
-            dropped[found.index] = found
+        if earlier is not None and (superfluous := earlier.add(item)) is not None:
+            dropped[superfluous.index] = superfluous
     if unused is not None:
         dropped |= {each.index: each for each in unused.found()}
     in_order = tuple([dropped[index] for index in sorted(dropped)])

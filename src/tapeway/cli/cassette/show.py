@@ -101,8 +101,8 @@ async def _show(
         if messages:
             prices = load_prices(settings.prices)
             stored = await _stored(place, index)
-            found = await read_conversations(stored, prices)
-            _print_messages(*found, index, await _sessions(stored, index), as_json=as_json)
+            conversations = await read_conversations(stored, prices)
+            _print_messages(*conversations, index, await _sessions(stored, index), as_json=as_json)
         elif index is not None:
             item = await place.get(index)
             if item is None:

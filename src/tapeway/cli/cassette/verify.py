@@ -172,10 +172,10 @@ async def _verify(names: Sequence[str], store: str, *, rewrite_keys: bool) -> li
     async with OpenStores() as stores:
         if names:
             return await _verify_each(names, store, stores, rewrite_keys=rewrite_keys)
-        found = await stores.database(existing(open_store(store)))
-        every = await found.names()
+        database = await stores.database(existing(open_store(store)))
+        every = await database.names()
         results = await _verify_each(every, store, stores, rewrite_keys=rewrite_keys)
-        return [*results, *await _check_store(found)]
+        return [*results, *await _check_store(database)]
 
 
 async def _verify_each(
@@ -347,8 +347,8 @@ class IndexCheck:
             return []
         for digest in index_keys(exchange, self._rules):
             if digest not in self._expected:
-                found = (await self._store.look(self._name, 0, (), [digest])).recordings
-                self._expected[digest] = {each.item.index for each in found}
+                recordings = (await self._store.look(self._name, 0, (), [digest])).recordings
+                self._expected[digest] = {recording.item.index for recording in recordings}
             if item.index not in self._expected[digest]:
                 return [Problem(item.index, "the store does not find it by its request")]
             self._expected[digest].remove(item.index)

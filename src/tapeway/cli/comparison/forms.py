@@ -12,10 +12,10 @@ _MOST_IN_MARKDOWN = 100
 """How many changed recordings of a cassette are shown; comments have a limit (GitHub: 65,536)."""
 
 
-def lines(found: CassetteDiff) -> Iterator[str]:
+def lines(diff: CassetteDiff) -> Iterator[str]:
     """The comparison in lines for people."""
-    first, second = found.names
-    for pair in found.different:
+    first, second = diff.names
+    for pair in diff.different:
         yield f"{pair.first.summary}  and  #{pair.second.index}"
         for difference in pair.differences:
             path, recorded, requested = _sides(difference)
@@ -24,29 +24,29 @@ def lines(found: CassetteDiff) -> Iterator[str]:
             yield terminal.styled(terminal.line(f"    {second}: {requested}"), "good")
         if pair.more:
             yield "  and more"
-    for name, alone in ((first, found.only_first), (second, found.only_second)):
+    for name, alone in ((first, diff.only_first), (second, diff.only_second)):
         for item in alone:
             yield f"only in {terminal.line(name)}: {item.summary}"
-    yield terminal.line(summary(found))
+    yield terminal.line(summary(diff))
 
 
-def summary(found: CassetteDiff) -> str:
+def summary(diff: CassetteDiff) -> str:
     """The counts in one line."""
-    first, second = found.names
-    alike = f"{found.alike} equal but for ids and times, " if found.alike else ""
+    first, second = diff.names
+    alike = f"{diff.alike} equal but for ids and times, " if diff.alike else ""
     return (
-        f"{found.equal} equal, {alike}{len(found.different)} different, "
-        f"{len(found.only_first)} only in {first}, {len(found.only_second)} only in {second}"
+        f"{diff.equal} equal, {alike}{len(diff.different)} different, "
+        f"{len(diff.only_first)} only in {first}, {len(diff.only_second)} only in {second}"
     )
 
 
-def markdown(found: CassetteDiff) -> Iterator[str]:
+def markdown(diff: CassetteDiff) -> Iterator[str]:
     """The comparison in lines of Markdown: changed values as a diff."""
-    first, second = found.names
+    first, second = diff.names
     yield f"### {_code(first)} → {_code(second)}"
     yield ""
-    yield _text(summary(found))
-    for pair in found.different[:_MOST_IN_MARKDOWN]:
+    yield _text(summary(diff))
+    for pair in diff.different[:_MOST_IN_MARKDOWN]:
         yield from ("", _code(pair.first.summary), "", f"{_FENCE}diff")
         for difference in pair.differences:
             path, recorded, requested = _sides(difference)
@@ -58,9 +58,9 @@ def markdown(found: CassetteDiff) -> Iterator[str]:
         yield _FENCE
         if pair.more:
             yield from ("", "and more differences")
-    if (left := len(found.different) - _MOST_IN_MARKDOWN) > 0:
+    if (left := len(diff.different) - _MOST_IN_MARKDOWN) > 0:
         yield from ("", f"and {left} more changed recordings")
-    for name, alone in ((first, found.only_first), (second, found.only_second)):
+    for name, alone in ((first, diff.only_first), (second, diff.only_second)):
         if alone:
             yield from ("", f"Only in {_code(name)}:", "")
             yield from [f"- {_code(each.summary)}" for each in alone[:_MOST_IN_MARKDOWN]]

@@ -92,15 +92,15 @@ def _keys(text: bytes, path: str) -> Counter[str]:
 
 
 def _commit(root: Path, name: str) -> str:
-    run_git(root, "rev-parse", "--git-dir")
+    run_git(root, "rev-parse", "--commit-dir")
     try:
-        found = run_git(root, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
+        commit = run_git(root, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
     except ConfigError:
         raise ConfigError(
-            f"git knows no revision {name}: a single argument is one; give two cassettes to compare "
+            f"commit knows no revision {name}: a single argument is one; give two cassettes to compare "
             "them"
         ) from None
-    return found.decode().strip()
+    return commit.decode().strip()
 
 
 def versions(root: Path, paths: Sequence[str]) -> Iterator[FileVersion]:

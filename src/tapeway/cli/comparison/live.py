@@ -174,11 +174,11 @@ def lines(result: LiveResult) -> Iterator[str]:
     yield f"{name}: {', '.join(counts)}{'' if len(counts) > 1 else ', no drift'}{not_asked}"
 
 
-def _table(found: Sequence[Drift]) -> Iterator[str]:
+def _table(drifts: Sequence[Drift]) -> Iterator[str]:
     rows = [
         (each.level, terminal.line(each.path), each.recorded, each.live)
         for level in _LEVELS
-        for each in found
+        for each in drifts
         if each.level == level
     ]
     heading = ("", "field", "recorded", "live")

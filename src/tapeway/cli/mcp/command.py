@@ -83,7 +83,7 @@ def _listen(given: str) -> HostPort:
 
 def _admin_address(given: str | None, settings: Settings) -> RemoteAddress:
     try:
-        found = address_of(admin_url(given), settings.admin_token, settings.store_ca)
+        address = address_of(admin_url(given), settings.admin_token, settings.store_ca)
     except ConfigError as exc:
         raise ConfigError(f"--admin: {exc.message}") from exc
-    return RemoteAddress(found.root, found.token, found.ca, _ADMIN_TOKEN)
+    return RemoteAddress(address.root, address.token, address.ca, _ADMIN_TOKEN)

@@ -77,15 +77,15 @@ class Tools:
         be read as a conversation. `next` is null on the last page.
         """
         async with self._cassette(cassette) as place:
-            found = await read_transcript(await place.load())
+            transcript = await read_transcript(await place.load())
         later = [
             (number, each)
-            for number, each in enumerate(found.messages)
+            for number, each in enumerate(transcript.messages)
             if (after is None or number > after) and conversation in (None, each.conversation)
         ]
         messages = [{"number": number, **document(each)} for number, each in later[:limit]]
         left_out = [
-            {"interaction": each.interaction, "reason": each.reason} for each in found.left_out
+            {"interaction": each.interaction, "reason": each.reason} for each in transcript.left_out
         ]
         following = later[limit - 1][0] if len(later) > limit else None
         return {"messages": messages, "left_out": left_out, "next": following}

@@ -42,10 +42,10 @@ _CERTIFICATE = re.compile(
 
 def bundle(authority: bytes, environ: Mapping[str, str]) -> bytes:
     """The authorities of the environment and a further authority, in PEM."""
-    found = dict.fromkeys(
+    certificates = dict.fromkeys(
         each for file in _files(environ) for each in _CERTIFICATE.findall(_read(file))
     )
-    return b"\n".join([*found, authority])
+    return b"\n".join([*certificates, authority])
 
 
 def _files(environ: Mapping[str, str]) -> Iterator[Path]:

@@ -106,11 +106,11 @@ class TransferSource:
         return walk
 
 
-def check_same(wanted: CassetteDigest, found: CassetteDigest, shown: str) -> None:
+def check_same(wanted: CassetteDigest, digest: CassetteDigest, shown: str) -> None:
     """Raise StoreError if what was read back is not what was written."""
-    if not found.same(wanted):
+    if not digest.same(wanted):
         raise StoreError(
-            f"{shown}: interactions[{wanted.first_difference(found)}] does not read back as it was "
+            f"{shown}: interactions[{wanted.first_difference(digest)}] does not read back as it was "
             "written: do not rely on this cassette; the source is unchanged"
         )
 

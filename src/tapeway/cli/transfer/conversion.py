@@ -186,10 +186,10 @@ def _into_file(
             wanted.add(item)
 
     def check(text: bytes) -> None:
-        found = CassetteDigest()
+        digest = CassetteDigest()
         for item in endpoints.parse(to.path, text, to.format, cassette.head).cassette.interactions:
-            found.add(item)
-        check_same(wanted, found, to.argument)
+            digest.add(item)
+        check_same(wanted, digest, to.argument)
 
     endpoints.write_file(to.path, exported.text, check, force=force)
     return wanted

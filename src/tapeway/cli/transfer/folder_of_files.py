@@ -54,13 +54,13 @@ def source_of(file: Path) -> Endpoint | None:
 
     Raises ConfigError for any other file, CassetteCorrupt for an unreadable file.
     """
-    found = endpoints.source(str(file), None)
-    if found.format is TAPEWAY:
+    source = endpoints.source(str(file), None)
+    if source.format is TAPEWAY:
         endpoints.check_is_cassette(file)
         return None
-    if not found.format.tool:
-        raise ConfigError(f"{file} is of the format '{found.format.name}': convert it by itself")
-    return found
+    if not source.format.tool:
+        raise ConfigError(f"{file} is of the format '{source.format.name}': convert it by itself")
+    return source
 
 
 def named(sources: Sequence[Endpoint], folder: Path, root: Path) -> list[NamedFiles]:

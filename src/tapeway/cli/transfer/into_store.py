@@ -74,9 +74,9 @@ async def _replace(
     stored = await beside.load(writable=True)
     items = [await with_copied_bodies(to, interaction) for interaction in stored.interactions]
     await to.store.save(to.name, StoredCassette(stored.head, tuple(items)))
-    found = await read_back(done, to)
+    copied = await read_back(done, to)
     await to.store.remove(beside.name)
-    return found
+    return copied
 
 
 async def _fill(
@@ -111,11 +111,11 @@ async def _fill(
         # It is read from its file then, and not from a journal.
         await to.store.replace_head(to.name, wanted.head)
         return await read_back(done, to)
-    found = await read_back(done, to)
-    await _check_unchanged(to, marked_head, found.count)
+    copied = await read_back(done, to)
+    await _check_unchanged(to, marked_head, copied.count)
     await to.store.replace_head(to.name, wanted.head)
-    await _check_unchanged(to, wanted.head, found.count)
-    return found
+    await _check_unchanged(to, wanted.head, copied.count)
+    return copied
 
 
 async def _append_all(

@@ -148,22 +148,22 @@ def _compared_items(
     return _document(CassetteDiff(names, *counts, different, (), (), (row,)))
 
 
-def _document(found: CassetteDiff) -> bytes:
+def _document(diff: CassetteDiff) -> bytes:
     shown = CassetteDiff(
-        found.names,
-        found.equal,
-        found.alike,
-        found.different[:_MOST_SHOWN],
-        found.only_first[:_MOST_SHOWN],
-        found.only_second[:_MOST_SHOWN],
+        diff.names,
+        diff.equal,
+        diff.alike,
+        diff.different[:_MOST_SHOWN],
+        diff.only_first[:_MOST_SHOWN],
+        diff.only_second[:_MOST_SHOWN],
     )
     return dump(
         {
-            "names": list(found.names),
+            "names": list(diff.names),
             **diff_document(shown),
             "different": [placed_pair(each) for each in shown.different],
-            "rows": [row.document for row in found.rows[:MOST_ROWS]],
-            "rows_left_out": max(0, len(found.rows) - MOST_ROWS),
+            "rows": [row.document for row in diff.rows[:MOST_ROWS]],
+            "rows_left_out": max(0, len(diff.rows) - MOST_ROWS),
         }
     )
 

@@ -73,8 +73,8 @@ async def _page_of_titles(
 
     def text() -> bytes:
         titles: list[Json] = [
-            title(each) | {"unused": None if unused is None else each.index in unused}
-            for each in page
+            title(item) | {"unused": None if unused is None else item.index in unused}
+            for item in page
         ]
         return dump({"titles": titles, **rest})
 

@@ -21,9 +21,11 @@ async def list_messages(
 ) -> web.Response:
     """The cassette's LLM calls as conversations, each message once."""
     query = call.query
-    found = await _conversations(context, call.cassette)
+    conversations = await _conversations(context, call.cassette)
     wanted = WantedMessages(query.conversation, query.first, query.last, query.text or "")
-    return json_response(await asyncio.to_thread(found.messages, wanted, query.after, query.limit))
+    return json_response(
+        await asyncio.to_thread(conversations.messages, wanted, query.after, query.limit)
+    )
 
 
 async def list_turns(
@@ -31,11 +33,13 @@ async def list_turns(
 ) -> web.Response:
     """The cassette's LLM calls as turns: tokens, cost, what is new, what a cache could keep."""
     query = call.query
-    found = await _conversations(context, call.cassette)
+    conversations = await _conversations(context, call.cassette)
     if query.index:
-        text = await asyncio.to_thread(found.outlines, query.conversation, query.after)
+        text = await asyncio.to_thread(conversations.outlines, query.conversation, query.after)
     else:
-        text = await asyncio.to_thread(found.turns, query.conversation, query.after, query.limit)
+        text = await asyncio.to_thread(
+            conversations.turns, query.conversation, query.after, query.limit
+        )
     return json_response(text)
 
 
@@ -46,10 +50,10 @@ async def _conversations(context: HandlerContext, name: str) -> Conversations:
         await refuse_large(context, name)
         stored = await read_cassette(context, name)
         transcript, turns = await read_conversations(stored, context.broker.prices)
-        found = await asyncio.to_thread(Conversations, transcript, turns)
+        conversations = await asyncio.to_thread(Conversations, transcript, turns)
         held: list[object] = [*transcript.messages, *turns.turns, *stored.interactions]
         del stored, transcript, turns
         await asyncio.to_thread(free_in_steps, held)
-        return found
+        return conversations
 
     return await context.known.of(Conversations, name, await version_of(context, name), read)
