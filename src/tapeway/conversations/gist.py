@@ -81,16 +81,16 @@ def _last_words(turns: Iterable[ConversationTurn]) -> str:
     said = [*turns]
     # Some APIs name the tool in its call alone.
     names = {
-        each.id: each.name
+        part.id: part.name
         for turn in said
-        for each in turn.parts
-        if each.kind == "call" and each.id
+        for part in turn.parts
+        if part.kind == "call" and part.id
     }
-    return _short(" ".join([_part(each, names) for turn in said[-1:] for each in turn.parts]))
+    return _short(" ".join([_part(part, names) for turn in said[-1:] for part in turn.parts]))
 
 
 def _answer_words(turn: ConversationTurn, stop_reason: str) -> str:
-    words = [_part(each) for each in turn.parts if each.kind != "thinking"]
+    words = [_part(part) for part in turn.parts if part.kind != "thinking"]
     return _short(" ".join([*words, *([f"({stop_reason})"] if stop_reason else [])]))
 
 

@@ -63,17 +63,17 @@ def meaning(item: Interaction, body: Json, *, assembled: bool) -> Meaning:
     if not answers or not all(map(_is_readable, answers)):
         return Meaning({"body": plain}, tuple(aside))
     said: dict[str, Json] = {"model": _model(item), "usage": _usage(item)}
-    found = [_answer(each) for each in answers]
+    found = [_answer(answer) for answer in answers]
     said |= found[0] if len(found) == 1 else {"choices": [*found]}
     return Meaning({name: each for name, each in said.items() if each}, tuple(aside))
 
 
 def is_set_aside(difference: Difference) -> bool:
     """Whether two requests differ here only in an identifier that the client drew."""
-    name = next((each for each in reversed(difference.steps) if isinstance(each, str)), "")
+    name = next((step for step in reversed(difference.steps) if isinstance(step, str)), "")
     values = (difference.recorded, difference.requested)
     return is_id_field(name) and all(
-        isinstance(each, str) and looks_random(each) for each in values
+        isinstance(value, str) and looks_random(value) for value in values
     )
 
 
@@ -114,13 +114,13 @@ def _is_readable(answer: ParsedAnswer) -> bool:
 def _answer(answer: ParsedAnswer) -> dict[str, Json]:
     parts = answer.turn.parts
     calls: list[Json] = [
-        {"name": each.name, "arguments": each.value} for each in parts if each.kind == "call"
+        {"name": part.name, "arguments": part.value} for part in parts if part.kind == "call"
     ]
     found: dict[str, Json] = {
-        "text": "".join([each.text for each in parts if each.kind == "text"]),
-        "thinking": "".join([each.text for each in parts if each.kind == "thinking"]),
+        "text": "".join([part.text for part in parts if part.kind == "text"]),
+        "thinking": "".join([part.text for part in parts if part.kind == "thinking"]),
         "tool_calls": calls,
-        "attachments": [each.value for each in parts if each.kind == "attachment"],
+        "attachments": [part.value for part in parts if part.kind == "attachment"],
         "stop_reason": answer.stop_reason,
     }
     return {name: each for name, each in found.items() if each}
@@ -140,5 +140,5 @@ def _models(item: Interaction) -> Iterator[Json]:
     for value in answer_values(item.response):
         # Anthropic and OpenAI's Responses wrap the model in the first event.
         for each in (value, value.get("message"), value.get("response")):
-            if isinstance(each, dict) and (found := each.get("model") or each.get("modelVersion")):
-                yield found
+            if isinstance(each, dict) and (model := each.get("model") or each.get("modelVersion")):
+                yield model

@@ -138,15 +138,15 @@ def part_key(role: str, part: ContentPart) -> bytes:
 
 
 def _joined(turn: ConversationTurn) -> tuple[ContentPart, ...]:
-    found: list[ContentPart] = []
+    parts: list[ContentPart] = []
     for part in turn.parts:
         if part.kind in ("text", "thinking") and not part.text.strip():
             continue
-        alike = found and turn.role == ASSISTANT and found[-1].kind == part.kind
+        alike = parts and turn.role == ASSISTANT and parts[-1].kind == part.kind
         if alike and part.kind in ("text", "thinking"):
-            part = replace(part, text=found.pop().text + part.text)
-        found.append(part)
-    return tuple(found)
+            part = replace(part, text=parts.pop().text + part.text)
+        parts.append(part)
+    return tuple(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class ConversationMessage:
     @property
     def content(self) -> str:
         """The text, including the text of a tool result."""
-        texts = [each.text for each in self.parts if each.kind in ("text", "result")]
+        texts = [part.text for part in self.parts if part.kind in ("text", "result")]
         return "\n".join(texts)
 
 
@@ -180,10 +180,10 @@ def document(message: ConversationMessage) -> dict[str, Json]:
         "timestamp": message.at,
         "interaction": message.interaction,
     }
-    thoughts = "\n".join([each.text for each in message.parts if each.kind == "thinking"])
-    calls: list[Json] = [_call(each) for each in message.parts if each.kind == "call"]
-    attached: list[Json] = [each.value for each in message.parts if each.kind == "attachment"]
-    result = next((each for each in message.parts if each.kind == "result"), ContentPart("result"))
+    thoughts = "\n".join([part.text for part in message.parts if part.kind == "thinking"])
+    calls: list[Json] = [_call(part) for part in message.parts if part.kind == "call"]
+    attached: list[Json] = [part.value for part in message.parts if part.kind == "attachment"]
+    result = next((part for part in message.parts if part.kind == "result"), ContentPart("result"))
     more: dict[str, Json] = {
         "model": message.model,
         "thinking": thoughts,

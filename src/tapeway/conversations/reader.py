@@ -188,7 +188,10 @@ def parse_answers(interaction: Interaction) -> tuple[ParsedAnswer, ...] | None:
     if len(numbers) < 2:
         return (dialect.parse_answer(values),)
     return tuple(
-        [dialect.parse_answer([_of_choice(each, at) for each in values]) for at in sorted(numbers)]
+        [
+            dialect.parse_answer([_of_choice(value, at) for value in values])
+            for at in sorted(numbers)
+        ]
     )
 
 

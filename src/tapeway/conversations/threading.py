@@ -117,13 +117,13 @@ class Threads:
 
     def _edited(self, call: ParsedCall, keys: Keys) -> _ThreadPlace | None:
         """The thread most of whose answers the call repeats, although its history was edited."""
-        votes = Counter(self._by_answer[each].number for each in keys if each in self._by_answer)
+        votes = Counter(self._by_answer[key].number for key in keys if key in self._by_answer)
         if not votes:
             return None
         most = max(votes.values())
         thread = self._threads[max(number for number in votes if votes[number] == most)]
         blocks = SequenceMatcher(None, thread.history, keys, autojunk=False).get_matching_blocks()
-        known = {each.b + at for each in blocks for at in range(each.size)}
+        known = {block.b + at for block in blocks for at in range(block.size)}
         if len(known) < _FEWEST_SHARED:
             return None
         gone = len(thread.history) - len(known)
@@ -222,8 +222,8 @@ def _annotate(thread: _Thread, call: ParsedCall, notes: Sequence[str]) -> None:
         return
     last = thread.messages[-1]
     added = [
-        each if each.startswith("interaction") else f"interaction {call.index}: {each}"
-        for each in notes
+        note if note.startswith("interaction") else f"interaction {call.index}: {note}"
+        for note in notes
     ]
     thread.messages[-1] = replace(last, notes=(*last.notes, *added))
 
@@ -240,8 +240,8 @@ def _keys(turns: Sequence[ConversationTurn]) -> Keys:
 def _digests(keys: Keys) -> Iterator[bytes]:
     """The digest of each beginning of a history."""
     running = hashlib.sha256()
-    for each in keys:
-        running.update(each)
+    for key in keys:
+        running.update(key)
         yield running.digest()
 
 

@@ -76,28 +76,28 @@ async def read_conversations(
 
 def _transcript(items: Iterable[AnyInteraction], calls: ReadCalls) -> Transcript:
     messages = list(calls.threads.messages())
-    messages += _history(items, max((each.conversation for each in messages), default=-1) + 1)
+    messages += _history(items, max((message.conversation for message in messages), default=-1) + 1)
     left_out = [LeftOut(index, reason) for index, reason in calls.left_out]
     return Transcript(tuple(messages), tuple(left_out))
 
 
 async def _read(stored: StoredCassette) -> list[AnyInteraction]:
     """The interactions; possible LLM calls have their large bodies in memory."""
-    found: list[AnyInteraction] = []
+    interactions: list[AnyInteraction] = []
     left = MAX_TOTAL_SIZE
-    for each in stored.interactions:
+    for interaction in stored.interactions:
         if (
-            isinstance(each, Interaction)
-            and (files := large_bodies(each))
-            and may_hold_a_conversation(each.request)
+            isinstance(interaction, Interaction)
+            and (files := large_bodies(interaction))
+            and may_hold_a_conversation(interaction.request)
         ):
             size = sum(file.size for file in files if file.size <= MAX_BODY_SIZE)
             if size <= left:
                 left -= size
-                found.append(await _inlined(each))
+                interactions.append(await _inlined(interaction))
                 continue
-        found.append(each)
-    return found
+        interactions.append(interaction)
+    return interactions
 
 
 async def _inlined(item: Interaction) -> Interaction:
@@ -110,9 +110,9 @@ async def _inlined(item: Interaction) -> Interaction:
 
 
 def _history(items: Iterable[AnyInteraction], conversation: int) -> Iterator[ConversationMessage]:
-    for each in items:
-        if isinstance(each, ForeignInteraction):
-            yield from _appended_messages(each, conversation)
+    for item in items:
+        if isinstance(item, ForeignInteraction):
+            yield from _appended_messages(item, conversation)
 
 
 def _appended_messages(
@@ -124,8 +124,8 @@ def _appended_messages(
             "kind": "memory_write",
             "request": {"name": "append_messages", "args": {"messages": list(messages)}},
         }:
-            for each in messages:
-                match each:
+            for message in messages:
+                match message:
                     case {"role": str(role), "content": content, "timestamp": (str() | None) as at}:
                         yield ConversationMessage(
                             conversation, item.index, role, (_part(content),), at

@@ -121,8 +121,8 @@ class CallTurn:
     def tools(self) -> list[Json]:
         """The names of the tools called by the answer."""
         answers = [each for each in self.new if each.role == ASSISTANT]
-        parts = [part for each in answers for part in each.parts if part.kind == "call"]
-        return [each.name for each in parts]
+        parts = [part for answer in answers for part in answer.parts if part.kind == "call"]
+        return [part.name for part in parts]
 
     @property
     def document(self) -> dict[str, Json]:
@@ -141,9 +141,9 @@ class CallTurn:
             "at": self.at,
             "tools": self.tools,
             "messages": self.messages,
-            "new": [each for message in self.new for each in _new_parts(message)],
+            "new": [new_part for message in self.new for new_part in _new_parts(message)],
             "prefix": self.prefix.document,
-            "largest_results": [each.document for each in self.results],
+            "largest_results": [result.document for result in self.results],
         }
 
 
@@ -161,21 +161,21 @@ class CassetteTurns:
     @property
     def sums(self) -> dict[str, Json]:
         """Turns, tokens and cost in all; `usd` is None if no model has a known price."""
-        priced = [each.usd for each in self.turns if each.usd is not None]
+        priced = [turn.usd for turn in self.turns if turn.usd is not None]
         unpriced = {
-            f"{each.provider}/{each.model}"
-            for each in self.turns
-            if each.usd is None and each.prompt_tokens + each.completion_tokens
+            f"{turn.provider}/{turn.model}"
+            for turn in self.turns
+            if turn.usd is None and turn.prompt_tokens + turn.completion_tokens
         }
-        prompt = sum([each.prompt_tokens for each in self.turns])
-        completion = sum([each.completion_tokens for each in self.turns])
+        prompt = sum([turn.prompt_tokens for turn in self.turns])
+        completion = sum([turn.completion_tokens for turn in self.turns])
         return {
             "turns": len(self.turns),
-            "conversations": len({each.conversation for each in self.turns}),
+            "conversations": len({turn.conversation for turn in self.turns}),
             "prompt_tokens": prompt,
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
-            "cached_tokens": sum([each.cached_tokens or 0 for each in self.turns]),
+            "cached_tokens": sum([turn.cached_tokens or 0 for turn in self.turns]),
             "usd": round(sum(priced), 9) if priced else None,
             "unpriced": [*sorted(unpriced)],
         }
@@ -229,10 +229,10 @@ class ReadCalls:
 
 def read_calls(items: Iterable[AnyInteraction]) -> ReadCalls:
     """The LLM calls among these interactions."""
-    found = ReadCalls()
-    for each in items:
-        found.add(each)
-    return found
+    calls = ReadCalls()
+    for item in items:
+        calls.add(item)
+    return calls
 
 
 def turns(reading: ReadCalls, prices: PriceTable) -> CassetteTurns:
@@ -309,7 +309,7 @@ def _prompt(call: _PlacedCall) -> _Prompt:
         call.model,
         _digest([body.get(name) for name in where.tools]),
         _digest([body.get(name) for name in where.system]),
-        tuple([_digest(each) for each in messages]) if isinstance(messages, list) else (),
+        tuple([_digest(message) for message in messages]) if isinstance(messages, list) else (),
         continues=any(body.get(name) for name in _CONTINUED),
     )
 

@@ -118,7 +118,7 @@ def missing_credential(request: Request, environ: Mapping[str, str], table: Rout
         return ""
     provider = _provider(request)
     if provider is not None and provider.keys:
-        names = " and ".join([" or ".join(each) for each in provider.keys])
+        names = " and ".join([" or ".join(key) for key in provider.keys])
         return f"tapeway has no key of {provider.name}: start it with {names} in its environment"
     if request.credentials:
         return "the request was sent with a credential, and which one is not known"
@@ -142,9 +142,9 @@ async def ask(
         arrivals = ChunkTimes()
 
         def add(pieces: Sequence[bytes], at_ms: float, _lengths: object = None) -> None:
-            for each in pieces:
-                body.append(each)
-                arrivals.add(at_ms, len(each))
+            for piece in pieces:
+                body.append(piece)
+                arrivals.add(at_ms, len(piece))
 
         await answer.receive(max_body, add)
         response = Response(answer.head, b"".join(body), latency_ms=answer.elapsed_ms())
@@ -159,7 +159,7 @@ def _named(request: Request) -> set[str]:
     except NotJson:
         return found
     values: Iterable[Json] = body.values() if isinstance(body, dict) else ()
-    return found | {each for each in values if isinstance(each, str)}
+    return found | {value for value in values if isinstance(value, str)}
 
 
 def _sent_headers(request: Request) -> Iterator[tuple[bytes, bytes]]:

@@ -62,7 +62,9 @@ class Conversations:
         ]
         self._rest: dict[str, Json] = {
             "sums": turns.sums,
-            "largest_results": [each.document for each in turns.largest_results],
+            "largest_results": [
+                largest_result.document for largest_result in turns.largest_results
+            ],
             "left_out": self._left_out,
         }
         self.size = sum(len(each.text) + sys.getsizeof(each.says) for each in self._messages)
@@ -78,28 +80,28 @@ class Conversations:
             "found": len(found),
             "next": page[-1].number if len(later) > limit else None,
         }
-        return b'{"messages":%b,%b' % (_list([each.text for each in page]), dump(rest)[1:])
+        return b'{"messages":%b,%b' % (_list([item.text for item in page]), dump(rest)[1:])
 
     def turns(self, conversation: int | None, after: int | None, limit: int) -> bytes:
         """A page of turns as the API returns it."""
         page, following = self._page(conversation, after, limit)
-        return self._written([each.text for each in page], following)
+        return self._written([item.text for item in page], following)
 
     def outlines(self, conversation: int | None, after: int | None) -> bytes:
         """All turns, without their new messages."""
         page, _ = self._page(conversation, after, len(self._turns))
-        return self._written([each.outline for each in page], None)
+        return self._written([item.outline for item in page], None)
 
     def _found(self, query: WantedMessages) -> Iterator[_WrittenMessage]:
         words = query.text.casefold()
         first = 0 if query.first is None else query.first
-        for each in self._messages:
-            if query.conversation in (None, each.conversation) and (
-                first <= each.interaction
-                and (query.last is None or each.interaction <= query.last)
-                and words in each.says
+        for message in self._messages:
+            if query.conversation in (None, message.conversation) and (
+                first <= message.interaction
+                and (query.last is None or message.interaction <= query.last)
+                and words in message.says
             ):
-                yield each
+                yield message
 
     def _page(
         self, conversation: int | None, after: int | None, limit: int

@@ -113,7 +113,7 @@ class ForeignView:
 
 def answer_text(item: Interaction) -> str:
     """An answer as text, at most the first MiB: the text of an LLM, or the body."""
-    texts = [_joined(each.turn.parts, "text") for each in parse_answers(item) or ()]
+    texts = [_joined(answer.turn.parts, "text") for answer in parse_answers(item) or ()]
     text = "\n".join(filter(None, texts))
     if text or (texts and is_stream(item.response)):
         return text
@@ -131,7 +131,7 @@ def messages_part(item: Interaction) -> list[Json]:
     if asked is None:
         return []
     return [
-        {"role": turn.role, "parts": [_message_part(each) for each in turn.parts]}
+        {"role": turn.role, "parts": [_message_part(part) for part in turn.parts]}
         for turn in (*asked.system, *asked.turns)
     ]
 
@@ -148,8 +148,8 @@ def _message_part(part: ContentPart) -> Json:
 
 def answers_part(item: Interaction) -> list[Json]:
     """The assembled answer of an LLM, one for each choice; empty for any other answer."""
-    found = parse_answers(item) or ()
-    return [_answer(each) for each in islice(found, _MOST_ANSWERS) if _says_something(each)]
+    answers = parse_answers(item) or ()
+    return [_answer(each) for each in islice(answers, _MOST_ANSWERS) if _says_something(each)]
 
 
 def _says_something(answer: ParsedAnswer) -> bool:
@@ -158,13 +158,13 @@ def _says_something(answer: ParsedAnswer) -> bool:
 
 def _answer(answer: ParsedAnswer) -> Json:
     parts = answer.turn.parts
-    calls: list[Json] = [_call(each) for each in parts if each.kind == "call"]
+    calls: list[Json] = [_call(part) for part in parts if part.kind == "call"]
     return {
         "role": answer.turn.role,
         "text": _joined(parts, "text"),
         "thinking": _joined(parts, "thinking"),
         "tool_calls": calls,
-        "attachments": [each.value for each in parts if each.kind == "attachment"],
+        "attachments": [part.value for part in parts if part.kind == "attachment"],
         "stop_reason": answer.stop_reason,
         "error": answer.error,
         "notes": list(answer.notes),
@@ -172,7 +172,7 @@ def _answer(answer: ParsedAnswer) -> Json:
 
 
 def _joined(parts: tuple[ContentPart, ...], kind: str) -> str:
-    return "".join([each.text for each in parts if each.kind == kind])[:_MOST_CHARACTERS]
+    return "".join([part.text for part in parts if part.kind == kind])[:_MOST_CHARACTERS]
 
 
 def _call(part: ContentPart) -> Json:
@@ -189,8 +189,8 @@ async def _held(message: Request | Response, file: BodyFile | None) -> HeldBody:
         # Only the size is known of it.
         return HeldBody(b"", message.file.size)
     if message.file is None:
-        found = held_body(message)
-        return found if file is None else replace(found, digest=file.digest or None)
+        body = held_body(message)
+        return body if file is None else replace(body, digest=file.digest or None)
     pieces, size = list[bytes](), 0
     async for piece in stream_body(message.file):
         pieces.append(piece)

@@ -66,7 +66,7 @@ class HeldRecordings:
     def __init__(self, items: Iterable[AnyInteraction], size: int) -> None:
         """`size` is that of the file."""
         self._items = sorted(items, key=_index)
-        self._indexes = [each.index for each in self._items]
+        self._indexes = [item.index for item in self._items]
         self.size = size
 
     def __len__(self) -> int:

@@ -87,13 +87,13 @@ def request_part(missed: MissedRequest, rules: Rules) -> dict[str, Json]:
 def nearest_part(missed: MissedRequest, item: Interaction, rules: Rules) -> dict[str, Json]:
     """The nearest recording, with the request redacted, and the differences to the missed request."""
     document, why = shown_document(compared(item.request, rules, recorded=True))
-    found = _differences(missed, item.request, rules)
+    differences = _differences(missed, item.request, rules)
     return {
         "index": item.index,
         "document": document,
         "note": why,
-        "differences": [difference_at(each) for each in found],
-        "more": len(found) >= MOST_DIFFERENCES,
+        "differences": [difference_at(each) for each in differences],
+        "more": len(differences) >= MOST_DIFFERENCES,
     }
 
 
@@ -139,7 +139,7 @@ def preview(missed: MissedRequest, recordings: Iterable[AnyInteraction], rules: 
     """The recordings that would answer a missed request under some rules; nothing is changed."""
     method, path = missed.request.method, path_of(missed.request, rules)
     calls = [each for each in map(exchange_of, recordings) if each is not None]
-    same = [each for each in calls if each.request.method == method]
+    same = [call for call in calls if call.request.method == method]
     same.sort(key=lambda each: (path_of(each.request, rules) != path, each.index))
     asked = compared_key(missed.request, rules)
     found: list[int] = []
@@ -178,11 +178,11 @@ def _without_nearest(
     """The verdicts on a request without a near recording."""
     calls = [each.request for each in map(exchange_of, recordings) if each is not None]
     request, path = missed.request, path_of(missed.request, rules)
-    methods = [each for each in calls if each.method == request.method]
+    methods = [call for call in calls if call.method == request.method]
     known: tuple[tuple[Part, str, bool], ...] = (
-        ("route", request.route, any(each.route in ("", request.route) for each in calls)),
+        ("route", request.route, any(call.route in ("", request.route) for call in calls)),
         ("method", request.method, bool(methods)),
-        ("path", path, any(path_of(each, rules) == path for each in methods)),
+        ("path", path, any(path_of(call, rules) == path for call in methods)),
     )
     for part, value, is_known in known:
         if is_known:
@@ -199,7 +199,7 @@ def _verdict(
 ) -> PartVerdict:
     if part not in asked and part not in held:
         return PartVerdict(part, "not_compared", "a rule leaves it out")
-    here = [each for each in differences if each.steps[0] == part]
+    here = [difference for difference in differences if difference.steps[0] == part]
     if here or canonical(asked.get(part)) != canonical(held.get(part)):
         return PartVerdict(part, "differs", _places(part, here))
     return PartVerdict(part, "ok", "equal")

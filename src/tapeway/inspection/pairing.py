@@ -133,7 +133,12 @@ class DiffSource:
         if place.store.shared is not None:
             return cls((await place.walk()).head, place, table, None)
         stored = await place.load()
-        return cls(stored.head, place, table, {each.index: each for each in stored.interactions})
+        return cls(
+            stored.head,
+            place,
+            table,
+            {interaction.index: interaction for interaction in stored.interactions},
+        )
 
     async def items(self) -> AsyncIterator[AnyInteraction]:
         """All interactions in order."""
@@ -141,8 +146,8 @@ class DiffSource:
             for each in self.loaded.values():
                 yield assign_route(each, self.table)
             return
-        async for each in (await self.place.walk()).items:
-            yield assign_route(each, self.table)
+        async for item in (await self.place.walk()).items:
+            yield assign_route(item, self.table)
 
     async def get(self, index: int) -> AnyInteraction:
         """An interaction that `items` returned before. Raises StoreError if it was removed since."""
@@ -153,7 +158,7 @@ class DiffSource:
 
     async def named(self, digests: Sequence["_Digests"]) -> tuple[NamedRecording, ...]:
         """These recordings as they are shown."""
-        return tuple([named(await self.get(each.number)) for each in digests])
+        return tuple([named(await self.get(digest.number)) for digest in digests])
 
 
 class _Digests(NamedTuple):
@@ -169,8 +174,8 @@ async def compare(
     first: DiffSource, second: DiffSource, rules: Rules, *, headers: bool, rows: bool = False
 ) -> CassetteDiff:
     """How two cassettes compare under these rules, with `rows` in a row each. Raises StoreError."""
-    left = [_digests(each, rules, headers=headers) async for each in first.items()]
-    right = [_digests(each, rules, headers=headers) async for each in second.items()]
+    left = [_digests(item, rules, headers=headers) async for item in first.items()]
+    right = [_digests(item, rules, headers=headers) async for item in second.items()]
     pairs, left, right = _paired(left, right, lambda each: each.request)
     masked = {id(each): await _masked_digest(first, each, rules) for each in left}
     masked |= {id(each): await _masked_digest(second, each, rules) for each in right}
@@ -212,14 +217,14 @@ def compare_items(
     return _compare_pair(first, second, rules, {}, headers=headers)
 
 
-def diff_document(found: CassetteDiff) -> dict[str, Json]:
+def diff_document(diff: CassetteDiff) -> dict[str, Json]:
     """The comparison as JSON."""
     return {
-        "equal": found.equal,
-        "equal_but_for_ids_and_times": found.alike,
-        "different": [pair_document(each) for each in found.different],
-        "only_first": listed(found.only_first),
-        "only_second": listed(found.only_second),
+        "equal": diff.equal,
+        "equal_but_for_ids_and_times": diff.alike,
+        "different": [pair_document(each) for each in diff.different],
+        "only_first": listed(diff.only_first),
+        "only_second": listed(diff.only_second),
     }
 
 
@@ -227,8 +232,8 @@ def pair_document(pair: RecordingPair) -> dict[str, Json]:
     """Two recordings that differ, as JSON."""
     names = {"path": "path", "recorded": "first", "requested": "second"}
     found: list[Json] = [
-        {names[name]: value for name, value in difference_document(each).items()}
-        for each in pair.differences
+        {names[name]: value for name, value in difference_document(difference).items()}
+        for difference in pair.differences
     ]
     return {
         "first": pair.first.index,
@@ -437,7 +442,7 @@ def _body(response: Response) -> Json:
     """The values of a body or of a stream's events; if they are no text, their hash."""
     if response.file is not None:
         return _file(response.file)
-    values = [_value(each) for each in documents(response)]
+    values = [_value(document) for document in documents(response)]
     return values[0] if len(values) == 1 else [*values]
 
 

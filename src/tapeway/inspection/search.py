@@ -103,8 +103,8 @@ def _answer_texts(item: Interaction, escape: str) -> Iterator[str]:
     yield b"".join(documents(item.response)).decode("utf-8", "replace")
     for answer in parse_answers(item) or ():
         for kind in ("text", "thinking"):
-            yield "".join([each.text for each in answer.turn.parts if each.kind == kind])
-        for each in answer.turn.parts:
-            if each.kind == "call":
-                yield f"{each.name}\n{dump(each.value).decode()}"
-                yield "\n".join([text for _, text in texts_in(each.value)])
+            yield "".join([part.text for part in answer.turn.parts if part.kind == kind])
+        for part in answer.turn.parts:
+            if part.kind == "call":
+                yield f"{part.name}\n{dump(part.value).decode()}"
+                yield "\n".join([text for _, text in texts_in(part.value)])

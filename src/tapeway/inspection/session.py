@@ -97,8 +97,8 @@ def session(item: Interaction) -> dict[str, Json] | None:
     joined: list[_Shown] = []
     growing: dict[tuple[object, ...], _Shown] = {}
     formats: dict[bool, SoundFormat] = {}
-    for each in found.messages:
-        _join(joined, growing, formats, each.message, each.by_client, each.at_ms)
+    for message in found.messages:
+        _join(joined, growing, formats, message.message, message.by_client, message.at_ms)
     close = found.close
     return {
         "messages": [*_documents(joined[:MOST_MESSAGES])],

@@ -33,7 +33,7 @@ def named(item: AnyInteraction) -> NamedRecording:
 
 def listed(items: Iterable[NamedRecording]) -> list[Json]:
     """These recordings as JSON."""
-    return [{"index": each.index, "summary": each.summary} for each in items]
+    return [{"index": item.index, "summary": item.summary} for item in items]
 
 
 def summary(item: AnyInteraction) -> str:
@@ -113,7 +113,7 @@ def title(item: AnyInteraction) -> dict[str, Json]:
         "model": item.metadata.get("model"),
         "usage": None if item.usage is None else dict(item.usage),
         "unmarked": response.verdict == "unmarked",
-        "tags": [escape_surrogates(each) for each in item.tags],
+        "tags": [escape_surrogates(tag) for tag in item.tags],
     }
 
 
@@ -160,7 +160,7 @@ def _outcome(item: Interaction) -> Iterator[tuple[str, Tone | None]]:
 def _call(item: Interaction) -> str:
     """The API call of an LLM; a field may exist without a value."""
     values = [item.metadata.get(each) for each in ("endpoint", "model")]
-    return " ".join([str(each) for each in values if each])
+    return " ".join([str(value) for value in values if value])
 
 
 def _tokens(item: Interaction) -> str:

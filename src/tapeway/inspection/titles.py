@@ -108,7 +108,7 @@ class Titles:
             "unsearched": self.unsearched if query.text else 0,
             "next": page[-1].index if start + limit < len(listed) else None,
         }
-        titles = b",".join([each.written(unused) for each in page])
+        titles = b",".join([item.written(unused) for item in page])
         return b'{"titles":[%b],%b' % (titles, dump(rest)[1:])
 
     def _of(self, item: AnyInteraction) -> ListedRecording:

@@ -108,7 +108,7 @@ class BlockingCassette:
         Raises StoreError if the cassette cannot be recorded into at all.
         """
         with self._lock:
-            return self._open().run(self._add([Recording(each) for each in items]))
+            return self._open().run(self._add([Recording(item) for item in items]))
 
     def put(self, item: AnyInteraction, supersedes: tuple[int, ...]) -> int:
         """Add a recording in place of earlier ones. Returns the index. Raises StoreError."""
@@ -167,7 +167,7 @@ class BlockingCassette:
         found = await self.store.load(self.name, writable=False)
         if found is None:
             return None
-        items = [await in_memory(each) for each in found.interactions]
+        items = [await in_memory(interaction) for interaction in found.interactions]
         return replace(found, interactions=tuple(items))
 
     async def _claim(self) -> CassetteHead:
@@ -188,7 +188,7 @@ class BlockingCassette:
         if found is None:
             self._next = 0
             return None
-        self._next = max([each.index for each in found.interactions], default=-1) + 1
+        self._next = max([interaction.index for interaction in found.interactions], default=-1) + 1
         return found.head
 
     async def _add(self, recordings: Sequence[Recording]) -> list[int | TapewayError]:
@@ -197,8 +197,10 @@ class BlockingCassette:
         for start in range(0, len(recordings), _BATCH):
             # Concurrent appends share one sync.
             numbered = [
-                replace(each, interaction=replace(each.interaction, index=await self._index()))
-                for each in recordings[start : start + _BATCH]
+                replace(
+                    recording, interaction=replace(recording.interaction, index=await self._index())
+                )
+                for recording in recordings[start : start + _BATCH]
             ]
             done += await asyncio.gather(*[self._append(head, each) for each in numbered])
         return done

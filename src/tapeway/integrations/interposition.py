@@ -122,7 +122,7 @@ class TapewayCassetteStore:
     def replace(self, cassette: Cassette) -> None:
         """Replace everything that is stored. Raises CassetteSaveError."""
         with self._saving():
-            self._cassette.save([self._item(each) for each in cassette.interactions])
+            self._cassette.save([self._item(interaction) for interaction in cassette.interactions])
             self._remember(cassette.interactions)
 
     def close(self) -> None:
@@ -161,14 +161,14 @@ class TapewayCassetteStore:
         again = Counter([each for each in self._loaded or () if id(each) not in given_ids])
         if not again:
             return new
-        found: list[Interaction] = []
+        interactions: list[Interaction] = []
         for each in new:
             if again[each]:
                 again[each] -= 1
                 self._stored[id(each)] = each
             else:
-                found.append(each)
-        return found
+                interactions.append(each)
+        return interactions
 
     def _add(self, new: Sequence[Interaction]) -> None:
         done = self._cassette.add([self._item(each) for each in new])
@@ -221,7 +221,9 @@ class ThreadSafeBroker(Broker):
         self._recording = threading.Lock()
         self._whole = cassette
         self._interactions = [*cassette.interactions]
-        self._first = {each.fingerprint: each for each in reversed(cassette.interactions)}
+        self._first = {
+            interaction.fingerprint: interaction for interaction in reversed(cassette.interactions)
+        }
         self._is_stored = False
         """Whether all interactions but the next one are in the store."""
 
@@ -286,7 +288,7 @@ def _converted(interaction: Interaction) -> InterpositionInteraction:
         request.target,
         request.headers,
         request.body,
-        tuple([Chunk(each.data, each.metadata) for each in interaction.response_chunks]),
+        tuple([Chunk(chunk.data, chunk.metadata) for chunk in interaction.response_chunks]),
         interaction.metadata,
     )
 

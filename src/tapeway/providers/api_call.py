@@ -83,10 +83,10 @@ def describe_call(route: str, request: Request, value: Json = None) -> ApiCall |
     if (bidi := _BIDI.search(path)) is not None:
         provider = "vertex" if "aiplatform" in path else "gemini"
         return ApiCall(provider, bidi["verb"], _model_in_setup(request), stream=True)
-    found = _api_of(route, request.base, path, request.headers)
-    if found is None:
+    api = _api_of(route, request.base, path, request.headers)
+    if api is None:
         return None
-    return _verb_call(*found) or _resource_call(*found, request, value)
+    return _verb_call(*api) or _resource_call(*api, request, value)
 
 
 def calls_model(call: ApiCall, request: Request) -> bool:
@@ -105,7 +105,7 @@ def samples(interaction: Interaction) -> bool:
         return False
     fields = _fields(interaction.request)
     places = [fields, *[fields.get(name) for name in _SETTINGS]]
-    return not any(isinstance(each, dict) and each.get("temperature") == 0 for each in places)
+    return not any(isinstance(place, dict) and place.get("temperature") == 0 for place in places)
 
 
 def _api_of(route: str, base: str, target: str, headers: Headers) -> tuple[str, str] | None:

@@ -41,12 +41,12 @@ class _Route:
     keyed: bool = True
 
     def match(self, call: StandInRequest) -> dict[str, str] | None:
-        found = self.path.fullmatch(call.path)
-        if found is None or call.method != self.method:
+        match = self.path.fullmatch(call.path)
+        if match is None or call.method != self.method:
             return None
         if self.header and self.header not in call.headers:
             return None
-        return found.groupdict()
+        return match.groupdict()
 
 
 def _openai(method: str, path: str, answer: _Answer) -> _Route:

@@ -226,7 +226,7 @@ class StandIn:
 
     async def _converse(self, request: web.Request, call: StandInRequest) -> web.WebSocketResponse:
         offered = call.headers.get("sec-websocket-protocol", "")
-        named = (_PROTOCOL,) if _PROTOCOL in [each.strip() for each in offered.split(",")] else ()
+        named = (_PROTOCOL,) if _PROTOCOL in [part.strip() for part in offered.split(",")] else ()
         client = web.WebSocketResponse(protocols=named, max_msg_size=0)
         await client.prepare(request)
 
@@ -265,8 +265,8 @@ class StandIn:
             await self._taps[transport][1].lost.wait()
         if fault.how == "reset":
             # Linger of zero: what was written is sent, then a reset instead of an end.
-            found = transport.get_extra_info("socket")
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client_socket = transport.get_extra_info("socket")
+            client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         transport.close()
 
 

@@ -61,7 +61,7 @@ def _turns(message: dict[str, Json]) -> Iterator[ConversationTurn]:
     content = message.get("content")
     results = [each for each in objects(content) if role != ASSISTANT and _is_result(each)]
     for block in results:
-        inside = [each for each in _parts(block.get("content")) if each.kind == "attachment"]
+        inside = [part for part in _parts(block.get("content")) if part.kind == "attachment"]
         yield ConversationTurn(TOOL, (_part(block), *inside))
     rest: Json = [each for each in objects(content) if each not in results] if results else content
     yield ConversationTurn(role, tuple(_parts(rest)))
@@ -103,7 +103,7 @@ def _plain(content: Json) -> str:
         return content
     if isinstance(content, dict):
         return dump(content).decode()
-    texts = [each for each in _parts(content) if each.kind == "text"]
+    texts = [part for part in _parts(content) if part.kind == "text"]
     if not texts and any(True for _ in objects(content)):
         return dump([each for each in objects(content) if "source" not in each]).decode()
     return "\n".join([each.text for each in texts])

@@ -87,7 +87,7 @@ def _turns(message: dict[str, Json]) -> Iterator[ConversationTurn]:
     content = list(objects(message.get("content")))
     for block in content:
         if result := fields(block.get("toolResult")):
-            inside = [each for each in _parts(result.get("content")) if each.kind == "attachment"]
+            inside = [part for part in _parts(result.get("content")) if part.kind == "attachment"]
             yield ConversationTurn(TOOL, (_result(result), *inside))
     rest: list[Json] = [each for each in content if "toolResult" not in each]
     yield ConversationTurn(string(message.get("role")) or USER, tuple(_parts(rest)))
@@ -117,5 +117,5 @@ def _part(block: dict[str, Json]) -> ContentPart:
 
 
 def _result(result: dict[str, Json]) -> ContentPart:
-    texts = [each.text for each in _parts(result.get("content")) if each.kind == "text"]
+    texts = [part.text for part in _parts(result.get("content")) if part.kind == "text"]
     return tool_result("\n".join(texts), string(result.get("toolUseId")))

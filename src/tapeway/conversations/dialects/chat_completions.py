@@ -187,5 +187,5 @@ class StreamedCalls:
 
     def parts(self) -> list[ContentPart]:
         return [
-            tool_call(each["name"], each["arguments"], each["id"]) for each in self._calls.values()
+            tool_call(call["name"], call["arguments"], call["id"]) for call in self._calls.values()
         ]

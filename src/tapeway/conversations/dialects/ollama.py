@@ -61,4 +61,4 @@ def _turn(message: dict[str, Json]) -> ConversationTurn:
 
 
 def _images(value: dict[str, Json]) -> list[ContentPart]:
-    return [embedded("image", string(each)) for each in items(value.get("images"))]
+    return [embedded("image", string(item)) for item in items(value.get("images"))]

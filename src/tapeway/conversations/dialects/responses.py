@@ -97,7 +97,7 @@ def _item(item: dict[str, Json]) -> ConversationTurn:
         )
     if kind == "reasoning":
         sections = [*objects(item.get("summary")), *objects(item.get("content"))]
-        reasoning = "\n".join([string(each.get("text")) for each in sections])
+        reasoning = "\n".join([string(section.get("text")) for section in sections])
         return ConversationTurn(ASSISTANT, (thinking(reasoning),))
     if kind in ("function_call", "custom_tool_call"):
         arguments = item.get("arguments", item.get("input"))

@@ -65,7 +65,7 @@ def store_of_file(path: Path) -> tuple[CassetteStore, str]:
         )
     serializer = SERIALIZER_BY_SUFFIX[path.suffix]
     # A new file gets the suffix that the path has.
-    suffixes = (path.suffix, *[each for each in serializer.suffixes if each != path.suffix])
+    suffixes = (path.suffix, *[suffix for suffix in serializer.suffixes if suffix != path.suffix])
     if suffixes != serializer.suffixes:
         serializer = replace(serializer, suffixes=suffixes)
     return FileStore(path.parent, serializer), path.stem
@@ -191,7 +191,7 @@ class Cassette:
     def _keys(self, request: dict[str, Json]) -> list[str]:
         # AgentTape computes its key before it redacts.
         keys = [key_of(request, self._ignore), key_of(self._plain(request), self._ignore)]
-        return [each for each in keys if each]
+        return [key for key in keys if key]
 
     def _record(
         self, kind: Kind, name: str, request: dict[str, Json], began: float, **outcome: Json

@@ -44,9 +44,9 @@ class CallSlots:
         self._documents: dict[int, _Document] = {}
         self._by_name: dict[_Name, list[int]] = {}
         self._used: dict[int, int] = {}
-        for each in items:
-            if isinstance(each, ForeignInteraction):
-                self.add(each.index, each.document)
+        for item in items:
+            if isinstance(item, ForeignInteraction):
+                self.add(item.index, item.document)
 
     def add(self, index: int, document: _Document, *, used: bool = False) -> None:
         """Add a recording; with `used`, the caller already got the result."""
@@ -74,18 +74,18 @@ class CallSlots:
 
     def next(self, kind: str, boundary: str, keys: Iterable[str]) -> _Document | None:
         """Take the next unused recording under one of these keys."""
-        found = self.alike(kind, boundary, (*keys, ORDERED_KEY))
-        unused = [index for index in found if index not in self._used]
-        if not found or (not unused and self._repeats == "miss"):
+        alike = self.alike(kind, boundary, (*keys, ORDERED_KEY))
+        unused = [index for index in alike if index not in self._used]
+        if not alike or (not unused and self._repeats == "miss"):
             return None
         if self._repeats == "first":
-            index = found[0]
+            index = alike[0]
         elif unused:
             index = unused[0]
         elif self._repeats == "cycle":
-            index = min(found, key=lambda each: self._used[each])
+            index = min(alike, key=lambda each: self._used[each])
         else:
-            index = found[-1]
+            index = alike[-1]
         self._used[index] = self._used.get(index, 0) + 1
         return self._documents[index]
 

@@ -165,8 +165,8 @@ def _entries(
 ) -> Iterator[tuple[str, Mapping[str, Json], ForeignInteraction]]:
     """The key and entry of each recording that is one."""
     for item in cassette.interactions:
-        if isinstance(item, ForeignInteraction) and (found := dspy.entry_of(item.document)):
-            yield *found, item
+        if isinstance(item, ForeignInteraction) and (entry := dspy.entry_of(item.document)):
+            yield *entry, item
 
 
 def _document(key: str, entry: Document) -> Document:

@@ -33,11 +33,11 @@ class _Array(Protocol):
 def encode_value(value: object, allowed: Sequence[str] = ()) -> Document:
     """The value as JSON. Raises ValueError if the value would not come back equal."""
     if isinstance(value, BaseModel):
-        found = _of_model(value)
-        again = decode_value(found, allowed)
-        if not isinstance(again, BaseModel) or _dumped(again) != found["data"]:
+        model = _of_model(value)
+        again = decode_value(model, allowed)
+        if not isinstance(again, BaseModel) or _dumped(again) != model["data"]:
             raise ValueError(f"{_named(value)} does not come back as it was")
-        return found
+        return model
     if _named(value) == ARRAY:
         array = cast(_Array, value)
         if getattr(array.dtype, "kind", "") not in "fiub":

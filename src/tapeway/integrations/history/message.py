@@ -30,7 +30,7 @@ class Message:
 
 def interaction_document(session_id: str, messages: Sequence[Message]) -> dict[str, Json]:
     """The interaction of one append. Raises RequestError for what could not be read again."""
-    documents: list[Json] = [_document(each) for each in messages]
+    documents: list[Json] = [_document(message) for message in messages]
     request: dict[str, Json] = {
         "name": CALL,
         "args": {"session_id": session_id, "messages": documents},
@@ -51,7 +51,7 @@ def messages_of(item: AnyInteraction) -> list[Message]:
         case {"kind": "memory_write", "request": {"name": "append_messages", "args": dict(args)}}:
             match args:
                 case {"messages": list(messages)}:
-                    return [_message(each) for each in messages]
+                    return [_message(message) for message in messages]
     raise ValueError(f"it is no {KIND} of {CALL}")
 
 

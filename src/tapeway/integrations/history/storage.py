@@ -182,7 +182,11 @@ class CassetteHistory:
             return await shared.reserve(name)
         if name not in self._claimed:
             stored = await self._store.load(name, writable=True)
-            indexes = [each.index for each in stored.interactions] if stored is not None else []
+            indexes = (
+                [interaction.index for interaction in stored.interactions]
+                if stored is not None
+                else []
+            )
             self._claimed[name] = max(indexes, default=-1) + 1
         index = self._claimed[name]
         self._claimed[name] = index + 1
@@ -203,13 +207,13 @@ class CassetteHistory:
                     log.error("session '%s' at rest: %s", session_id_of(name), exc.message)
 
     def _messages(self, name: str, stored: StoredCassette) -> list[Message]:
-        found: list[Message] = []
+        messages: list[Message] = []
         for item in stored.interactions:
             try:
-                found += messages_of(item)
+                messages += messages_of(item)
             except ValueError as exc:
                 raise CassetteCorrupt(
                     f"interaction {item.index} of cassette '{name}' in {self._store.url} is no part "
                     f"of a history: {exc}; take it out, or clear the session"
                 ) from exc
-        return found
+        return messages

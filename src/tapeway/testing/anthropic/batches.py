@@ -20,7 +20,7 @@ _REQUESTS = "/requests"
 def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /v1/messages/batches."""
     requests = list(objects_at(call.json, "requests"))
-    names = [text_at(each, "custom_id") for each in requests]
+    names = [text_at(request, "custom_id") for request in requests]
     if not requests:
         said = "requests: List should have at least 1 item after validation, not 0"
         return envelope.failure(400, call, state, said)
@@ -72,7 +72,9 @@ def cancel(call: StandInRequest, state: StandInState) -> StandInAnswer:
 
 def list_batches(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """GET /v1/messages/batches, the last one first."""
-    found = [each for each in state.documents.values() if at(each, "type") == "message_batch"]
+    found = [
+        document for document in state.documents.values() if at(document, "type") == "message_batch"
+    ]
     found.reverse()
     first, last = (found[0]["id"], found[-1]["id"]) if found else (None, None)
     page: JsonObject = {"data": [*found], "has_more": False, "first_id": first, "last_id": last}

@@ -68,7 +68,7 @@ def cancel(call: StandInRequest, state: StandInState) -> StandInAnswer:
 
 def list_batches(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """GET /v1/batches, the last one first."""
-    found = [each for each in state.documents.values() if each.get("object") == "batch"]
+    found = [document for document in state.documents.values() if document.get("object") == "batch"]
     return envelope.answer({"object": "list", "data": found[::-1], "has_more": False}, state)
 
 

@@ -116,7 +116,7 @@ def _picture(wanted: _Wanted, number: int) -> str:
     rows = b"".join(b"\0" + colours[at : at + width] for at in range(0, len(colours), width))
     head = struct.pack(">IIBBBBB", _SIDE, _SIDE, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    return base64.b64encode(_PNG + b"".join(_chunk(*each) for each in chunks)).decode()
+    return base64.b64encode(_PNG + b"".join(_chunk(*chunk) for chunk in chunks)).decode()
 
 
 def _chunk(name: bytes, content: bytes) -> bytes:

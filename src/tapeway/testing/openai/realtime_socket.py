@@ -121,7 +121,7 @@ class RealtimeSocket:
 
     async def _find(self, event: JsonObject, kind: str) -> None:
         name = text_at(event, "item_id")
-        found = next((each for each in self._items if each["id"] == name), None)
+        found = next((item for item in self._items if item["id"] == name), None)
         if found is None:
             await self._error(event, "item_not_found", f"There is no item '{name}'.")
         elif kind.endswith("retrieve"):

@@ -71,8 +71,8 @@ class ResponsesSocket:
 
     async def closed(self) -> None:
         """Stop answering."""
-        for each in self._tasks:
-            each.cancel()
+        for task in self._tasks:
+            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _queue(self, lane: str | None) -> "asyncio.Queue[JsonObject]":
