@@ -172,9 +172,9 @@ async def in_threads(source: Generator[T]) -> AsyncGenerator[T]:
     try:
         while True:
             step = loop.run_in_executor(None, next, source, None)
-            if (found := await asyncio.shield(step)) is None:
+            if (piece := await asyncio.shield(step)) is None:
                 return
-            yield found
+            yield piece
     finally:
         if step is None or step.done():
             source.close()

@@ -184,7 +184,7 @@ def loop_error(base: str) -> UpstreamError:
 
 
 def _ids(value: bytes | None) -> tuple[bytes, ...]:
-    return tuple(each.strip() for each in value.split(b",")) if value else ()
+    return tuple(part.strip() for part in value.split(b",")) if value else ()
 
 
 def _key(request: Request) -> bytes:

@@ -61,8 +61,8 @@ def _flat(names: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
 
 def _titled(names: tuple[str, ...]) -> str:
     """Capitalised names, and full names in French and Spanish."""
-    found = [each.capitalize() for each in names] + [each.upper() for each in names]
-    return _any_of((*found, *(each for each in names if len(each) > _FULL_NAME)))
+    found = [name.capitalize() for name in names] + [name.upper() for name in names]
+    return _any_of((*found, *(name for name in names if len(name) > _FULL_NAME)))
 
 
 _S = r"[ \t\x{a0}\x{202f}]{1,3}"
@@ -200,12 +200,12 @@ def says_day(found: str, day: date) -> bool:
     """Whether a written date is this day; where day and month are numbers, in either order."""
     left = _CLOCK_TEXT.sub(" ", found)
     numbers = [int(each) for each in re.findall(r"\d+", left)]
-    years = [each for each in numbers if each >= _FIRST_YEAR]
+    years = [number for number in numbers if number >= _FIRST_YEAR]
     if years and years != [day.year]:
         return False
-    small = [each for each in numbers if each < _FIRST_YEAR]
+    small = [number for number in numbers if number < _FIRST_YEAR]
     words = reversed(_LETTERS.findall(left.lower()))
-    month = next((_MONTH_NUMBERS[each] for each in words if each in _MONTH_NUMBERS), None)
+    month = next((_MONTH_NUMBERS[word] for word in words if word in _MONTH_NUMBERS), None)
     has_short_year = not years and len(small) > (2 if month is None else 1)
     if has_short_year and small.pop() != day.year % 100:
         return False
@@ -236,4 +236,4 @@ def needles(moment: datetime) -> tuple[bytes, ...]:
         *(f"{mark}{moment.minute:02d}" for mark in ":h."),
         *(max(pieces, key=len) for pieces in names),
     }
-    return tuple([each.encode() for each in texts])
+    return tuple([text.encode() for text in texts])

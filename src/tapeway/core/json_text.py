@@ -527,8 +527,14 @@ def _decoder(
 def _is_large(value: Json) -> bool:
     left, containers = MANY_VALUES, [value]
     # It grows meanwhile.
-    for each in containers:
-        inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+    for container in containers:
+        inner = (
+            container.values()
+            if isinstance(container, dict)
+            else container
+            if isinstance(container, list)
+            else ()
+        )
         if (left := left - len(inner)) < 0:
             return True
         containers += [one for one in inner if type(one) in _CONTAINERS]

@@ -19,9 +19,9 @@ def string(value: Json) -> str:
 
 def objects(value: Json) -> Iterator[dict[str, Json]]:
     """The objects in a list."""
-    for each in items(value):
-        if isinstance(each, dict):
-            yield each
+    for item in items(value):
+        if isinstance(item, dict):
+            yield item
 
 
 def either(value: dict[str, Json], *names: str) -> Json:

@@ -58,5 +58,5 @@ def sides(text: bytes) -> Sides:
             with_base |= state == _BASE
     if state not in (b"", _END):
         raise FormatFault("the last conflict marker is missing")
-    ours, base, theirs = [b"".join(each) for each in parts.values()]
+    ours, base, theirs = [b"".join(part) for part in parts.values()]
     return Sides(base if with_base else None, ours, theirs)

@@ -187,18 +187,18 @@ class CopyReader:
     def feed(self, piece: bytes) -> list[AnyInteraction]:
         """The interactions with lines that end in this piece."""
         *ended, rest = piece.split(b"\n")
-        found: list[AnyInteraction] = []
+        interactions: list[AnyInteraction] = []
         for line in ended:
             self._begun_line.append(line)
             if (item := self._read(b"".join(self._begun_line))) is not None:
-                found.append(item)
+                interactions.append(item)
             self._begun_line, self._begun_size = [], 0
         if rest:
             self._begun_line.append(rest)
             self._begun_size += len(rest)
             if self._begun_size > _LONGEST_LINE:
                 raise FormatFault(f"a line of more than {_LONGEST_LINE} bytes")
-        return found
+        return interactions
 
     def finish(self) -> CopyEnd:
         """The copy's end, once nothing more comes."""

@@ -103,8 +103,8 @@ class AwsSigner:
         if self._session is None:
             self._session = Session()
         try:
-            found = self._session.get_credentials()
-            frozen = None if found is None else found.get_frozen_credentials()
+            credentials = self._session.get_credentials()
+            frozen = None if credentials is None else credentials.get_frozen_credentials()
         except BotoCoreError as exc:
             # The text may hold the output of a credential program.
             raise signing_failed(f"AWS credentials cannot be read ({type(exc).__name__})") from None

@@ -98,7 +98,7 @@ class WebSocketDialer:
             self._guard.check_written(proxy.url)
         try:
             # Known too late by its type: `ws_connect` says that it returns any connection.
-            found: Any = await self._opened_session().ws_connect(
+            connection: Any = await self._opened_session().ws_connect(
                 url,
                 protocols=opening.subprotocols,
                 headers=_sendable(opening.headers),
@@ -114,7 +114,7 @@ class WebSocketDialer:
             raise (
                 translated(exc, url) if proxy is None else proxy_failed(exc, url, proxy)
             ) from None
-        return DialledSocket(found, self._idle_s)
+        return DialledSocket(connection, self._idle_s)
 
     def _opened_session(self) -> ClientSession:
         if self._session is None:

@@ -275,7 +275,7 @@ def _canonical_url(url: str, ignore: frozenset[str]) -> str:
 
 def _distinct(ignores: Collection[Iterable[str]], document: Json) -> list[frozenset[str]]:
     """The lists reduced to the names that the document has: for most requests they are all empty."""
-    lists = [frozenset(name.lower() for name in each) for each in ignores]
+    lists = [frozenset(name.lower() for name in ignore) for ignore in ignores]
     names = set(_names(document)) if _may_have(document, frozenset().union(*lists)) else set()
     return list(dict.fromkeys(each & names for each in lists))
 

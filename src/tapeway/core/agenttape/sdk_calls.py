@@ -124,11 +124,11 @@ def _streamed(response: Response, asked: Mapping[str, Json]) -> Response:
     result = _json_object(response.body)
     options = asked.get("stream_options")
     usage = isinstance(options, dict) and options.get("include_usage") is True
-    events = [b"data: %b\n\n" % dump(each) for each in _chunks(result, with_usage=usage)]
+    events = [b"data: %b\n\n" % dump(chunk) for chunk in _chunks(result, with_usage=usage)]
     events.append(b"data: [DONE]\n\n")
     at_ms = _end_ms(response)
     return replace(
-        response.with_arrivals(ChunkTimes([(at_ms, len(each)) for each in events])),
+        response.with_arrivals(ChunkTimes([(at_ms, len(event)) for event in events])),
         head=replace(response.head, headers=(_EVENT_STREAM_TYPE,), framing="chunked"),
         body=b"".join(events),
         verdict="marked",
@@ -189,7 +189,7 @@ def _base64(item: Json) -> Json:
     numbers = item.get("embedding") if isinstance(item, dict) else None
     if not isinstance(item, dict) or not isinstance(numbers, list):
         return item
-    floats = [float(each) for each in numbers if isinstance(each, int | float)]
+    floats = [float(number) for number in numbers if isinstance(number, int | float)]
     # As OpenAI packs them: 32 bits each, little-endian.
     packed = b"".join([struct.pack("<f", each) for each in floats])
     return {**item, "embedding": base64.b64encode(packed).decode("ascii")}

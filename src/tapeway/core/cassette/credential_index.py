@@ -147,8 +147,8 @@ class CredentialIndex:
 
     def remove(self, key: bytes) -> None:
         """Remove the recordings with this key."""
-        if (found := self._places.pop(key, None)) is not None:
-            self._keys_like(found).remove(key)
+        if (place := self._places.pop(key, None)) is not None:
+            self._keys_like(place).remove(key)
 
     def others(
         self, key: bytes, places: CredentialPlaces | None, keys: Container[bytes]
@@ -203,11 +203,11 @@ class CredentialIndex:
             return FoundKey(own[0])
         return FoundKey(fitting[0].key, own=False) if len(fitting) == 1 else None
 
-    def _keys_like(self, found: CredentialPlaces) -> list[bytes]:
-        if not found.texts:
-            return self._open.setdefault(found.open_key, [])
-        by_places = self._blank.setdefault(found.outline_key, {})
-        return by_places.setdefault(found.places, {}).setdefault(found.open_key, [])
+    def _keys_like(self, places: CredentialPlaces) -> list[bytes]:
+        if not places.texts:
+            return self._open.setdefault(places.open_key, [])
+        by_places = self._blank.setdefault(places.outline_key, {})
+        return by_places.setdefault(places.places, {}).setdefault(places.open_key, [])
 
 
 def _may_hold_any(recorded: Interaction) -> bool:

@@ -209,7 +209,7 @@ def first_recording(recordings: Sequence[Interaction], asked: Request | None) ->
     The rule `first`, of tools with one answer for each request.
     """
     if asked is not None and len(recordings) > 1:
-        for each in recordings:
-            if each.request.target == asked.target and each.request.body == asked.body:
-                return each
+        for recording in recordings:
+            if recording.request.target == asked.target and recording.request.body == asked.body:
+                return recording
     return recordings[0]

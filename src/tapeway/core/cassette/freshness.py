@@ -140,7 +140,7 @@ def _goes_on(word: str) -> bool:
 
 def _place(url: str) -> tuple[str, Sequence[str]]:
     parts = urlsplit(url)
-    segments = [unquote(each) for each in parts.path.split("/") if each]
+    segments = [unquote(part) for part in parts.path.split("/") if part]
     return f"{parts.scheme}://{parts.netloc}".lower(), segments[:_DEEPEST]
 
 

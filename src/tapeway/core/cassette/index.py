@@ -497,7 +497,11 @@ class CassetteIndex:
         """
         interaction = cast(Interaction, recording.interaction)
         if recording.supersedes:
-            places = [self._place(each) for each in recording.supersedes if each in self._key_of]
+            places = [
+                self._place(superseded)
+                for superseded in recording.supersedes
+                if superseded in self._key_of
+            ]
             self._place_of[interaction.index] = min(places, default=interaction.index)
         for index in recording.supersedes:
             self._remove(index)
@@ -649,7 +653,7 @@ class CassetteIndex:
     def _credential_index(self) -> CredentialIndex:
         if self._credentials is None:
             exchanges = [each for each in map(exchange_of, self.snapshot()) if each]
-            keyed = ((each, self._key_of[each.index]) for each in exchanges)
+            keyed = ((exchange, self._key_of[exchange.index]) for exchange in exchanges)
             self._credentials = CredentialIndex(keyed, self.rules)
         return self._credentials
 
@@ -676,23 +680,23 @@ class CassetteIndex:
         self,
         recordings: KeyedRecordings,
         key: bytes,
-        found: Sequence[Interaction],
+        interactions: Sequence[Interaction],
         repeats: Repeats,
         asked: AskedRequest | None,
     ) -> Interaction | None:
         if repeats == "first":
-            return first_recording(found, None if asked is None else asked.request)
+            return first_recording(interactions, None if asked is None else asked.request)
         if asked is not None and len(recordings.all) > 1:
             differ = recordings.headers_differ or key in self._merged_keys
-            if differ or len(found) < len(recordings.all):
-                return self._nearest_headers(found, asked.as_stored, repeats)
-        return at_cursor(found, self.take.cursors.get(key, 0), repeats)
+            if differ or len(interactions) < len(recordings.all):
+                return self._nearest_headers(interactions, asked.as_stored, repeats)
+        return at_cursor(interactions, self.take.cursors.get(key, 0), repeats)
 
     def _nearest_headers(
-        self, found: Sequence[Interaction], asked: Request, repeats: Repeats
+        self, interactions: Sequence[Interaction], asked: Request, repeats: Repeats
     ) -> Interaction | None:
         """The next unused recording of the same caller, nearest headers first; then the repeat rule."""
-        own = distance.of_same_caller(asked, found)
+        own = distance.of_same_caller(asked, interactions)
         unused = [each for each in own if each.index not in self.take.touched]
         if unused:
             return distance.nearest_by_headers(asked, unused)[0]
@@ -702,10 +706,10 @@ class CassetteIndex:
         index = self.take.repeat([*nearest], repeats)
         return None if index is None else nearest[index]
 
-    def _is_second_page(self, found: FoundKey, asked: AskedRequest) -> bool:
-        if found.own:
+    def _is_second_page(self, key: FoundKey, asked: AskedRequest) -> bool:
+        if key.own:
             return False
-        return self.take.first_variant(found.key) not in (None, asked.variant)
+        return self.take.first_variant(key.key) not in (None, asked.variant)
 
     def _why_not_final(self, interaction: Interaction) -> str | None:
         found = self._not_final.get(interaction.index)
@@ -745,15 +749,15 @@ class CassetteIndex:
         self._key_of: dict[int, bytes] = {}
         self._routes: Counter[bytes] = Counter()
         self.aliases, self.bodies = AliasIndex(), RecordedBodies()
-        for each in stored.interactions:
-            self._next_index = max(self._next_index, each.index + 1)
-            if (exchange := exchange_of(each)) is not None:
-                key = stored.keys.get(each.index) or recording_key(exchange, self.rules)
+        for interaction in stored.interactions:
+            self._next_index = max(self._next_index, interaction.index + 1)
+            if (exchange := exchange_of(interaction)) is not None:
+                key = stored.keys.get(interaction.index) or recording_key(exchange, self.rules)
                 self._put(exchange, key)
                 if not self.rules.match and not isinstance(exchange, FiledInteraction):
                     self.bodies.add(exchange, key)
                 self.aliases.add(exchange, self.rules)
-            self._interactions[each.index] = each
+            self._interactions[interaction.index] = interaction
 
     def _renumber(self) -> None:
         positions = {index: at for at, index in enumerate(self._in_order())}

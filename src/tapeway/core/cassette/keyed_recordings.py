@@ -56,9 +56,9 @@ def with_recording(
     """What a key has with one more recording: the only one alone, if it answers every request."""
     if held is None and not _has_conditions(more):
         return more
-    found = as_recordings(held, place_of) or KeyedRecordings(place_of)
-    found.add(more)
-    return found
+    recordings = as_recordings(held, place_of) or KeyedRecordings(place_of)
+    recordings.add(more)
+    return recordings
 
 
 def as_recordings(
@@ -67,9 +67,9 @@ def as_recordings(
     """The recordings of a key, however many there are."""
     if not isinstance(held, Interaction):
         return held
-    found = KeyedRecordings(place_of)
-    found.add(held)
-    return found
+    recordings = KeyedRecordings(place_of)
+    recordings.add(held)
+    return recordings
 
 
 def indexes_of(held: Interaction | KeyedRecordings | None) -> tuple[int, ...]:

@@ -71,18 +71,18 @@ def pruned(cassette: CassetteIndex) -> StoredCassette:
     a changed request changes one place of the file.
     """
     kept = cassette.stored(touched_only=True)
-    indexes = {each.index for each in kept.interactions}
+    indexes = {interaction.index for interaction in kept.interactions}
     left: dict[tuple[str, str], deque[int]] = {}
     for each in cassette:
         if each.index not in indexes:
             left.setdefault(_endpoint(each), deque()).append(cassette.place_of(each.index))
     places: dict[int, int] = {}
-    for each in kept.interactions:
-        place = places[each.index] = cassette.place_of(each.index)
+    for interaction in kept.interactions:
+        place = places[interaction.index] = cassette.place_of(interaction.index)
         # A recording that replaced an earlier one has the earlier place already.
-        free = left.get(_endpoint(each)) if place == each.index else None
-        if free and cassette.take_of(each.index) == cassette.take.number:
-            places[each.index] = free.popleft()
+        free = left.get(_endpoint(interaction)) if place == interaction.index else None
+        if free and cassette.take_of(interaction.index) == cassette.take.number:
+            places[interaction.index] = free.popleft()
     ordered = sorted(kept.interactions, key=lambda each: places[each.index])
     return StoredCassette(kept.head, tuple(ordered))
 

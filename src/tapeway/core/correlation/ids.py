@@ -94,11 +94,11 @@ def may_have_header_ids(response: Response) -> bool:
 
 def issued_ids(response: Response) -> set[str]:
     """The identifiers that a response holds."""
-    found = _body_ids(response.body[:MOST_BODY_READ])
+    ids = _body_ids(response.body[:MOST_BODY_READ])
     for name in _LINK_HEADERS if may_have_header_ids(response) else ():
         if (link := find_header(response.headers, name)) is not None:
-            found.update(_url_ids(link.decode("latin-1")))
-    return found
+            ids.update(_url_ids(link.decode("latin-1")))
+    return ids
 
 
 def ids_by_field(response: Response) -> dict[str, list[str]]:
@@ -144,18 +144,18 @@ def _body_ids(body: bytes) -> set[str]:
 def _strings(body: bytes) -> Iterable[tuple[bytes, bytes]]:
     """The strings of a body with the fields; b"" for a string that is no identifier."""
     if len(body) <= _AT_ONCE:
-        found: list[tuple[bytes, bytes]] = _STRING.findall(body)
-        return found
+        strings: list[tuple[bytes, bytes]] = _STRING.findall(body)
+        return strings
     # One string at a time, to give turns to other threads.
     return ((each[1] or b"", each[2] or b"") for each in _STRING.finditer(body))
 
 
 def _ids_in(field: str, text: str) -> list[str]:
     # First, because `files/abc` is Gemini's name for a file whose URL ends in `abc`.
-    found = _url_ids(text) if "/" in text else []
+    url_ids = _url_ids(text) if "/" in text else []
     if field not in _CONTENT_FIELDS and (_ID_FIELD.fullmatch(field) or looks_random(text)):
-        found.append(text)
-    return found
+        url_ids.append(text)
+    return url_ids
 
 
 @lru_cache(maxsize=256)
@@ -165,4 +165,4 @@ def _target_ids(target: str) -> tuple[str, ...]:
 
 
 def _url_ids(url: str) -> list[str]:
-    return [each for each in _URL_SEPARATORS.split(url) if looks_random(each)]
+    return [part for part in _URL_SEPARATORS.split(url) if looks_random(part)]

@@ -98,7 +98,7 @@ class CorrelatedRecording:
 def has_references(request: Request, rules: Rules) -> bool:
     """Whether a request refers to anything that an earlier answer could have issued."""
     return may_have_references(request) and any(
-        each.is_reference for each in body_texts(request_document(request, rules))
+        body_text.is_reference for body_text in body_texts(request_document(request, rules))
     )
 
 
@@ -122,7 +122,9 @@ class CorrelationIndex:
     ) -> None:
         """`issuers` names the recordings that issued identifiers, where a store has looked them up."""
         self._rules = rules
-        loaded = [each for each in interactions if isinstance(each, Interaction)]
+        loaded = [
+            interaction for interaction in interactions if isinstance(interaction, Interaction)
+        ]
         self._unread = sorted(loaded, key=attrgetter("index"))
         self._searches, self._most_searches = 0, _most_searches(loaded)
         self._coarse_keys: dict[int, bytes] = {}
@@ -147,7 +149,7 @@ class CorrelationIndex:
         if not may_have_references(interaction.request):
             return
         recorded = compared_document(interaction.request, self._rules, recorded=True)
-        if any(each.is_reference for each in body_texts(recorded)):
+        if any(body_text.is_reference for body_text in body_texts(recorded)):
             coarse = _coarse_key(interaction.request.route, recorded)
             self._coarse_keys[interaction.index] = coarse
             self._read.setdefault(coarse, {})[interaction.index] = interaction
@@ -160,7 +162,7 @@ class CorrelationIndex:
 
     def issued_in(self, request: Request) -> dict[str, int]:
         """The issued identifiers in a request, each with the issuing recording."""
-        issuers = {each: self.issued.issuer_of(each) for each in ids.sent_ids(request)}
+        issuers = {sent_id: self.issued.issuer_of(sent_id) for sent_id in ids.sent_ids(request)}
         return {each: index for each, index in issuers.items() if index is not None}
 
     def find(self, request: Request, routes: Collection[str]) -> list[CorrelatedRecording]:
@@ -173,7 +175,7 @@ class CorrelationIndex:
             return []
         asked = compared_document(request, self._rules)
         texts = list(body_texts(asked))
-        if not any(each.is_reference for each in texts):
+        if not any(text.is_reference for text in texts):
             return []
         self._searches += 1
         if self._searches > self._most_searches and len(self._unread) > FEW_LOADED:
@@ -190,13 +192,13 @@ class CorrelationIndex:
             unread = possible_matches(unread, texts)
         alike = (each for each in reversed(unread) if self._coarse_key_of(each) in wanted)
         left = (each for each in chain(read, alike) if each.index not in self.issued.removed)
-        found: list[CorrelatedRecording] = []
+        recordings: list[CorrelatedRecording] = []
         for each in islice(left, MOST_COMPARED):
             unifier = IdUnifier(self.issued)
             recorded = compared_document(each.request, self._rules, recorded=True)
             if unifier.unify(recorded, asked):
-                found.append(CorrelatedRecording(each, unifier.id_map))
-        return sorted(found, key=lambda match: match.interaction.index)
+                recordings.append(CorrelatedRecording(each, unifier.id_map))
+        return sorted(recordings, key=lambda match: match.interaction.index)
 
     def _read_all(self) -> None:
         for each in self._unread:
@@ -302,7 +304,7 @@ class IssuedIds:
         return next((each.index for each in left if text in _issued(each)), None)
 
     def _first(self, issuers: Iterable[int]) -> int | None:
-        return next((each for each in issuers if each not in self.removed), None)
+        return next((issuer for issuer in issuers if issuer not in self.removed), None)
 
     @cached_property
     def _with_header_ids(self) -> list[Interaction]:
@@ -331,7 +333,7 @@ def possible_matches(
     Nothing is parsed: pieces of the texts are searched in the bodies. Among 10,000 recordings this
     takes some milliseconds.
     """
-    fields = {f'"{each.field}"' for each in texts if each.is_reference}
+    fields = {f'"{text.field}"' for text in texts if text.is_reference}
     left = list(recordings)
     # Long pieces are quicker to search, and fewer bodies hold them.
     for piece in sorted([*_pieces(texts), *sorted(fields)], key=len, reverse=True):
@@ -347,16 +349,16 @@ def possible_matches(
 
 
 def _holding(octets: bytes, recordings: list[Interaction]) -> list[Interaction]:
-    return [each for each in recordings if octets in each.request.body]
+    return [recording for recording in recordings if octets in recording.request.body]
 
 
 def _pieces(texts: Iterable[BodyText]) -> list[str]:
     """Pieces of the texts without references, spread over all texts, the last first."""
     runs = [
         run
-        for each in texts
-        if not each.is_reference
-        for run in _SPELLED_ALIKE.findall(_REPLACEMENT.sub("\n", each.text))
+        for text in texts
+        if not text.is_reference
+        for run in _SPELLED_ALIKE.findall(_REPLACEMENT.sub("\n", text.text))
     ]
     cut = [run[at : at + _PIECE_LENGTH] for run in runs for at in range(0, len(run), _PIECE_LENGTH)]
     pieces = list(dict.fromkeys(cut))[::-1]
@@ -372,7 +374,7 @@ def alike_key(request: Request, rules: Rules, *, recorded: bool) -> bytes | None
     if not may_have_references(request):
         return None
     document = compared_document(request, rules, recorded=recorded)
-    if not any(each.is_reference for each in body_texts(document)):
+    if not any(body_text.is_reference for body_text in body_texts(document)):
         return None
     text = _coarse_text({"body": document.get("body")})
     return hashlib.blake2b(text, digest_size=ALIKE_BYTES, person=b"alike").digest()
@@ -399,10 +401,10 @@ def meant_recordings(
     asked = compared_document(request, rules)
     meant: list[Interaction] = []
     texts = set(ids.sent_ids(request)) if asks else set[str]()
-    for each in recorded:
-        document = compared_document(each.request, rules, recorded=True)
+    for recording in recorded:
+        document = compared_document(recording.request, rules, recorded=True)
         if differ_in_references(document, asked):
-            meant.append(each)
+            meant.append(recording)
             texts.update(_references(document))
     if meant:
         texts.update(_references(asked))
@@ -411,7 +413,9 @@ def meant_recordings(
 
 def _references(document: Mapping[str, Json]) -> Iterator[str]:
     return (
-        each.text for each in body_texts(document) if each.is_reference and ids.is_token(each.text)
+        body_text.text
+        for body_text in body_texts(document)
+        if body_text.is_reference and ids.is_token(body_text.text)
     )
 
 

@@ -180,11 +180,11 @@ def _offers(request: Headers, coding: bytes) -> bool:
     takes: dict[bytes, bool] = {}
     for name, value in request:
         if name.lower() == ACCEPT_ENCODING:
-            for each in value.lower().split(b","):
-                offered, *parameters = [part.strip() for part in each.split(b";")]
+            for part in value.lower().split(b","):
+                offered, *parameters = [part.strip() for part in part.split(b";")]
                 takes[offered] = not any(map(_REFUSED.fullmatch, parameters))
     any_other = takes.get(b"*", False)
-    names = [each.strip().lower() for each in coding.split(b",")]
+    names = [part.strip().lower() for part in coding.split(b",")]
     return all(
         takes.get(each, takes.get(_SAME_AS.get(each, each), any_other))
         for each in names

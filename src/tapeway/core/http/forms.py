@@ -43,7 +43,7 @@ def parse_multipart(content_type: bytes, body: bytes) -> list[FormPart] | None:
     if len(pieces) < 2 or not pieces[-1].startswith(b"--"):
         return None
     parts = [parse_part(piece) for piece in pieces[1:-1]]
-    return None if None in parts else [each for each in parts if each is not None]
+    return None if None in parts else [part for part in parts if part is not None]
 
 
 def inner_multipart(content_type: bytes, body: bytes) -> tuple[bytes, list[FormPart]] | None:

@@ -164,7 +164,7 @@ def _content_encoding(first: Mapping[bytes, bytes], selecting: Headers) -> bytes
     codings = [value for name, value in selecting if name.lower() == _CODING]
     # Several fields are one list (RFC 9110 section 5.3).
     if first.get(AWS_PAYLOAD_HEADER, b"").strip(b" \t").startswith(AWS_PAYLOAD) and not any(
-        AWS_CHUNKED in each for each in codings
+        AWS_CHUNKED in coding for coding in codings
     ):
         codings.append(AWS_CHUNKED)
     return b", ".join(codings) or None

@@ -193,7 +193,7 @@ def no_route_error(table: RouteTable, route: str, target: str) -> NoRoute:
 
 def assign_routes(stored: StoredCassette, table: RouteTable) -> StoredCassette:
     """The cassette, with routes by origin for recordings without a route."""
-    routed = [assign_route(each, table) for each in stored.interactions]
+    routed = [assign_route(interaction, table) for interaction in stored.interactions]
     return replace(stored, interactions=tuple(routed))
 
 

@@ -89,9 +89,11 @@ def without_signature(target: str, headers: Headers) -> tuple[str, Headers]:
     path, question, query = target.partition("?")
     of_signature = _VERSION_2_PARAMETER if _VERSION_2.search(target) else _QUERY_PARAMETER
     if question and of_signature.search(query):
-        kept = [each for each in query.split("&") if not of_signature.match(each)]
+        kept = [part for part in query.split("&") if not of_signature.match(part)]
         target = f"{path}?{'&'.join(kept)}" if kept else path
-    return target, tuple([each for each in headers if each[0].lower() not in _SIGNATURE_FIELDS])
+    return target, tuple(
+        [header for header in headers if header[0].lower() not in _SIGNATURE_FIELDS]
+    )
 
 
 def _refusal(payload: bytes) -> str:

@@ -165,7 +165,10 @@ class AskedRequest:
 
     def repeats_own_credential(self, text: str) -> bool:
         """Whether a text is a credential of the request, plain or encoded."""
-        own = [each.encode("utf-8", "surrogatepass") for each in self.own_credentials]
+        own = [
+            own_credential.encode("utf-8", "surrogatepass")
+            for own_credential in self.own_credentials
+        ]
         if any(value in own for value in spellings(text)):
             return True
         octets = text.encode("utf-8", "surrogatepass")
@@ -175,8 +178,11 @@ class AskedRequest:
 
     @cached_property
     def _own_values(self) -> KnownValues:
-        octets = [each.encode("utf-8", "surrogatepass") for each in self.own_credentials]
-        return KnownValues([Secret("own", each) for each in octets if len(each) >= MIN_VALUE])
+        octets = [
+            own_credential.encode("utf-8", "surrogatepass")
+            for own_credential in self.own_credentials
+        ]
+        return KnownValues([Secret("own", octet) for octet in octets if len(octet) >= MIN_VALUE])
 
     def is_meant_by(self, recorded: Interaction) -> bool:
         """Whether a recording with an equal key answers, judged by the deciding header fields."""

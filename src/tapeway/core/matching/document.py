@@ -115,16 +115,16 @@ def query_values(raw: str) -> dict[str, Json]:
 def selecting_fields(request: Request, names: tuple[str, ...] = ()) -> Headers:
     """The deciding fields of a request, and the fields with the given names (lower case)."""
     fields = request_fields(request.headers)
-    found = fields.selecting
+    selecting = fields.selecting
     if fields.preflight and request.method == "OPTIONS":
-        found += fields.preflight
+        selecting += fields.preflight
     if request.coding:
-        found += ((CONTENT_ENCODING, request.coding),)
+        selecting += ((CONTENT_ENCODING, request.coding),)
     if names:
-        known = {name.lower() for name, _ in found}
+        known = {name.lower() for name, _ in selecting}
         also = {name.encode() for name in names} - known
-        found += tuple([pair for pair in request.headers if pair[0].lower() in also])
-    return found
+        selecting += tuple([pair for pair in request.headers if pair[0].lower() in also])
+    return selecting
 
 
 def key_headers(fields: Headers) -> dict[str, Json]:
@@ -144,12 +144,14 @@ def key_headers(fields: Headers) -> dict[str, Json]:
 
 
 def _plain_codings(value: bytes) -> bytes:
-    codings = [each.strip().lower() for each in value.split(b",")]
-    return b", ".join([each for each in codings if each not in (b"", b"identity", AWS_CHUNKED)])
+    codings = [part.strip().lower() for part in value.split(b",")]
+    return b", ".join(
+        [coding for coding in codings if coding not in (b"", b"identity", AWS_CHUNKED)]
+    )
 
 
 def _plain_names(value: bytes) -> bytes:
-    return b", ".join(sorted({each.strip().lower() for each in value.split(b",")} - {b""}))
+    return b", ".join(sorted({part.strip().lower() for part in value.split(b",")} - {b""}))
 
 
 def _plain_destination(value: bytes) -> bytes:

@@ -52,7 +52,7 @@ class RequestRedaction:
         """Remember secrets redacted from recordings of the cassette with this salt."""
         known: Mapping[bytes, Secret] = self._learned.get(salt, {})
         # The first name that a value was met under stays the name of its placeholder.
-        if not (new := [each for each in secrets if each.value not in known]):
+        if not (new := [secret for secret in secrets if secret.value not in known]):
             return
         self._cached_target.cache_clear()
         self.version += 1

@@ -86,13 +86,13 @@ class Rules:
     @property
     def address_paths(self) -> tuple[Path, ...]:
         """`addresses`, each as the steps from the body on."""
-        return tuple([json_paths.parse_path(each)[1:] for each in self.addresses])
+        return tuple([json_paths.parse_path(address)[1:] for address in self.addresses])
 
 
 NO_RULES = Rules()
 """Without rules every part of a request counts, except its headers."""
 
-RULE_NAMES = tuple([each for each in Rules.__slots__ if each != "addresses"])
+RULE_NAMES = tuple([name for name in Rules.__slots__ if name != "addresses"])
 """The keys below `[rules]`: `rewrite` has `addresses` too."""
 
 

@@ -91,7 +91,7 @@ def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RUL
         equal=equal,
         paths=tuple(_differing_paths(pairs, echoes)),
         rules=added,
-        unexplained=tuple(each for each in pairs if not echoes.explain(each, in_force)),
+        unexplained=tuple(pair for pair in pairs if not echoes.explain(pair, in_force)),
         only_first=tuple(left),
         only_second=tuple(right),
         refusals=safety.refusals,
@@ -139,7 +139,7 @@ class _Echoes:
         )
 
     def without(self, pair: CallPair) -> list[Difference]:
-        return [each for each in pair.differences if not self.covers(each, pair)]
+        return [difference for difference in pair.differences if not self.covers(difference, pair)]
 
     def explain(self, pair: CallPair, rules: Rules) -> bool:
         """Whether only echoes are left of a pair's differences under these rules."""
@@ -195,12 +195,14 @@ def _texts_in(key: str, value: Json) -> Iterator[tuple[str, str]]:
 
 
 def _calls(stored: StoredCassette) -> list[Interaction]:
-    return [each for each in stored.interactions if isinstance(each, Interaction)]
+    return [
+        interaction for interaction in stored.interactions if isinstance(interaction, Interaction)
+    ]
 
 
 def _compared(stored: StoredCassette) -> list[Interaction]:
     """The calls of a cassette; one secret has another placeholder in each."""
-    return [replace(each, request=without_digests(each.request)) for each in _calls(stored)]
+    return [replace(call, request=without_digests(call.request)) for call in _calls(stored)]
 
 
 def _without_equal(
@@ -235,8 +237,8 @@ def _paired(
     for endpoint in (_endpoint, _endpoint_shape):
         groups: dict[tuple[object, ...], tuple[list[Interaction], list[Interaction]]] = {}
         for side, calls in enumerate((left, right)):
-            for each in calls:
-                groups.setdefault(endpoint(each, rules), ([], []))[side].append(each)
+            for call in calls:
+                groups.setdefault(endpoint(call, rules), ([], []))[side].append(call)
         for firsts, seconds in groups.values():
             pairs += _nearest_pairs(firsts, seconds, rules)
         taken = {id(each.first) for each in pairs} | {id(each.second) for each in pairs}
@@ -292,8 +294,10 @@ def _rules_for(pairs: Sequence[CallPair], echoes: _Echoes, rules: Rules, safety:
 def _differing_paths(pairs: Iterable[CallPair], echoes: _Echoes) -> list[DifferingPath]:
     found: dict[tuple[str, bool], list[Difference]] = {}
     for pair in pairs:
-        for each in pair.differences:
-            found.setdefault((each.path, echoes.covers(each, pair)), []).append(each)
+        for difference in pair.differences:
+            found.setdefault((difference.path, echoes.covers(difference, pair)), []).append(
+                difference
+            )
     paths = [
         DifferingPath(path, len(each), each[0], echoed) for (path, echoed), each in found.items()
     ]

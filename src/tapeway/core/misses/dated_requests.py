@@ -31,7 +31,7 @@ def found_moment(
     `moments` is one moment on the clocks of several time zones.
     """
     where = (request.target.encode("utf-8", "surrogateescape") + b" " + request.body).lower()
-    if not any(needle in where for each in moments for needle in needles(each)):
+    if not any(needle in where for moment in moments for needle in needles(moment)):
         return None
     days, names = False, dict[str, None]()
     for text in _texts(compared_document(request, rules, recorded=True)):
@@ -54,7 +54,7 @@ def _texts(value: Json) -> Iterator[str]:
 
 def _moments_in(text: str, moments: Collection[datetime]) -> Iterator[tuple[str, bool]]:
     """The normaliser for each of the moments that a text names, and whether it names the day."""
-    days = {each.date() for each in moments}
+    days = {moment.date() for moment in moments}
     stamps = _found("iso8601", text)
     if any(text.startswith(day.isoformat(), start) for start, _ in stamps for day in days):
         yield "iso8601", True
@@ -64,7 +64,7 @@ def _moments_in(text: str, moments: Collection[datetime]) -> Iterator[tuple[str,
             continue
         if any(says_day(text[start:end], day) for day in days):
             yield "date", True
-        elif any(says_time(text, start, end, each) for each in moments):
+        elif any(says_time(text, start, end, moment) for moment in moments):
             yield "date", False
 
 

@@ -155,9 +155,9 @@ def rule_note(suggestion: str) -> str:
 
 def _with_details(said: str, explanation: MissExplanation) -> str:
     """A message with the values of its first difference and the rule, as far as there is room."""
-    for each in explanation.nearest[0].differences[:1]:
-        if "recorded" in each or "requested" in each:
-            said += f": {changed_value(each)}"
+    for difference in explanation.nearest[0].differences[:1]:
+        if "recorded" in difference or "requested" in difference:
+            said += f": {changed_value(difference)}"
     rule = "" if explanation.suggestion is None else rule_note(explanation.suggestion)
     rule = rule if explanation.refusal is None else f"; {explanation.refusal}"
     return said + rule if len(said) + len(rule) <= MOST_CHARACTERS else said
@@ -166,7 +166,7 @@ def _with_details(said: str, explanation: MissExplanation) -> str:
 def changed_value(difference: Mapping[str, Json], around: int = 60) -> str:
     """Both values around their first difference, `around` characters of each at most."""
     sides = [difference.get(side) for side in ("recorded", "requested")]
-    texts = [each if isinstance(each, str) else dump(each).decode() for each in sides]
+    texts = [side if isinstance(side, str) else dump(side).decode() for side in sides]
     same = [one == other for one, other in zip(*texts, strict=False)]
     start = max(0, [*same, False].index(False) - around // 3)
     start = start if max(map(len, texts)) > around else 0
@@ -197,7 +197,9 @@ def _indexes_text(indexes: tuple[int, ...]) -> str:
 def _nearest_text(nearest: NearestRecording) -> str:
     if not nearest.differences:
         return f"nearest #{nearest.index} differs only in its credential"
-    paths = [_short_path(str(each["path"])) for each in nearest.differences[:_MOST_PATHS]]
+    paths = [
+        _short_path(str(difference["path"])) for difference in nearest.differences[:_MOST_PATHS]
+    ]
     more = len(nearest.differences) - len(paths) + nearest.more
     if more:
         return f"nearest #{nearest.index} differs at {', '.join(paths)} and {more} more"

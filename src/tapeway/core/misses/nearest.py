@@ -133,13 +133,13 @@ def _same_endpoint(
     exchanges = [each for each in map(exchange_of, recordings) if each is not None]
     path = path_of(missed, rules)
     if rules.rewrite:
-        same = [each for each in exchanges if path_of(each.request, rules) == path]
+        same = [exchange for exchange in exchanges if path_of(exchange.request, rules) == path]
     else:
         with_query = path + "?"
         same = [
-            each
-            for each in exchanges
-            if (target := each.request.target) == path or target.startswith(with_query)
+            exchange
+            for exchange in exchanges
+            if (target := exchange.request.target) == path or target.startswith(with_query)
         ]
     same = [each for each in same if each.request.method == missed.method]
     same_route = [each for each in same if each.request.route in ("", missed.route)]
@@ -151,16 +151,18 @@ def _similar_endpoint(
 ) -> list[Interaction]:
     path = path_of(missed, rules)
     return [
-        each
-        for each in exchanges
-        if each.request.method == missed.method
-        and has_similar_path(path_of(each.request, rules), path)
+        exchange
+        for exchange in exchanges
+        if exchange.request.method == missed.method
+        and has_similar_path(path_of(exchange.request, rules), path)
     ]
 
 
 def _worth_comparing(missed: Request, recordings: list[Interaction]) -> list[Interaction]:
-    size, bodies = len(missed.body), [each.request.body for each in recordings]
-    likeness = _probed(missed, bodies if size else [each.request.target for each in recordings])
+    size, bodies = len(missed.body), [recording.request.body for recording in recordings]
+    likeness = _probed(
+        missed, bodies if size else [recording.request.target for recording in recordings]
+    )
     ranks = [
         abs(len(body) - size) / LARGEST - _PROBE_WEIGHT * share
         for body, share in zip(bodies, likeness, strict=True)

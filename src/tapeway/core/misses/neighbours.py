@@ -182,7 +182,7 @@ class Neighbours:
     def indexes(self, asked: SoughtRequest) -> list[int]:
         """The indexes of the candidates, the likeliest first."""
         self._put_in_order()
-        same = [self._of_endpoint.get(each, []) for each in asked.endpoints]
+        same = [self._of_endpoint.get(endpoint, []) for endpoint in asked.endpoints]
         if not any(same):
             return list(islice(self._similar(asked), MOST_SIMILAR))
         found: list[int] = []
@@ -305,7 +305,7 @@ def _shortened(text: bytes) -> bytes:
 def _read_backwards(text: bytes) -> bytes:
     if len(text) > _HEAD + _TAIL:
         text = text[:_TAIL] + text[-_HEAD:]
-    words = [b"0" if _has_digit(each) else each for each in text.split(b" ")]
+    words = [b"0" if _has_digit(part) else part for part in text.split(b" ")]
     return b" ".join(words)[::-1]
 
 
@@ -316,8 +316,8 @@ def _has_digit(word: bytes) -> bool:
 def _joined(texts: Iterable[bytes]) -> bytes:
     """As many of the first texts as a key has room for."""
     key, most = b"", _LONGEST_KEY - _SIZE
-    for each in texts:
-        key += each + b"\0"
+    for text in texts:
+        key += text + b"\0"
         if len(key) >= most:
             break
     return key[:most]

@@ -61,7 +61,7 @@ def prompt_patterns(
     recorded_lines, requested_lines = recorded.split("\n"), requested.split("\n")
     if len(recorded_lines) != len(requested_lines):
         return None
-    found: list[NamedPattern] = []
+    patterns: list[NamedPattern] = []
     barrier = _barrier_pattern(placeholders)
     for one, other in zip(recorded_lines, requested_lines, strict=True):
         if one == other:
@@ -73,8 +73,8 @@ def prompt_patterns(
             pattern = _pattern(parts, first, last)
             if pattern is None:
                 return None
-            found.append(pattern)
-    return tuple(dict.fromkeys(found))
+            patterns.append(pattern)
+    return tuple(dict.fromkeys(patterns))
 
 
 def _barrier_pattern(placeholders: Collection[str]) -> re.Pattern[str] | None:
@@ -206,8 +206,8 @@ def _pattern(parts: Sequence[_Part], first: int, last: int) -> NamedPattern | No
     """The pattern of a group of values; None where no word stands beside it."""
     value = "".join(
         [
-            each.pattern if isinstance(each, _Value) else escaped(_text(each))
-            for each in parts[first : last + 1]
+            part.pattern if isinstance(part, _Value) else escaped(_text(part))
+            for part in parts[first : last + 1]
         ]
     )
     before = _text(parts[first - 1]) if first else ""
@@ -219,7 +219,7 @@ def _pattern(parts: Sequence[_Part], first: int, last: int) -> NamedPattern | No
         return NamedPattern(_name(context), pattern)
     following = _beginning_of(after)
     # Without a word before, the value must begin the line.
-    if not _LETTER.search(following) or any(each != before for each in parts[:first]):
+    if not _LETTER.search(following) or any(part != before for part in parts[:first]):
         return None
     pattern = f"(?m)^{escaped(before)}{value}{escaped(following)}{_edge(following[-1])}"
     return NamedPattern(_name(following), pattern)

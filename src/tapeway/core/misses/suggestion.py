@@ -91,8 +91,8 @@ def confused_recordings(
     in_force = merged_rules(rules, added)
     calls = [each for each in map(exchange_of, recordings) if each is not None]
     equal: dict[bytes, list[Interaction]] = defaultdict(list)
-    for each in calls:
-        equal[compared_key(each.request, in_force, recorded=True)].append(each)
+    for call in calls:
+        equal[compared_key(call.request, in_force, recorded=True)].append(call)
     for group in equal.values():
         first = group[0]
         for other in group[1:]:
@@ -125,10 +125,12 @@ def refusal_text(added: Rules, confused: tuple[int, int]) -> str:
     return f"no rule is suggested: {rule} would also make recordings #{one} and #{other} equal"
 
 
-def candidate_rules(found: Sequence[Difference], rules: Rules, most: int = MOST_PATHS) -> Rules:
+def candidate_rules(
+    differences: Sequence[Difference], rules: Rules, most: int = MOST_PATHS
+) -> Rules:
     """Rules to add for these differences; the caller must compare keys to see whether they suffice."""
-    varied = _ignoring_vary(found)
-    names, left = _normalisers([each for each in found if not each.varied], rules)
+    varied = _ignoring_vary(differences)
+    names, left = _normalisers([each for each in differences if not each.varied], rules)
     rewrites = [_rewrite(each) for each in left if each.steps == ("path",)]
     prompts = [each for each in left if _is_prompt(each)]
     more, patterns = _of_prompts(prompts, rules)
@@ -137,14 +139,14 @@ def candidate_rules(found: Sequence[Difference], rules: Rules, most: int = MOST_
         ignore=_ignoring(ignored, most).ignore,
         normalise=tuple(dict.fromkeys(names + more)),
         patterns=tuple(patterns.items()),
-        rewrite=tuple(dict(each for each in rewrites if each is not None).items()),
+        rewrite=tuple(dict(rewrite for rewrite in rewrites if rewrite is not None).items()),
         ignore_vary=varied,
     )
 
 
-def _ignoring_vary(found: Iterable[Difference]) -> tuple[str, ...]:
+def _ignoring_vary(differences: Iterable[Difference]) -> tuple[str, ...]:
     """The headers that would no longer decide although `Vary` names them."""
-    return tuple(dict.fromkeys([str(each.steps[-1]) for each in found if each.varied]))
+    return tuple(dict.fromkeys([str(each.steps[-1]) for each in differences if each.varied]))
 
 
 def matches(recorded: Request, requested: Request, rules: Rules) -> bool:
@@ -169,28 +171,28 @@ def _toml(value: Json) -> str:
 
 
 def _normalisers(
-    found: Sequence[Difference], rules: Rules
+    differences: Sequence[Difference], rules: Rules
 ) -> tuple[tuple[str, ...], list[Difference]]:
     """The fewest normalisers that make differences equal, and the differences that remain."""
     names = [name for name in NORMALISERS if name not in rules.normalise]
-    explained = _equal_under(names, found)
+    explained = _equal_under(names, differences)
     if not explained:
-        return (), list(found)
+        return (), list(differences)
     # The specific ones come first in the table, so the general ones are the first to be left out.
     for name in reversed(tuple(names)):
         fewer = [each for each in names if each != name]
         if len(_equal_under(fewer, explained)) == len(explained):
             names = fewer
-    return tuple(names), [each for each in found if each not in explained]
+    return tuple(names), [each for each in differences if each not in explained]
 
 
-def _equal_under(names: Sequence[str], found: Iterable[Difference]) -> list[Difference]:
+def _equal_under(names: Sequence[str], differences: Iterable[Difference]) -> list[Difference]:
     normalising = NormaliserSet(names)
 
     def normal(value: Value) -> Value:
         return value if value is ABSENT else normalising.value(value)
 
-    return [each for each in found if normal(each.recorded) == normal(each.requested)]
+    return [each for each in differences if normal(each.recorded) == normal(each.requested)]
 
 
 def _is_prompt(difference: Difference) -> bool:
@@ -206,9 +208,9 @@ def _of_prompts(
     A prompt with a different word is a different prompt.
     """
     texts = [
-        (each.recorded, each.requested)
-        for each in prompts
-        if isinstance(each.recorded, str) and isinstance(each.requested, str)
+        (prompt.recorded, prompt.requested)
+        for prompt in prompts
+        if isinstance(prompt.recorded, str) and isinstance(prompt.requested, str)
     ]
     names = [name for name in NORMALISERS if name not in rules.normalise]
     if len(texts) < len(prompts):
@@ -281,18 +283,18 @@ def _rewrite(difference: Difference) -> tuple[str, str] | None:
     return f"/{old[0]}/", f"/{new[0]}/" if new else "/"
 
 
-def _ignoring(found: Sequence[Difference], most: int = MOST_PATHS) -> Rules:
+def _ignoring(differences: Sequence[Difference], most: int = MOST_PATHS) -> Rules:
     # An added or removed element makes a new conversation. Neither a whole body nor a prompt
     # is ever ignored.
     if any(
         each.steps[0] not in ROOTS or len(each.steps) == 1 or _is_element(each) or _is_prompt(each)
-        for each in found
+        for each in differences
     ):
         return NO_RULES
-    widenable = {each.steps for each in found if _may_widen(each)}
+    widenable = {each.steps for each in differences if _may_widen(each)}
     counts = Counter(map(_widened, widenable))
     paths: dict[str, None] = {}
-    for each in found:
+    for each in differences:
         widened = _widened(each.steps)
         paths[widened if counts[widened] > 1 else json_paths.path_text(each.steps)] = None
     return Rules(ignore=tuple(paths)) if len(paths) <= most else NO_RULES
@@ -308,9 +310,9 @@ def _is_element(difference: Difference) -> bool:
 def _widened(steps: Steps) -> str:
     """The path with `[*]` in place of every position."""
     pieces = ["[*]" if isinstance(step, int) else json_paths.path_text((step,)) for step in steps]
-    return "".join(each if each.startswith("[") else f".{each}" for each in pieces).removeprefix(
-        "."
-    )
+    return "".join(
+        piece if piece.startswith("[") else f".{piece}" for piece in pieces
+    ).removeprefix(".")
 
 
 def _may_widen(difference: Difference) -> bool:

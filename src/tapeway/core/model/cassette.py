@@ -116,7 +116,7 @@ class Outline:
 def sources_of(items: Sequence[AnyInteraction]) -> frozenset[tuple[str, str]]:
     """The route and base URL of each, every pair once."""
     return frozenset(
-        [(each.request.route, each.request.base) for each in items if isinstance(each, Interaction)]
+        [(item.request.route, item.request.base) for item in items if isinstance(item, Interaction)]
     )
 
 

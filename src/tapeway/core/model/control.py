@@ -135,9 +135,9 @@ class Control:
     @property
     def records(self) -> bool:
         """Whether any request would be recorded now."""
-        slots = [each.mode for each in self.slots.values() if each.mode is not None]
+        slots = [slot.mode for slot in self.slots.values() if slot.mode is not None]
         modes = {self.mode, *self.modes.values(), *slots}
-        return any(MODE_POLICIES[each].records for each in modes)
+        return any(MODE_POLICIES[mode].records for mode in modes)
 
 
 def with_mode(now: Control, mode: Mode, cassette: str | None = None) -> Control:
@@ -158,7 +158,7 @@ def with_mode(now: Control, mode: Mode, cassette: str | None = None) -> Control:
     own_takes = {name: now.take_of(name) for name in now.modes}
     kept = {name: takes for name, takes in now.slot_takes.items() if name in now.modes}
     after = replace(after, takes=number, since=number, cassette_takes=own_takes, slot_takes=kept)
-    return _restart_slots(after, {each.cassette for each in now.slots.values()} - {*now.modes})
+    return _restart_slots(after, {slot.cassette for slot in now.slots.values()} - {*now.modes})
 
 
 def with_active(now: Control, name: str, mode: Mode | None = None) -> Control:
@@ -180,7 +180,7 @@ def with_take(now: Control, cassette: str | None = None) -> Control:
     number = now.takes + 1
     if cassette is None:
         after = replace(now, takes=number, since=number, cassette_takes={}, slot_takes={})
-        return _restart_slots(after, {each.cassette for each in now.slots.values()})
+        return _restart_slots(after, {slot.cassette for slot in now.slots.values()})
     after = _begin(now, number, cassette)
     return _restart_slots(after, {cassette})
 
@@ -190,7 +190,7 @@ def without_takes(now: Control, ended: Collection[str]) -> Control:
 
     Used if a take ends with the unloading of the cassette, or if the cassette is empty.
     """
-    gone = {*ended} - {each.cassette for each in now.slots.values()}
+    gone = {*ended} - {slot.cassette for slot in now.slots.values()}
     if not gone:
         return now
     return replace(

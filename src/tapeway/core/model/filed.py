@@ -48,7 +48,7 @@ class FiledInteraction(Interaction):
 
     def __reduce__(self) -> tuple[type[Interaction], tuple[object, ...]]:
         """The same for a copy."""
-        return Interaction, tuple([getattr(self, each.name) for each in fields(self)])
+        return Interaction, tuple([getattr(self, field.name) for field in fields(self)])
 
     @classmethod
     def at(cls, index: int, file: InteractionFile) -> "FiledInteraction":
@@ -85,7 +85,9 @@ class FiledInteraction(Interaction):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Interaction):
             return NotImplemented
-        return all(getattr(self, each.name) == getattr(other, each.name) for each in fields(self))
+        return all(
+            getattr(self, field.name) == getattr(other, field.name) for field in fields(self)
+        )
 
     __hash__ = Interaction.__hash__
 

@@ -95,10 +95,10 @@ def fingerprint(item: Interaction) -> str:
         item.failure.kind.encode() if item.failure is not None else b"",
     )
     digest = hashlib.sha256()
-    for each in parts:
+    for part in parts:
         # A length keeps two different divisions of the same bytes apart.
-        digest.update(b"%d:" % len(each))
-        update(digest, each)
+        digest.update(b"%d:" % len(part))
+        update(digest, part)
     return digest.hexdigest()[:16]
 
 

@@ -73,17 +73,17 @@ def find(
     only an opaque value is a secret. `own` lists names of the provider's keys.
     """
     media = media_type(content_type)
-    found: list[Span] = []
+    spans: list[Span] = []
     documents = [] if in_response else [(0, len(body))] if _is_document(body) else []
     if media == b"application/x-www-form-urlencoded":
         # curl labels every body a form.
-        found += _in_form(body, own, in_response=in_response)
+        spans += _in_form(body, own, in_response=in_response)
     elif media.startswith(b"multipart/"):
         for name, start, end in _parts(body, content_type):
-            found += _in_part(name, body[start:end], start, own)
+            spans += _in_part(name, body[start:end], start, own)
             if _is_document(body[start:end]):
                 documents.append((start, end))
-    return found + list(_in_text(body, documents))
+    return spans + list(_in_text(body, documents))
 
 
 @lru_cache(maxsize=256)

@@ -80,13 +80,13 @@ def decodings(text: bytes, depth: int = _DEPTH) -> Iterator[bytes]:
 
 def find(text: bytes, search: Search, depth: int = _DEPTH) -> list[Span]:
     """The finds of `search` in texts encoded inside `text`, as spans of `text`."""
-    found: list[Span] = []
+    spans: list[Span] = []
     for decoded, placed in _parts(text):
         inner = list(search(decoded))
         if depth > 1:
             inner += find(decoded, search, depth - 1)
-        found += [placed(span) for span in merge_spans(inner)]
-    return found
+        spans += [placed(span) for span in merge_spans(inner)]
+    return spans
 
 
 def _parts(text: bytes) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:

@@ -250,10 +250,10 @@ def request_head_credentials(request: Request) -> tuple[Secret, ...]:
 
 def header_credentials(headers: Headers) -> tuple[Secret, ...]:
     """The credentials in a request's fields, long enough to be searched for anywhere else."""
-    found: list[Secret] = []
+    secrets: list[Secret] = []
     for name, value in telling_fields(headers):
-        found += _field_credentials(name, value)
-    return tuple(found)
+        secrets += _field_credentials(name, value)
+    return tuple(secrets)
 
 
 def telling_fields(headers: Headers) -> list[tuple[bytes, bytes]]:
@@ -342,20 +342,22 @@ def issued_credentials(head: ResponseHead) -> list[Secret]:
 
 def response_credentials(headers: Headers) -> list[Secret]:
     """The credentials a response issues in its header."""
-    found: list[Secret] = []
+    secrets: list[Secret] = []
     for name, value in headers:
         lower = name.lower()
         if lower in SET_COOKIE:
-            found += _cookie_credentials(value.partition(b";")[0])
+            secrets += _cookie_credentials(value.partition(b";")[0])
         elif lower in URL_HEADERS:
-            found += _parameter_credentials(value)
+            secrets += _parameter_credentials(value)
         elif lower == b"link":
-            found += [
-                each for url in LINK_URL.findall(value) for each in _parameter_credentials(url)
+            secrets += [
+                parameter_credential
+                for url in LINK_URL.findall(value)
+                for parameter_credential in _parameter_credentials(url)
             ]
         elif is_credential_header(lower) and lower not in _IDENTITY_HEADERS:
-            found += value_credentials(lower.decode("latin-1"), value)
-    return found
+            secrets += value_credentials(lower.decode("latin-1"), value)
+    return secrets
 
 
 def value_credentials(label: str, value: bytes) -> list[Secret]:

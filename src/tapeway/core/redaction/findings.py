@@ -68,7 +68,7 @@ def find_secrets(data: bytes, known: KnownValues) -> list[SecretMatch]:
         return [*_find(text, known), *body_fields.find(text, b"", in_response=True)]
 
     spans = merge_spans([*_find(data, known), *coded_texts.find(data, find_decoded)])
-    found = {(each.start, each.end, each.secret.label) for each in spans if each.secret is not None}
+    found = {(span.start, span.end, span.secret.label) for span in spans if span.secret is not None}
     return [SecretMatch(label, start, end - start) for start, end, label in sorted(found)]
 
 

@@ -138,7 +138,9 @@ def _piece_pattern(piece: str) -> str:
         return re.escape(piece)
     # A plus may mean a space or, if somebody forgot to encode it, itself.
     characters = (" ", "+") if piece in " +" else (piece,)
-    return f"(?:{'|'.join([form for each in characters for form in _escaped_forms(each)])})"
+    return (
+        f"(?:{'|'.join([form for character in characters for form in _escaped_forms(character)])})"
+    )
 
 
 def _escaped_forms(piece: str) -> tuple[str, ...]:
@@ -174,7 +176,7 @@ def _base64_form(own: str, *, shares_first: bool, shares_last: bool) -> EncodedF
 
 
 def _hex(digits: str) -> str:
-    return "".join([f"[{each}{each.upper()}]" if each.isalpha() else each for each in digits])
+    return "".join([f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in digits])
 
 
 # Both alphabets, the standard one and that of URLs, with each character plain or escaped.

@@ -135,9 +135,9 @@ class LeakGuard:
 
     def _first_secret(self, data: bytes) -> Secret | None:
         if self._prefilter is not None and self._prefilter.search(data):
-            found = _first_secret(data, self._known)
-            if found is not None:
-                return found
+            first_secret = _first_secret(data, self._known)
+            if first_secret is not None:
+                return first_secret
         return _first_secret(data, self._from_request)
 
 

@@ -108,7 +108,9 @@ def secret_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
     beginnings = (f"{_CANDIDATE_BEFORE}(?:{_BEGINNINGS})", _ANCHORS)
     names = (NAME_CANDIDATE, NAME_ASSIGNED, f"[ \"'\\\\]{_LOGIN_OPTION}")
     candidates = (*beginnings, *names, _URL_CANDIDATE)
-    return _prefilter(*[each.encode() for each in candidates], *map(re.escape, constant_parts))
+    return _prefilter(
+        *[candidate.encode() for candidate in candidates], *map(re.escape, constant_parts)
+    )
 
 
 @lru_cache(maxsize=64)

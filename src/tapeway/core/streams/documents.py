@@ -26,9 +26,9 @@ def documents(response: Response, marks: Sequence[bytes] = ()) -> Iterator[bytes
     if media == sse.MEDIA_TYPE:
         return sse.event_data(body, marks)
     if media == aws_frames.MEDIA_TYPE:
-        return (each.text for each in aws_frames.parse_frames(body) if each.headers is not None)
+        return (frame.text for frame in aws_frames.parse_frames(body) if frame.headers is not None)
     if media in json_lines.MEDIA_TYPES:
-        return (each.lstrip(json_lines.RECORD_SEPARATOR) for each in _LINE_END.split(body))
+        return (part.lstrip(json_lines.RECORD_SEPARATOR) for part in _LINE_END.split(body))
     return iter((body,))
 
 
@@ -57,9 +57,9 @@ def placed_documents(response: Response) -> Iterator[tuple[int, bytes]]:
     if media == sse.MEDIA_TYPE:
         yield from sse.placed_event_data(body)
     elif media == aws_frames.MEDIA_TYPE:
-        for each in aws_frames.parse_frames(body):
-            if each.headers is not None:
-                yield each.end, each.text
+        for frame in aws_frames.parse_frames(body):
+            if frame.headers is not None:
+                yield frame.end, frame.text
     elif media in json_lines.MEDIA_TYPES:
         start = 0
         for end in [*(found.end() for found in _LINE_END.finditer(body)), len(body)]:

@@ -37,8 +37,8 @@ class JsonLineScanner:
         if self.mark:
             return
         *ends, rest = data.split(b"\n")
-        for each in ends:
-            self._add_to_line(each)
+        for end in ends:
+            self._add_to_line(end)
             if self._end_line():
                 return
         self._add_to_line(rest)

@@ -94,4 +94,4 @@ class MessageScanner:
             calls = [each for each in messages if isinstance(each, dict) and "method" in each]
             if calls and len(calls) == len(messages):
                 self.releasable = end
-                self.asks_client |= any("id" in each for each in calls)
+                self.asks_client |= any("id" in call for call in calls)

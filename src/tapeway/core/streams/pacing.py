@@ -82,8 +82,8 @@ def _recorded_wait_s(headers: Headers) -> float | None:
     if (milliseconds := _number(find_header(headers, _MILLISECONDS) or b"")) is not None:
         return milliseconds / 1000
     seconds = find_header(headers, _SECONDS) or b""
-    if (found := _number(seconds)) is not None:
-        return found
+    if (number := _number(seconds)) is not None:
+        return number
     until, since = _timestamp(seconds), _timestamp(find_header(headers, b"date") or b"")
     return None if until is None or since is None else max(0.0, until - since)
 

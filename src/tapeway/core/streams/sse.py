@@ -33,7 +33,7 @@ def event_data(body: bytes, marks: Sequence[bytes] = ()) -> Iterator[bytes]:
 def _events_with(marks: Sequence[bytes], body: bytes) -> bytes:
     # Most streams have hundreds of events and counts in one: the others are not taken apart.
     end = _EMPTY_LINE if body.find(_EMPTY_LINE) >= 0 else b"\r\n\r\n"
-    kept = [each for each in body.split(end) if any(each.find(mark) >= 0 for mark in marks)]
+    kept = [part for part in body.split(end) if any(part.find(mark) >= 0 for mark in marks)]
     return end.join(kept)
 
 
@@ -174,7 +174,7 @@ class SseScanner:
         named = self._name in self._marks.names | self._marks.errors
         if data.startswith(self._texts) or (named and whole):
             self._found("error" if self._name in self._marks.errors else "end")
-        elif self._room > 0 and (named or any(each in data for each in self._hints)):
+        elif self._room > 0 and (named or any(hint in data for hint in self._hints)):
             self._judge(peek_json(data))
         self._name, self._data, self._event_start, self._room = "", [], None, MAX_EVENT
 

@@ -236,13 +236,13 @@ class StreamedTexts:
         self._documents.append(lines)
         return True
 
-    def _learn(self, line: bytes, found: Sequence[_Found]) -> None:
+    def _learn(self, line: bytes, located: Sequence[_Found]) -> None:
         """Remember the form of a document that differs from an earlier one in few strings."""
-        columns = tuple([column for column, _, _, _ in found])
+        columns = tuple([column for column, _, _, _ in located])
         before = self._alike.get(columns)
         if len(self._alike) < _MOST_ALIKE or before is not None:
-            self._alike[columns] = found
-        if before is not None and (form := _form_of(line, before, found)) is not None:
+            self._alike[columns] = located
+        if before is not None and (form := _form_of(line, before, located)) is not None:
             self._forms = [form, *self._forms[: _MOST_FORMS - 1]]
 
     def _read_whole(self) -> None:
@@ -260,21 +260,21 @@ class StreamedTexts:
 
     def _add(self, document: Json, number: int, path: Pointer = ()) -> Sequence[_Found]:
         """Add the strings of a document that are not empty; returns them."""
-        found: list[_Found] = []
+        located: list[_Found] = []
         # Not recursive: services may nest deeper than that allows.
         nodes: list[_Node] = [(document, self._top, path, ())]
         for value, column, at, ids in nodes:
             if isinstance(value, dict):
                 if at == path or at[-1] in _WRAPPERS:
-                    _read_event(value, column, (number, at, ids), nodes, found)
+                    _read_event(value, column, (number, at, ids), nodes, located)
                 else:
                     place: _Place = "element" if type(at[-1]) is int else "object"
-                    _read_object(value, column, (number, at, ids), place, nodes, found)
+                    _read_object(value, column, (number, at, ids), place, nodes, located)
             elif isinstance(value, list):
-                _read_list(value, column, (number, at, ids), nodes, found)
-        for column, text, holder, name in found:
+                _read_list(value, column, (number, at, ids), nodes, located)
+        for column, text, holder, name in located:
             column.pieces.append((text, holder, name))
-        return found
+        return located
 
     def _strings(self, number: int) -> Iterator[tuple[Pointer, Extent]]:
         """The place of each string of a document, and where its content is in the body."""
@@ -408,7 +408,7 @@ def _strings_one_by_one(contents: Sequence[bytes]) -> Iterator[str]:
             return
 
 
-def _form_of(line: bytes, before: Sequence[_Found], found: Sequence[_Found]) -> _Form | None:
+def _form_of(line: bytes, before: Sequence[_Found], located: Sequence[_Found]) -> _Form | None:
     """The common form of a document and an earlier document with strings in equal columns.
 
     None if ids differ, if a changing string is spelled like a constant one, or if several strings are
@@ -416,12 +416,12 @@ def _form_of(line: bytes, before: Sequence[_Found], found: Sequence[_Found]) -> 
     """
     changing: list[tuple[int, int, _Found | None]] = []
     same: list[_Found] = []
-    if line.find(b"\\") >= 0 or len({id(column) for column, _, _, _ in found}) < len(found):
+    if line.find(b"\\") >= 0 or len({id(column) for column, _, _, _ in located}) < len(located):
         return None
     counters = [*_COUNTER.finditer(line)]
     if len(counters) == 1:
         changing.append((*counters[0].span(1), None))
-    for old, new in zip(before, found, strict=True):
+    for old, new in zip(before, located, strict=True):
         _, text, holder, name = new
         if holder[2] != old[2][2]:
             return None
@@ -448,16 +448,16 @@ def _read_event(
     column: _Column,
     holder: Holder,
     nodes: list[_Node],
-    found: list[_Found],
+    located: list[_Found],
 ) -> None:
     """Find the strings of an event."""
     kind = _kind(event)
     if not kind:
-        _read_object(event, column, holder, "object", nodes, found)
+        _read_object(event, column, holder, "object", nodes, located)
         return
-    _read_object(event, column.inner[_kind_step(kind)], holder, "event", nodes, found)
+    _read_object(event, column.inner[_kind_step(kind)], holder, "event", nodes, located)
     if kind in _FIRST_PIECES:
-        _read_first_pieces(event, column, holder, _FIRST_PIECES[kind], found)
+        _read_first_pieces(event, column, holder, _FIRST_PIECES[kind], located)
 
 
 def _read_object(
@@ -466,7 +466,7 @@ def _read_object(
     holder: Holder,
     place: _Place,
     nodes: list[_Node],
-    found: list[_Found],
+    located: list[_Found],
 ) -> None:
     """Find the strings of an object; nested values go to the nodes."""
     number, at, ids = holder
@@ -481,7 +481,7 @@ def _read_object(
     for name, each in value.items():
         if type(each) is str:
             if each:
-                found.append((columns[name], each, holder, name))
+                located.append((columns[name], each, holder, name))
         elif type(each) is dict or type(each) is list:
             nodes.append((each, columns[name], (*at, name), ids))
 
@@ -491,7 +491,7 @@ def _read_first_pieces(
     column: _Column,
     holder: Holder,
     rows: Iterable[_FirstPiece],
-    found: list[_Found],
+    located: list[_Found],
 ) -> None:
     number, at, ids = holder
     marks = _marks(tuple(event), "event")
@@ -503,7 +503,7 @@ def _read_first_pieces(
             other = column.inner[_kind_step(kind)]
             for step in (_index_step(event, marks), *place):
                 other = other.inner[step]
-            found.append((other, text, (number, (*at, inside), ids), name))
+            located.append((other, text, (number, (*at, inside), ids), name))
 
 
 def _read_list(
@@ -511,7 +511,7 @@ def _read_list(
     column: _Column,
     holder: Holder,
     nodes: list[_Node],
-    found: list[_Found],
+    located: list[_Found],
 ) -> None:
     """Find the strings of a list; nested values go to the nodes."""
     _, at, ids = holder
@@ -521,7 +521,7 @@ def _read_list(
         step: _Step = None if is_one_text else place
         if type(each) is str:
             if each:
-                found.append((columns[step], each, holder, place))
+                located.append((columns[step], each, holder, place))
         elif type(each) is dict:
             nodes.append((each, columns[_element_step(each, step)], (*at, place), ids))
         elif type(each) is list:

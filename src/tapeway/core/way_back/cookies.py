@@ -19,14 +19,14 @@ def lead_cookie(cookie: str, base: str, prefix: str, *, tls: bool) -> str:
     """
     pair, *attributes = cookie.split(";")
     led = [pair]
-    for each in attributes:
-        name, equals, value = each.partition("=")
+    for attribute in attributes:
+        name, equals, value = attribute.partition("=")
         what = name.strip().lower()
         if what == "domain" or (what in _SECURE_ONLY and not tls):
             continue
         if what == "path" and value.strip().startswith("/") and not _is_of_host(pair):
-            each = f"{name}{equals}{_led_path(value.strip(), base, prefix)}"
-        led.append(each)
+            attribute = f"{name}{equals}{_led_path(value.strip(), base, prefix)}"
+        led.append(attribute)
     return ";".join(led)
 
 

@@ -83,7 +83,7 @@ def _lead_events(response: Response, way: WayBack) -> Response:
         for piece, at_ms in zip(response.pieces(), response.arrivals().times, strict=True)
     ]
     pieces.append((events.finish(), pieces[-1][1]))
-    led = Response.of_chunks(response.head, [each for each in pieces if each[0]])
+    led = Response.of_chunks(response.head, [piece for piece in pieces if piece[0]])
     if led.body == response.body:
         return response
     return replace(response, body=led.body, at_ms=led.at_ms, chunk_times=led.chunk_times)

@@ -161,8 +161,8 @@ def _decoded(text: str) -> bytes | None:
 
 def _whole_lines(text: str, fetch: FetchAsset, at: Pointer) -> str:
     def base64_of(match: re.Match[str]) -> str:
-        found = _content({REFERENCE_NAME: match[1], "encoding": "base64"}, fetch, at)
-        return f'"{loose_json.fields(found)[BYTES_NAME]}"'
+        content = _content({REFERENCE_NAME: match[1], "encoding": "base64"}, fetch, at)
+        return f'"{loose_json.fields(content)[BYTES_NAME]}"'
 
     return _REFERENCE_IN_LINE.sub(base64_of, text)
 
@@ -172,7 +172,7 @@ def _message(message: Document, keep: Keep) -> Document:
     parts = field.get("parts")
     if not isinstance(parts, list):
         return _part(message, keep)
-    moved: list[Json] = [_part(each, keep) if isinstance(each, dict) else each for each in parts]
+    moved: list[Json] = [_part(part, keep) if isinstance(part, dict) else part for part in parts]
     if all(new is old for new, old in zip(moved, parts, strict=True)):
         return message
     return {**message, "multipart": {**field, "parts": moved}}

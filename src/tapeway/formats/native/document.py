@@ -125,10 +125,12 @@ class ParsedFile:
     head: CassetteHead
     documents: tuple[tuple[int, Document], ...]
 
-    def discard(self, found: StoredCassette) -> None:
+    def discard(self, cassette: StoredCassette) -> None:
         """Free the decoded documents singly, to let other threads run."""
         kept = {
-            id(each.document) for each in found.interactions if isinstance(each, ForeignInteraction)
+            id(interaction.document)
+            for interaction in cassette.interactions
+            if isinstance(interaction, ForeignInteraction)
         }
         for _, document in self.documents:
             if id(document) not in kept:
@@ -169,9 +171,9 @@ class Serializer:
             return quick
         whole = text[: len(text)]
         parsed = self.read(whole)
-        found = StoredCassette(parsed.head, tuple(self.decode_all(whole, parsed, fetch)))
-        parsed.discard(found)
-        return found
+        cassette = StoredCassette(parsed.head, tuple(self.decode_all(whole, parsed, fetch)))
+        parsed.discard(cassette)
+        return cassette
 
     def save(self, cassette: StoredCassette) -> bytes:
         """The file of a cassette, the interactions numbered by position."""
@@ -215,9 +217,9 @@ def parse_root(value: Json) -> ParsedFile:
     check_version(fields)
     fields.only(_ROOT)
     fields.require("interactions")
-    found = _objects(fields.list("interactions"))
-    indexes = _indexes(found)
-    whole = repeated_parts.gathered(zip(indexes, found, strict=True))
+    objects = _objects(fields.list("interactions"))
+    indexes = _indexes(objects)
+    whole = repeated_parts.gathered(zip(indexes, objects, strict=True))
     documents = [joined(each) if own else each for _, each, own, _ in whole]
     head = CassetteHead(
         created_at=fields.text("created_at"),
@@ -352,8 +354,8 @@ class CassetteHasher:
 def cassette_digest(head: str, digests: Iterable[str]) -> str:
     """The digest of a cassette, from the digests of head and interactions in order."""
     hasher = CassetteHasher(head)
-    for each in digests:
-        hasher.add(each)
+    for digest in digests:
+        hasher.add(digest)
     return hasher.digest
 
 
@@ -621,13 +623,13 @@ def _load_one_by_one(text: Text, filing: BeginFiling | None = None) -> StoredCas
     head, texts = outlined
     try:
         try:
-            found = _interactions(texts(), head, filing, shared=False)
+            interactions = _interactions(texts(), head, filing, shared=False)
         except HasReferences:
             # Most cassettes have no references, and the first reference is soon found.
-            found = _interactions(texts(), head, filing, shared=True)
+            interactions = _interactions(texts(), head, filing, shared=True)
     except (FormatFault, NotJson):
         return None
-    return StoredCassette(head, found)
+    return StoredCassette(head, interactions)
 
 
 def _outlined(text: Text, *, scans: bool) -> tuple[CassetteHead, Texts] | None:

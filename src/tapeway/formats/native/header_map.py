@@ -78,7 +78,7 @@ def _plain(headers: Headers) -> dict[str, Json] | None:
 def _plain_names(raw_names: tuple[bytes, ...]) -> tuple[str, ...] | None:
     """The names as texts, None unless all are valid and different; most messages have equal
     names."""
-    names = tuple([each.decode("latin-1") for each in raw_names])
+    names = tuple([raw_name.decode("latin-1") for raw_name in raw_names])
     return names if _all_differ(names) else None
 
 
@@ -134,7 +134,7 @@ def _decode_plain(values: Mapping[str, Json]) -> Headers | None:
 @lru_cache(maxsize=1024)
 def _all_differ(names: tuple[str, ...]) -> bool:
     """Whether these are distinct header names; most answers have equal names."""
-    return all(map(_TOKEN.fullmatch, names)) and len({each.lower() for each in names}) == len(names)
+    return all(map(_TOKEN.fullmatch, names)) and len({name.lower() for name in names}) == len(names)
 
 
 @lru_cache(maxsize=4096)

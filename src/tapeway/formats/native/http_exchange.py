@@ -215,7 +215,7 @@ def check(
     """
     fields = Fields(document, at)
     fields.only(INTERACTION)
-    found = _check_request(fields.object("request"), as_sent=as_sent)
+    request = _check_request(fields.object("request"), as_sent=as_sent)
     response = fields.object("response")
     _decode_status(response)
     _decode_verdict(response)
@@ -230,7 +230,7 @@ def check(
     for name in ("usage", "metadata"):
         if name in document:
             fields.object(name)
-    return found
+    return request
 
 
 def filed_content(document: Document, *, request: bool) -> Mapping[str, object]:
@@ -328,7 +328,7 @@ def _decode_coding(fields: Fields) -> bytes:
     if "content_encoding" not in fields.values:
         return b""
     coding = fields.text("content_encoding")
-    if not all(_is_token(each.strip()) for each in coding.split(",")):
+    if not all(_is_token(part.strip()) for part in coding.split(",")):
         raise fields.fault("content_encoding", f"'{coding}' is no list of content codings")
     return coding.encode("ascii")
 

@@ -331,17 +331,17 @@ class _EarlierRequests:
         index = named.index
         if self._digits_of(index, at, named) != named.digits:
             others = (
-                each for each in self._bodies if self._digits_of(each, at, named) == named.digits
+                body for body in self._bodies if self._digits_of(body, at, named) == named.digits
             )
             index = next(others, index)
-        if (found := self._part(index, at, named)) is None:
+        if (part := self._part(index, at, named)) is None:
             where = pointer_text(at)
             raise FormatFault(
                 f"no request before it has the number {index} and '{where}'{named.what}: "
                 "restore that one, or write here what is meant",
                 place,
             )
-        return found
+        return part
 
     def _part(self, index: int, at: Pointer, named: _Reference) -> Json:
         found: Json = self._bodies.get(index)
@@ -358,6 +358,6 @@ class _EarlierRequests:
     def _digits_of(self, index: int, at: Pointer, named: _Reference) -> str:
         key = index, at, named.start, named.stop
         if key not in self._known:
-            found = self._part(index, at, named)
-            self._known[key] = "" if found is None else _digits(dump(found))
+            part = self._part(index, at, named)
+            self._known[key] = "" if part is None else _digits(dump(part))
         return self._known[key]

@@ -222,7 +222,7 @@ def _literal(node: ast.expr) -> Json:
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
             return -value
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_literal(each) for each in items]
+            return [_literal(item) for item in items]
         case ast.Dict(keys=names, values=values):
             return {
                 _literal_name(name): _literal(each)

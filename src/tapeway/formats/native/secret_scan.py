@@ -136,18 +136,18 @@ class SecretScanner:
     def body(self, place: Pointer, headers: Headers, pieces: Iterable[bytes]) -> Iterator[Finding]:
         """Scan a large body in pieces, the content coding removed."""
         opened = decoder(content_coding(headers), limit=_UNBOUNDED)
-        longest = max([len(each.value) for each in self._known.secrets], default=0)
+        longest = max([len(secret.value) for secret in self._known.secrets], default=0)
         overlap = max(MAX_LENGTH, _ESCAPED_LENGTH * longest)
         before = b""
         start, reported = 0, -1
         for piece in pieces:
             window = before + (piece if opened is None else opened.feed(piece))
-            for each in find_secrets(window, self._known):
+            for secret in find_secrets(window, self._known):
                 # A finding in the overlap may have been reported already.
-                if start + each.offset > reported:
-                    reported = start + each.offset
-                    text = window[each.offset : each.offset + each.length]
-                    yield Finding(place, each.label, masked_prefix(text))
+                if start + secret.offset > reported:
+                    reported = start + secret.offset
+                    text = window[secret.offset : secret.offset + secret.length]
+                    yield Finding(place, secret.label, masked_prefix(text))
             before = window[-overlap:]
             start += len(window) - len(before)
 
@@ -183,9 +183,9 @@ def _findings(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[Fin
 
 
 def _findings_in(text: bytes, known: KnownValues, place: Pointer) -> Iterator[Finding]:
-    for each in find_secrets(text, known):
+    for secret in find_secrets(text, known):
         yield Finding(
-            place, each.label, masked_prefix(text[each.offset : each.offset + each.length])
+            place, secret.label, masked_prefix(text[secret.offset : secret.offset + secret.length])
         )
 
 

@@ -61,7 +61,7 @@ def _in_parts(document: Document, change: _Change) -> Document:
     match request:
         case {"multipart": {"parts": list(parts)}}:
             changed: list[Json] = [
-                change(each) if isinstance(each, dict) else each for each in parts
+                change(part) if isinstance(part, dict) else part for part in parts
             ]
             field: Document = {**loose_json.fields(request["multipart"]), "parts": changed}
             return {**document, "request": {**request, "multipart": field}}

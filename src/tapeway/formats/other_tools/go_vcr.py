@@ -107,13 +107,13 @@ def _status(response: Fields) -> tuple[int, str]:
     code, _, reason = written.partition(" ")
     if "code" not in response and code.isdecimal():
         return int(code), reason
-    found = response.integer("code", low=0, high=999)
-    return found, reason if code == str(found) else written
+    number = response.integer("code", low=0, high=999)
+    return number, reason if code == str(number) else written
 
 
 def _duration(response: Fields) -> float:
     written = response.values.get("duration")
     if isinstance(written, int | float):  # nanoseconds, in JSON
         return written / 1e6
-    found = _DURATION.findall(written) if isinstance(written, str) else []
-    return float(sum(float(number) * _UNITS_MS[unit] for number, unit in found))
+    amounts = _DURATION.findall(written) if isinstance(written, str) else []
+    return float(sum(float(number) * _UNITS_MS[unit] for number, unit in amounts))

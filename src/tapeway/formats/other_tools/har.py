@@ -94,7 +94,8 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
             losses.append(Loss(("interactions", index, "request", "body_b64"), what))
         entries.append(_entry(item, created))
     if entries and not all(
-        isinstance(each, Interaction) and STARTED in each.metadata for each in cassette.interactions
+        isinstance(interaction, Interaction) and STARTED in interaction.metadata
+        for interaction in cassette.interactions
     ):
         what = f"when each call began is unknown, and required in an archive: {created} is written"
         losses.append(Loss((), what))

@@ -135,7 +135,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
             losses.append(lost_interaction(index, why))
             continue
         as_text = replace(interposed, chunks=tuple(_at_character_ends(interposed.chunks)))
-        if [each.data for each in as_text.chunks] != [each.data for each in interposed.chunks]:
+        if [chunk.data for chunk in as_text.chunks] != [chunk.data for chunk in interposed.chunks]:
             losses.append(
                 Loss((*at, "response"), "chunks that ended inside a character end after it")
             )
@@ -153,9 +153,9 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
 def from_interposition(interposed: InterpositionInteraction, index: int = 0) -> AnyInteraction:
     """The interaction that holds all of it."""
     if interposed.protocol.lower() in ("http", "https"):
-        found = _http_recording(interposed, index)
-        if found is not None and to_interposition(found) == interposed:
-            return found
+        http_recording = _http_recording(interposed, index)
+        if http_recording is not None and to_interposition(http_recording) == interposed:
+            return http_recording
     return ForeignInteraction(index, _encode_document(interposed))
 
 
@@ -208,7 +208,7 @@ def _http_recording(interposed: InterpositionInteraction, index: int) -> Interac
         request_headers=header_bytes(interposed.headers),
         request_body=interposed.body,
         status=int(status),
-        chunks=tuple([each.data for each in interposed.chunks]),
+        chunks=tuple([chunk.data for chunk in interposed.chunks]),
     )
     try:
         return with_note(with_match_key(call.interaction(index, ())), interposed)
@@ -243,10 +243,10 @@ def _note(
             note[name] = getattr(wanted, name)
     if plain.headers != wanted.headers:
         note["headers"] = _pairs_as_lists(wanted.headers)
-    lengths = [len(each.data) for each in wanted.chunks]
-    if chunk_lengths and lengths != [len(each.data) for each in plain.chunks]:
+    lengths = [len(chunk.data) for chunk in wanted.chunks]
+    if chunk_lengths and lengths != [len(chunk.data) for chunk in plain.chunks]:
         note[LENGTHS] = [*lengths]
-    metadata = [each.metadata for each in wanted.chunks]
+    metadata = [chunk.metadata for chunk in wanted.chunks]
     if metadata != [plain.chunks[0].metadata, *[()] * (len(metadata) - 1)]:
         note["chunk_metadata"] = {
             str(at): _pairs_as_lists(each) for at, each in enumerate(metadata) if each
@@ -300,7 +300,7 @@ def _noted_headers(plain: InterpositionInteraction, item: Interaction, note: Fie
 
 def _divide_chunks(chunks: tuple[Chunk, ...], note: Fields) -> list[Chunk]:
     lengths = [each for each in note.list(LENGTHS) if isinstance(each, int) and each >= 0]
-    body = b"".join([each.data for each in chunks])
+    body = b"".join([chunk.data for chunk in chunks])
     if not lengths or sum(lengths) != len(body):
         return list(chunks)
     found, start = [], 0
@@ -324,8 +324,8 @@ def _encode_document(interposed: InterpositionInteraction) -> Document:
         },
         "response": {
             "chunks": [
-                {**_encode_data("body", each.data), "metadata": _pairs_as_lists(each.metadata)}
-                for each in interposed.chunks
+                {**_encode_data("body", chunk.data), "metadata": _pairs_as_lists(chunk.metadata)}
+                for chunk in interposed.chunks
             ]
         },
         "metadata": {NOTE: {"metadata": _pairs_as_lists(interposed.metadata)}},
@@ -407,7 +407,7 @@ def _parse_interaction(fields: Fields) -> InterpositionInteraction:
     fields.require("request", "fingerprint", "response_chunks")
     request = fields.object("request")
     request.require("protocol", "action", "target")
-    found = InterpositionInteraction(
+    interaction = InterpositionInteraction(
         request.text("protocol"),
         request.text("action"),
         request.text("target"),
@@ -416,10 +416,10 @@ def _parse_interaction(fields: Fields) -> InterpositionInteraction:
         tuple(_chunks(fields)),
         pairs_of(fields, "metadata"),
     )
-    if fields.object("fingerprint").text("value") != found.fingerprint:
-        reason = f"is not that of the request beside it, which is {found.fingerprint}"
+    if fields.object("fingerprint").text("value") != interaction.fingerprint:
+        reason = f"is not that of the request beside it, which is {interaction.fingerprint}"
         raise FormatFault(reason, (*fields.at, "fingerprint", "value"))
-    return found
+    return interaction
 
 
 def _chunks(fields: Fields) -> Iterator[Chunk]:
@@ -434,7 +434,7 @@ def _chunks(fields: Fields) -> Iterator[Chunk]:
 def _reason_unfit(item: AnyInteraction, interposed: InterpositionInteraction | None) -> str:
     if interposed is None:
         return reason_unfit(item, "interposition")
-    answer = b"".join([each.data for each in interposed.chunks])
+    answer = b"".join([chunk.data for chunk in interposed.chunks])
     for name, content in (("request", interposed.body), ("answer", answer)):
         if not is_utf8(content):
             return f"the {name}'s body is no UTF-8, and interposition's files hold only that"

@@ -126,15 +126,15 @@ def _error(data: Fields) -> _Answer | None:
 
 
 def _stream(request: Fields, chunks: list[Json], status: int) -> _Answer:
-    if any(isinstance(each, str) for each in chunks):
+    if any(isinstance(chunk, str) for chunk in chunks):
         return status, EVENTS_TYPE, tuple(_events_of_lines(chunks))
     endpoint = request.text("endpoint") or request.text("url")
     if "/api/" in endpoint:
-        return status, _LINES_TYPE, tuple([dump(_data(each)) + b"\n" for each in chunks])
+        return status, _LINES_TYPE, tuple([dump(_data(chunk)) + b"\n" for chunk in chunks])
     if "completions" in endpoint:
-        done = [event(_data(each)) for each in chunks]
+        done = [event(_data(chunk)) for chunk in chunks]
         return status, EVENTS_TYPE, (*done, b"data: [DONE]\n\n")
-    return status, EVENTS_TYPE, tuple([_typed_event(_data(each)) for each in chunks])
+    return status, EVENTS_TYPE, tuple([_typed_event(_data(chunk)) for chunk in chunks])
 
 
 def _typed_event(data: Json) -> bytes:

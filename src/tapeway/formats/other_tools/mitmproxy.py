@@ -107,8 +107,8 @@ def _headers(message: _Flow) -> Headers:
 
 def _content(message: _Flow) -> bytes | None:
     """The body, None where it is not in the file."""
-    found = message.get("content", message.get("body", b""))
-    return None if found is None else _bytes(found)
+    content = message.get("content", message.get("body", b""))
+    return None if content is None else _bytes(content)
 
 
 def _part(flow: _Flow, name: str) -> _Flow:

@@ -47,8 +47,8 @@ def _body(response: Fields) -> tuple[bytes, bool]:
         encoding = "hex"
     coded = bool(content_coding(header_bytes(har.name_values(response))))
     chunks = json_value(text) if coded and text.startswith("[") else None
-    if isinstance(chunks, list) and all(isinstance(each, str) for each in chunks):
-        texts = [str(each) for each in chunks]
+    if isinstance(chunks, list) and all(isinstance(chunk, str) for chunk in chunks):
+        texts = [str(chunk) for chunk in chunks]
         if not encoding:
             encoding = "hex" if all(map(_HEX.fullmatch, texts)) else "base64"
         return b"".join([_bytes(each, encoding, content) for each in texts]), False

@@ -86,8 +86,8 @@ def _version(response: Fields) -> str:
 
 def _written(side: Fields) -> str:
     body = side.values.get("body")
-    found = body.get("string") if isinstance(body, dict) else body
-    return found if isinstance(found, str) else ""
+    string = body.get("string") if isinstance(body, dict) else body
+    return string if isinstance(string, str) else ""
 
 
 def _body(side: Fields, calls: CallReader) -> bytes:

@@ -96,7 +96,7 @@ def _headers(side: Fields) -> Iterator[tuple[str, str]]:
     """The headers. The file joins equal names, and joined cookies are separated."""
     for name, value in header_pairs(side.object("headers")):
         if name.lower() == "set-cookie":
-            yield from [(name, each) for each in _BETWEEN_COOKIES.split(value)]
+            yield from [(name, part) for part in _BETWEEN_COOKIES.split(value)]
         else:
             yield name, value
 
@@ -115,7 +115,7 @@ def _chunks(url: str, response: Fields, calls: CallReader) -> Iterator[bytes]:
     if not segments:
         if kinds:
             calls.note(at, NO_BODY)
-    elif "alt=sse" in url or any("event-stream" in each for each in kinds):
+    elif "alt=sse" in url or any("event-stream" in kind for kind in kinds):
         yield from map(event, segments)
     else:
         if len(segments) > 1:

@@ -307,7 +307,7 @@ def _is_form(request: Fields) -> bool:
         return kind.lower().startswith(_FORM_TYPE)
     match request.values.get("body"):
         case [*pairs]:
-            return bool(pairs) and all(_is_pair(each) for each in pairs)
+            return bool(pairs) and all(_is_pair(pair) for pair in pairs)
         # RFC 6749 section 4: a token is asked for with a form.
         case {"grant_type": str(), **rest}:
             return all(isinstance(each, str) for each in rest.values())
@@ -325,10 +325,10 @@ def _value_bytes(fields: Fields, value: Json) -> bytes:
         # As the serializers write the text for the client.
         return json.dumps(json_text.restore_non_finite(value)).encode()
     pairs: list[tuple[str, str]] = []
-    for each in (
+    for item in (
         value.items() if isinstance(value, dict) else (value if isinstance(value, list) else [])
     ):
-        match each:
+        match item:
             case (str(name), str(text)) | [str(name), str(text)]:
                 pairs.append((name, text))
             case _:

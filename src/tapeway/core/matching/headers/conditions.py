@@ -48,7 +48,7 @@ IsOf = Callable[[str, str], bool]
 def varied_names(response: Headers) -> tuple[str, ...]:
     """The request fields, in lower case, on which an answer with these fields depends."""
     listed = b",".join([value for name, value in response if name.lower() == b"vary"])
-    names = dict.fromkeys([each.strip().lower() for each in listed.decode("latin-1").split(",")])
+    names = dict.fromkeys([part.strip().lower() for part in listed.decode("latin-1").split(",")])
     return tuple([name for name in names if _decides(name)][:_MOST_NAMES])
 
 
@@ -138,12 +138,12 @@ def of_one_request(
 ) -> list[list[Interaction]]:
     """Recordings with one key in groups that headers do not tell apart."""
     groups: list[list[Interaction]] = []
-    for each in recordings:
-        own = (group for group in groups if not are_told_apart(group[0], each, ignored))
+    for recording in recordings:
+        own = (group for group in groups if not are_told_apart(group[0], recording, ignored))
         if (group := next(own, None)) is None:
-            groups.append([each])
+            groups.append([recording])
         else:
-            group.append(each)
+            group.append(recording)
     return groups
 
 

@@ -78,15 +78,18 @@ def headers_differ(recordings: Sequence[Interaction]) -> bool:
     """Whether these recordings differ in headers or credentials."""
     first = recordings[0].request
     return any(
-        each.request.headers != first.headers or each.request.credentials != first.credentials
-        for each in recordings
+        recording.request.headers != first.headers
+        or recording.request.credentials != first.credentials
+        for recording in recordings
     )
 
 
 def of_same_caller(asked: Request, recordings: Sequence[Interaction]) -> Sequence[Interaction]:
     """The recordings made with the same credentials, or all of them if there are none."""
     own = _features(asked).credentials
-    return [each for each in recordings if _features(each.request).credentials == own] or recordings
+    return [
+        recording for recording in recordings if _features(recording.request).credentials == own
+    ] or recordings
 
 
 def nearest_by_headers(asked: Request, recordings: Iterable[Interaction]) -> list[Interaction]:
@@ -94,12 +97,12 @@ def nearest_by_headers(asked: Request, recordings: Iterable[Interaction]) -> lis
     features = _features(asked)
     found: list[Interaction] = []
     least: tuple[int, int] | None = None
-    for each in recordings:
-        distance = _distance(features, _features(each.request))
+    for recording in recordings:
+        distance = _distance(features, _features(recording.request))
         if least is None or distance < least:
-            found, least = [each], distance
+            found, least = [recording], distance
         elif distance == least:
-            found.append(each)
+            found.append(recording)
     return found
 
 

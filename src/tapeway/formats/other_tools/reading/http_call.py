@@ -80,7 +80,7 @@ class HttpCall:
                     "chunked" if len(self.chunks) > 1 else "length",
                     http_version(self.version),
                 ),
-                [(each, self.at_ms) for each in self.chunks],
+                [(chunk, self.at_ms) for chunk in self.chunks],
             ),
             latency_ms=self.latency_ms,
             metadata=self.metadata,

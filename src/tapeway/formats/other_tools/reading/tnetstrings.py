@@ -53,13 +53,13 @@ def _plain(kind: bytes, content: bytes) -> Tnet:
 
 
 def _items(text: bytes, start: int, end: int, depth: int) -> list[Tnet]:
-    found: list[Tnet] = []
+    values: list[Tnet] = []
     while start < end:
         value, start = read_value(text, start, depth + 1)
-        found.append(value)
+        values.append(value)
     if start != end:
         raise FormatFault("has a value that is longer than what is around it")
-    return found
+    return values
 
 
 def _name(key: Tnet) -> str:

@@ -197,7 +197,7 @@ def _call(fields: Fields) -> Interaction:
     content, added = _content(response)
     named = headers_in(response)
     delay = response.number("fixedDelayMilliseconds")
-    found = HttpCall(
+    interaction = HttpCall(
         method=_method(request),
         url=_url(request),
         request_headers=headers,
@@ -209,7 +209,7 @@ def _call(fields: Fields) -> Interaction:
         at_ms=delay,
         latency_ms=delay,
     ).interaction(0, fields.at)
-    return replace(found, failure=Failure("reset", fault)) if fault else found
+    return replace(interaction, failure=Failure("reset", fault)) if fault else interaction
 
 
 def _method(request: Fields) -> str:
