@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.recorded_bodies import way_of
+from tapeway.core.cassette.recorded_bodies import selecting_head
 from tapeway.core.http.headers import request_fields
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
 from tapeway.core.http.sdk_conventions import attempt_number
@@ -65,8 +65,8 @@ class HitRequest:
     def match_key(self) -> KeyAndBody:
         """The match key under the rules of the cassette."""
         target, known = self.target, None
-        if target.way is not None:
-            known = self.cassette.known_key(target.way, self.body, target.address.route.name)
+        if target.head is not None:
+            known = self.cassette.known_key(target.head, self.body, target.address.route.name)
         return known or self.cassette.match_key(self.request)
 
     def headers(self) -> Headers:
@@ -183,8 +183,8 @@ class Hits:
         if not (self.open and policy.replays) or cassette is None or address.slot is not None:
             return None
         fields = request_fields(request.headers)
-        host, way = fields.value(b"host"), way_of(request)
-        target = Target(request.method, address, host, request.headers, way)
+        host, head = fields.value(b"host"), selecting_head(request)
+        target = Target(request.method, address, host, request.headers, head)
         asked = HitRequest(
             *(target, request.body, cassette, attempt_number(fields.first), request.headers),
             *(started, client_address, entry),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from weakref import ref
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.recorded_bodies import Way, way_of
+from tapeway.core.cassette.recorded_bodies import SelectingHead, selecting_head
 from tapeway.core.http.cors import echoes_origin
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.json_paths import Path
@@ -48,7 +48,7 @@ class Target:
     host: bytes | None
     fields: Headers
     """All header fields that count in the match key, and maybe more."""
-    way: Way | None
+    head: SelectingHead | None
     """The part of the framing that counts in the match key, body aside."""
 
     @property
@@ -63,8 +63,8 @@ class Target:
 
 def target_of(method: str, address: RequestAddress, host: bytes | None, fields: Headers) -> Target:
     """The target of requests with these fields."""
-    way = way_of(Request(address.route.name, method, address.target, fields))
-    return Target(method, address, host, fields, way)
+    head = selecting_head(Request(address.route.name, method, address.target, fields))
+    return Target(method, address, host, fields, head)
 
 
 @dataclass(slots=True)

@@ -124,7 +124,7 @@ class UpstreamClient:
             certificates=self._certificates,
         )
         self._dialer = WebSocketDialer(
-            self._guard, self._pool.way_to, connect_s=limits.connect_s, idle_s=limits.idle_s
+            self._guard, self._pool.egress_to, connect_s=limits.connect_s, idle_s=limits.idle_s
         )
         await self._uploads.__aenter__()
         return self

@@ -61,7 +61,7 @@ OnInterim = Callable[[Headers], object]
 """Takes the fields of an interim response; what it raises ends the exchange."""
 
 
-class WayOut(NamedTuple):
+class Egress(NamedTuple):
     """How to connect to an upstream: the proxy and the TLS context."""
 
     proxy: OuterProxy | None
@@ -107,8 +107,8 @@ class ConnectionPool:
         self, url: URL, *, bodiless: bool, on_interim: OnInterim, route: str = ""
     ) -> "UpstreamExchange":
         """A connection for one request. Raises UpstreamError for an address that is not allowed."""
-        way = await self.way_to(url, route)
-        held = await self._connected(url, way)
+        egress = await self.egress_to(url, route)
+        held = await self._connected(url, egress)
         handler, transport = held.protocol, held.transport
         if handler is None or transport is None:
             held.close()
@@ -120,36 +120,36 @@ class ConnectionPool:
             self.opened += 1
         return UpstreamExchange(connection, held, bodiless=bodiless, on_interim=on_interim)
 
-    async def _connected(self, url: URL, way: WayOut) -> Connection:
-        connecting = self._connector.connect(self._destination(url, way), [], self._timeouts)
-        if way.proxy is None:
+    async def _connected(self, url: URL, egress: Egress) -> Connection:
+        connecting = self._connector.connect(self._destination(url, egress), [], self._timeouts)
+        if egress.proxy is None:
             return await connecting
         try:
             # aiohttp waits without end for what the proxy answers to a CONNECT.
             async with asyncio.timeout(self._idle_s):
                 return await connecting
         except Exception as exc:
-            raise proxy_failed(exc, url, way.proxy) from None
+            raise proxy_failed(exc, url, egress.proxy) from None
 
-    async def way_to(self, url: URL, route: str) -> WayOut:
+    async def egress_to(self, url: URL, route: str) -> Egress:
         """How to connect to a route's upstream. Raises UpstreamError for an unusable proxy."""
         proxy = self._proxies.proxy_for(url)
         needs_tls = "https" in (url.scheme, proxy.url.scheme if proxy is not None else "")
         if not needs_tls:
-            return WayOut(proxy, True)
+            return Egress(proxy, True)
         shown = self._certificates.get(route, self._certificates.get(""))
-        return WayOut(proxy, await self._context() if shown is None else shown)
+        return Egress(proxy, await self._context() if shown is None else shown)
 
-    def _checked_destination(self, url: URL, way: WayOut) -> aiohttp.ClientRequest:
+    def _checked_destination(self, url: URL, egress: Egress) -> aiohttp.ClientRequest:
         """What tells aiohttp's connector where to connect; nobody sends it."""
         self._guard.check_written(url)
-        proxy = way.proxy
+        proxy = egress.proxy
         if proxy is not None:
             self._guard.check_written(proxy.url)
         return _Destination(
             *("GET", url),
             loop=asyncio.get_running_loop(),
-            ssl=way.tls,
+            ssl=egress.tls,
             proxy=None if proxy is None else proxy.url,
             proxy_headers=None if proxy is None else proxy.headers,
         )

@@ -23,7 +23,7 @@ from tapeway.core.model.messages import Headers, Response, ResponseHead
 from tapeway.errors import UpstreamError
 from tapeway.ports import UpgradeRefused
 from tapeway.upstream.address_guard import AddressGuard
-from tapeway.upstream.connection import WayOut
+from tapeway.upstream.connection import Egress
 from tapeway.upstream.faults import proxy_failed, translated
 from tapeway.upstream.message_socket import MessageSocket
 
@@ -38,7 +38,7 @@ _SWITCHING = 101
 _WINDOW_BITS = 15
 _MOST_REFUSAL = 1024 * 1024
 
-WayTo = Callable[[URL, str], Awaitable[WayOut]]
+EgressTo = Callable[[URL, str], Awaitable[Egress]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class WebSocketDialer:
     """
 
     def __init__(
-        self, guard: AddressGuard, way_to: WayTo, *, connect_s: float, idle_s: float
+        self, guard: AddressGuard, egress_to: EgressTo, *, connect_s: float, idle_s: float
     ) -> None:
         self._guard = guard
-        self._way_to = way_to
+        self._egress_to = egress_to
         self._connect_s = connect_s
         self._idle_s = idle_s
         self._session: ClientSession | None = None
@@ -91,8 +91,8 @@ class WebSocketDialer:
 
     async def dial(self, opening: Opening) -> DialledSocket:
         """A connection. Raises UpgradeRefused with the upstream's answer, and UpstreamError."""
-        url, way = opening.url, await self._way_to(opening.url, opening.route)
-        proxy = way.proxy
+        url, egress = opening.url, await self._egress_to(opening.url, opening.route)
+        proxy = egress.proxy
         self._guard.check_written(url)
         if proxy is not None:
             self._guard.check_written(proxy.url)
@@ -105,7 +105,7 @@ class WebSocketDialer:
                 autoclose=False,
                 compress=_WINDOW_BITS if opening.deflate else 0,
                 max_msg_size=opening.max_message,
-                ssl=way.tls,
+                ssl=egress.tls,
                 proxy=None if proxy is None else proxy.url,
                 proxy_headers=None if proxy is None else proxy.headers,
                 decode_text=False,

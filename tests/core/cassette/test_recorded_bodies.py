@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.agenttape.key import ORDERED_KEY
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.recorded_bodies import RecordedBodies, way_of
+from tapeway.core.cassette.recorded_bodies import RecordedBodies, selecting_head
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.matching.key import key_digest, request_key
 from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
@@ -49,14 +49,14 @@ def test_what_is_known_of_a_body_is_the_match_key_that_it_has(
     bodies = cassette(recorded, rules).bodies
 
     for request in [*asked, *recorded]:
-        if (way := way_of(request)) is not None:
+        if (way := selecting_head(request)) is not None:
             known = bodies.key_of(way, request.body)
             assert known is None or key_digest(known) == key_digest(request_key(request, rules))
 
 
 def test_a_recorded_json_body_is_known_on_every_route() -> None:
     request = Request("default", "POST", "/v1/x", JSON, b'{"b": 1}')
-    way = way_of(Request("openai", "POST", "/v1/x", JSON))
+    way = selecting_head(Request("openai", "POST", "/v1/x", JSON))
     assert way is not None
 
     assert cassette([request]).bodies.key_of(way, request.body) == request_key(request)
@@ -74,7 +74,7 @@ def test_a_recorded_json_body_is_known_on_every_route() -> None:
 )
 def test_what_is_sent_in_another_way_is_not_known(other: Request) -> None:
     bodies = cassette([Request("r", "POST", "/v1/x", JSON, b"{}")]).bodies
-    way = way_of(other)
+    way = selecting_head(other)
     assert way is not None
 
     assert bodies.key_of(way, b"{}") is None
@@ -82,7 +82,7 @@ def test_what_is_sent_in_another_way_is_not_known(other: Request) -> None:
 
 def test_nothing_is_known_where_a_rule_has_other_headers_count() -> None:
     request = Request("r", "POST", "/v1/x", JSON, b"{}")
-    way = way_of(request)
+    way = selecting_head(request)
     assert way is not None
 
     assert cassette([request], Rules(match=("x-tenant",))).bodies.key_of(way, b"{}") is None
@@ -90,8 +90,8 @@ def test_nothing_is_known_where_a_rule_has_other_headers_count() -> None:
 
 def test_a_body_that_is_not_said_to_be_plain_json_has_no_way() -> None:
     coded = (*JSON, (b"content-encoding", b"gzip"))
-    assert way_of(Request("r", "POST", "/", FORM, b"{}")) is None
-    assert way_of(Request("r", "POST", "/", coded, b"{}")) is None
+    assert selecting_head(Request("r", "POST", "/", FORM, b"{}")) is None
+    assert selecting_head(Request("r", "POST", "/", coded, b"{}")) is None
 
 
 def test_a_rule_that_is_added_gives_recorded_bodies_their_new_keys() -> None:
@@ -99,7 +99,7 @@ def test_a_rule_that_is_added_gives_recorded_bodies_their_new_keys() -> None:
     rules = Rules(ignore=("body.a",))
     index = cassette([request])
     index.apply_rules(rules)
-    way = way_of(request)
+    way = selecting_head(request)
     assert way is not None
 
     assert index.bodies.key_of(way, request.body) == request_key(request, rules)
@@ -111,7 +111,7 @@ def made_of(request: Request, *stored_keys: str) -> Interaction:
 
 def test_a_removed_recording_is_forgotten() -> None:
     known, request = RecordedBodies(), Request("r", "POST", "/v1/x", JSON, b"{}")
-    way = way_of(request)
+    way = selecting_head(request)
     assert way is not None
     known.add(made_of(request), request_key(request))
     known.discard(made_of(Request("r", "POST", "/v1/x", TEXT, b"{}")))
@@ -125,7 +125,7 @@ def test_a_removed_recording_is_forgotten() -> None:
 
 def test_a_body_is_forgotten_with_the_recording_that_is_replaced() -> None:
     request = Request("r", "POST", "/v1/x", JSON, b"{}")
-    way = way_of(request)
+    way = selecting_head(request)
     assert way is not None
     index = cassette([request])
     assert index.bodies.key_of(way, b"{}")
@@ -139,7 +139,7 @@ def test_a_body_is_forgotten_with_the_recording_that_is_replaced() -> None:
 def test_a_recording_that_answers_in_order_is_not_known_by_its_body() -> None:
     known, request = RecordedBodies(), Request("r", "POST", "/v1/x", JSON, b"{}")
     ordered = made_of(request, ORDERED_KEY)
-    way = way_of(request)
+    way = selecting_head(request)
     assert way is not None
     assert recording_key(ordered, NO_RULES) != request_key(request)
 

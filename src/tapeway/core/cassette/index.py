@@ -29,7 +29,7 @@ from tapeway.core.cassette.keyed_recordings import (
     indexes_of,
     with_recording,
 )
-from tapeway.core.cassette.recorded_bodies import RecordedBodies, Way, way_of
+from tapeway.core.cassette.recorded_bodies import RecordedBodies, SelectingHead, selecting_head
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.http.routing import DEFAULT_ROUTE
@@ -157,18 +157,18 @@ class CassetteIndex:
 
     def match_key(self, request: Request) -> KeyAndBody:
         """The match key of a received request, and the parsed body."""
-        if request.file is None and (way := way_of(request)) is not None:
-            known = self.known_key(way, request.body, request.route)
+        if request.file is None and (head := selecting_head(request)) is not None:
+            known = self.known_key(head, request.body, request.route)
             if known is not None:
                 return known
         return key_and_body(request, self.rules)
 
-    def known_key(self, way: Way, body: bytes, route: str) -> KeyAndBody | None:
+    def known_key(self, head: SelectingHead, body: bytes, route: str) -> KeyAndBody | None:
         """The match key of a request whose body was recorded on the route, or was asked before.
 
         Such a body is known by the bytes and is not parsed again. None for an unknown body.
         """
-        if self.rules.match or (known := self.bodies.key_of(way, body)) is None:
+        if self.rules.match or (known := self.bodies.key_of(head, body)) is None:
             return None
         return KeyAndBody(key_on_route(known, route), None, self.rules)
 
