@@ -92,12 +92,12 @@ def _keys(text: bytes, path: str) -> Counter[str]:
 
 
 def _commit(root: Path, name: str) -> str:
-    run_git(root, "rev-parse", "--commit-dir")
+    run_git(root, "rev-parse", "--git-dir")
     try:
         commit = run_git(root, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
     except ConfigError:
         raise ConfigError(
-            f"commit knows no revision {name}: a single argument is one; give two cassettes to compare "
+            f"git knows no revision {name}: a single argument is one; give two cassettes to compare "
             "them"
         ) from None
     return commit.decode().strip()
