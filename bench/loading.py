@@ -25,8 +25,8 @@ from bench.figures import Figure, Table, figure, text
 from bench.replay import recorded
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.stores.file.store import FileStore
 
 SIZES = {"small": (10_000, 0), "of 10 KB": (2_000, 10_000)}
@@ -98,7 +98,7 @@ def _bodies(index: CassetteIndex) -> int:
     kept = {
         id(data): sys.getsizeof(data)
         for each in index
-        if isinstance(each, Interaction) and not isinstance(each, FiledInteraction)
+        if isinstance(each, Interaction) and not isinstance(each, LazyInteraction)
         for data in (each.request.body, each.response.body)
     }
     return sum(kept.values())

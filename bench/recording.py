@@ -56,7 +56,7 @@ class Measured:
     waits: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
 
-    def add(self, asking: "Asking", sent: Iterator[bytes], end: bytes, n: int) -> None:
+    def add(self, asking: "UpstreamCall", sent: Iterator[bytes], end: bytes, n: int) -> None:
         """Send so many requests."""
         server = asking.server
         before, begun = server.cpu_ns(), time.perf_counter()
@@ -65,7 +65,7 @@ class Measured:
         self.cpu.append((server.cpu_ns() - before) / n / 1000)
 
 
-class Asking:
+class UpstreamCall:
     """A server, and so many connections to it."""
 
     def __init__(self, server: Server, at_once: int) -> None:
@@ -126,7 +126,7 @@ def in_turn(
     """
     sent = {(name, path): requests(path, first=first) for name in servers for path in blocks}
     found = {path: {name: Measured() for name in servers} for path in blocks}
-    asking = {name: Asking(server, at_once) for name, server in servers.items()}
+    asking = {name: UpstreamCall(server, at_once) for name, server in servers.items()}
     for number in range(1 + BLOCKS):
         for name, each in asking.items():
             for path, size in blocks.items():
@@ -206,7 +206,7 @@ def grow(server: Server) -> dict[str, list[Figure | str]]:
     """What a recording costs in cassettes that have ten, beside one that has many."""
     few, many = Measured(), Measured()
     sent = requests(JSON_PATH, in_cassette("most"), first=MOST)
-    asking = Asking(server, 1)
+    asking = UpstreamCall(server, 1)
     # The first one waits until the cassette is loaded.
     ask(asking.connections, islice(sent, FEW), JSON_BODY)
     for number in range(2 * BLOCKS):

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction, Interaction, large_bodies
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.ports import CassetteStore
 
 PAGE_BYTES = 8 * 1024 * 1024
@@ -50,7 +50,7 @@ def walk_over(stored: StoredCassette) -> CassetteWalk:
 async def each_of(items: Iterable[AnyInteraction]) -> AsyncGenerator[AnyInteraction]:
     """The items of a loaded cassette, as a walk gives them."""
     for item in items:
-        if isinstance(item, FiledInteraction):
+        if isinstance(item, LazyInteraction):
             # A copy: a walk must not gather a large file in memory.
             copy = replace(item)
             item.forget()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from tapeway.core.cassette.plan import Answer, Ask
+from tapeway.core.cassette.plan import Answer, LiveCall
 from tapeway.core.json_text import Json
 from tapeway.core.misses.neighbours import SoughtRequest
 from tapeway.core.model.cassette import (
@@ -450,7 +450,7 @@ class StoredCall(Protocol):
     """A call whose answer is stored, and which can store more of it."""
 
     @property
-    def ask(self) -> Ask:
+    def ask(self) -> LiveCall:
         """What was asked, and for which cassette."""
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.cassette.plan import Incoming, LiveCall
 from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
@@ -128,7 +128,7 @@ async def test_passthrough_records_nothing_and_relays_pieces() -> None:
         broker = running.broker
         request = Request("openai", "GET", "/", base="https://up")
         plan = await broker.decide("default", Incoming(request))
-        assert isinstance(plan, Ask)
+        assert isinstance(plan, LiveCall)
         async with broker.recorder.relay(plan) as live:
             assert [piece async for piece in live.pieces()] == [b"answer 1"]
         assert await running.stored() == []
@@ -237,7 +237,7 @@ async def test_a_route_that_came_with_an_upstream_is_asked_there() -> None:
     async with running_broker(routes=routes) as running:
         request = Request(DEFAULT_ROUTE, "GET", "/x", base="http://mine/base")
         plan = await running.broker.decide("default", Incoming(request))
-        assert isinstance(plan, Ask)
+        assert isinstance(plan, LiveCall)
         await running.broker.recorder.perform(plan)
 
         assert running.responder.asked[0].url == "http://mine/base/x"

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tapeway.core.cassette.plan import Answer, Ask, Incoming
+from tapeway.core.cassette.plan import Answer, Incoming, LiveCall
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.messages import Request
 from tapeway.engine.recorder import Policy
@@ -27,7 +27,7 @@ from tests.support.fakes.live_service import FakeAnswer
 SECRET = b"sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z"
 
 
-def never(ask: Ask) -> Pending:
+def never(ask: LiveCall) -> Pending:
     """In place of what asks anew."""
     raise AssertionError(ask)
 
@@ -98,7 +98,7 @@ async def test_callers_with_other_credentials_share_no_call() -> None:
     ],
 )
 async def test_a_request_that_differs_in_one_thing_alone_joins_no_call(
-    differing: Callable[[Ask], Ask],
+    differing: Callable[[LiveCall], LiveCall],
 ) -> None:
     ended = asyncio.Event()
 
@@ -109,7 +109,7 @@ async def test_a_request_that_differs_in_one_thing_alone_joins_no_call(
     async with running_broker() as running, asyncio.TaskGroup() as tasks:
         request = Request("openai", "GET", "/", base="https://up")
         ask = await running.broker.decide("default", Incoming(request))
-        assert isinstance(ask, Ask)
+        assert isinstance(ask, LiveCall)
         calls = LiveCalls(tasks)
         calls.start(ask, call())
         equal, other = calls.join(ask, never), calls.join(differing(ask), never)
@@ -314,7 +314,7 @@ async def test_draining_refuses_to_relay() -> None:
             await running.get()
         request = Request("openai", "GET", "/", base="https://up")
         plan = await running.broker.decide("default", Incoming(request))
-        assert isinstance(plan, Ask)
+        assert isinstance(plan, LiveCall)
         with pytest.raises(Draining):
             running.broker.recorder.relay(plan)
 
@@ -352,7 +352,7 @@ async def asked_by_staying_clients(
     async def ask(path: str) -> Answer:
         request = Request("openai", "GET", path, base="https://up")
         plan = await running.broker.decide("default", Incoming(request))
-        assert isinstance(plan, Ask)
+        assert isinstance(plan, LiveCall)
         try:
             return await running.broker.recorder.perform(plan)
         finally:
@@ -415,7 +415,7 @@ async def test_a_call_cancelled_with_its_clients_task_ends_for_all() -> None:
     async with running_broker() as running, asyncio.TaskGroup() as tasks:
         request = Request("openai", "GET", "/", base="https://up")
         ask = await running.broker.decide("default", Incoming(request))
-        assert isinstance(ask, Ask)
+        assert isinstance(ask, LiveCall)
         calls = LiveCalls(tasks)
         client = asyncio.get_running_loop().create_task(calls.run(ask, call()))
         await begun.wait()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.correlation.index import FEW_LOADED
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -145,10 +145,10 @@ async def test_what_is_recorded_in_this_take_is_recognised_too() -> None:
         assert (first.outcome, renamed.outcome, renamed.index) == ("recorded", "replayed", 1)
 
 
-async def plan(running: RunningBroker, body: bytes) -> Replay | Ask:
+async def plan(running: RunningBroker, body: bytes) -> Replay | LiveCall:
     request = Request("openai", "POST", "/v1/chat", JSON, body, "https://up")
     found = await running.broker.decide("default", Incoming(request))
-    assert isinstance(found, Replay | Ask)
+    assert isinstance(found, Replay | LiveCall)
     return found
 
 
@@ -159,7 +159,7 @@ async def test_identifiers_of_a_recording_sent_upstream_are_flagged_once(
     async with running_broker("auto", store=await tape(*LOOP)) as running:
         for text in ("rain", "hail"):
             planned = await plan(running, turn("weather?", (CALLS[0], text)))
-            assert isinstance(planned, Ask)
+            assert isinstance(planned, LiveCall)
             assert planned.replayed_ids == (CALLS[0],)
             assert CALLS[0] in (planned.note or "")
 
@@ -172,12 +172,12 @@ async def test_identifiers_the_upstream_issued_in_this_take_are_not_flagged() ->
         await ask(running, turn("weather?"))
 
         live = await plan(running, turn("weather?", (CALLS[0], "sun")))
-        assert isinstance(live, Ask)
+        assert isinstance(live, LiveCall)
         assert (live.replayed_ids, live.note) == ((), None)
 
         await running.broker.rewind()
         later = await plan(running, turn("weather?", (CALLS[0], "sun")))
-        assert isinstance(later, Ask)
+        assert isinstance(later, LiveCall)
         assert later.replayed_ids == (CALLS[0],)
 
 

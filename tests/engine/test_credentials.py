@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tapeway.body_files import Spool
-from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request, Response
 from tapeway.core.redaction.credentials import Secret
@@ -324,7 +324,7 @@ async def test_a_flow_that_hands_on_a_secret_replays_from_its_own_recording(
 async def serve_whole(broker: Broker, request: Request) -> Response:
     """The whole response to a request."""
     plan = await broker.decide("default", Incoming(request))
-    if isinstance(plan, Ask):
+    if isinstance(plan, LiveCall):
         return (await broker.recorder.perform(plan)).response
     assert isinstance(plan, Replay)
     return plan.interaction.response

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.matching import document as document_of_request
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.misses.miss import Miss
@@ -132,7 +132,7 @@ async def test_a_body_above_256_kib_is_read_redacted_and_recorded_in_threads(
     other = asked._replace(request=replace(LARGE, body=LARGE.body.replace(b"0.25", b"0.5", 1)))
     async with broker:
         plan = await broker.decide("x", asked)
-        assert isinstance(plan, Ask)
+        assert isinstance(plan, LiveCall)
         assert (await broker.recorder.perform(plan)).outcome == "recorded"
         assert isinstance(await broker.decide("x", asked), Replay)
         await broker.set_mode("replay")

@@ -13,7 +13,7 @@ import pytest
 
 from tapeway.body_files import read_body, with_body_in_memory
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Answer, Ask
+from tapeway.core.cassette.plan import Answer, LiveCall
 from tapeway.core.cassette.rerecording import Replacement
 from tapeway.core.matching.key import key_and_body, request_key
 from tapeway.core.matching.request_redaction import RequestRedaction
@@ -25,7 +25,7 @@ from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor, StreamRedactor
 from tapeway.engine.open_streams import OpenStreams
-from tapeway.engine.recorder import LiveCall, Policy
+from tapeway.engine.recorder import LiveCallInProgress, Policy
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
 from tapeway.formats.native.document import encode
 from tests.support.canary import canary, sightings
@@ -58,7 +58,7 @@ class Call:
         seen, secrets = redaction.redact_and_learn(HEAD.run_id, self.request)
         keyed = key_and_body(seen, NO_RULES)
         key, read = keyed.key, keyed.read
-        ask = Ask(
+        ask = LiveCall(
             self.cassette,
             self.cassette.take,
             MODE_POLICIES[mode],
@@ -68,7 +68,7 @@ class Call:
             key,
             read=read,
         )
-        self.call = LiveCall(
+        self.call = LiveCallInProgress(
             *(ask, self.responder, self.store, policy or Policy(), redaction),
             lambda ask, _: nullcontext(Replacement(ask.cassette)),
             note_nothing,
@@ -100,11 +100,11 @@ class Call:
         return await self.store.load("c", writable=False) is not None or len(self.cassette) > 0
 
 
-async def note_nothing(ask: Ask) -> None:
+async def note_nothing(ask: LiveCall) -> None:
     pass
 
 
-async def reserve_next(ask: Ask) -> int:
+async def reserve_next(ask: LiveCall) -> int:
     return ask.cassette.reserve()
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.cassette.plan import Incoming, LiveCall
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request
 from tapeway.engine.response_buffer import ResponseReader
@@ -179,7 +179,7 @@ async def test_a_stream_that_began_is_aborted_when_its_owner_is_fenced_out() -> 
         one = found.instances[0]
         asked = Request("openai", "GET", "/v1/x", base="https://up")
         plan = await one.broker.decide("default", Incoming(asked))
-        assert isinstance(plan, Ask)
+        assert isinstance(plan, LiveCall)
         found.responder.gate.clear()
         feed = ResponseReader()
         pending = one.broker.recorder.follow(plan, feed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.cassette.plan import Incoming, LiveCall
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.messages import Request
@@ -249,7 +249,7 @@ async def test_the_journal_says_why_it_was_asked_again(kind: str) -> None:
         request = Request("openai", "GET", "/jobs/1", base="https://up")
         plan = await ask.brokers[0].decide("default", Incoming(request))
 
-        assert isinstance(plan, Ask)
+        assert isinstance(plan, LiveCall)
         assert plan.note == "asked live: #0 is not final: its status is 'in_progress'"
 
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
+from tapeway.core.cassette.plan import Incoming, LiveCall, Plan, Replay
 from tapeway.core.http.routing import RouteTable, on_other_routes
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.matching.rules import NO_RULES, Rules
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 class Broker:
     """Routes each request to a recording or to the live service. Use it as a context manager.
 
-    `recorder` performs each `Ask` that `decide` returns; `editor` changes cassettes while they are
+    `recorder` performs each `LiveCall` that `decide` returns; `editor` changes cassettes while they are
     served; `journal` takes note of each request. `on_eject` gets the report of each cassette that is
     ejected.
     """
@@ -231,7 +231,7 @@ class Broker:
         return await self._decide_on_other_routes(name, incoming, mode, plan)
 
     async def _decide_on_other_routes(
-        self, name: str, incoming: Incoming, mode: Mode, plan: Ask | Miss
+        self, name: str, incoming: Incoming, mode: Mode, plan: LiveCall | Miss
     ) -> Plan:
         """The plan, or the replay of a recording on another route to the same origin."""
         for request in on_other_routes(incoming.request, self.routes):

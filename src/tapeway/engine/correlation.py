@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.correlation.index import (
     FEW_LOADED,
     CorrelatedRecording,
@@ -26,7 +26,7 @@ from tapeway.core.correlation.index import (
 )
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.http.routing import DEFAULT_ROUTE
-from tapeway.core.matching.asked import AskedRequest
+from tapeway.core.matching.received_request import ReceivedRequest
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import Repeats
@@ -71,10 +71,10 @@ class Correlation:
         self._warned: dict[str, int] = {}
 
     async def search(
-        self, cassette: CassetteIndex, incoming: Incoming, plan: Ask | Miss
+        self, cassette: CassetteIndex, incoming: Incoming, plan: LiveCall | Miss
     ) -> CorrelationMatches:
         """Search; the cassette may change while this is waited for."""
-        if not len(cassette) or (isinstance(plan, Ask) and not plan.policy.replays):
+        if not len(cassette) or (isinstance(plan, LiveCall) and not plan.policy.replays):
             return CorrelationMatches()
         request = _request(plan)
         if len(request.body) <= SMALL_BODY and not may_carry_ids(request):
@@ -89,14 +89,14 @@ class Correlation:
             return await asyncio.to_thread(_search, identifiers, plan, routes)
 
     def settle(
-        self, cassette: CassetteIndex, plan: Ask | Miss, seen: CorrelationMatches
-    ) -> Replay | Ask | Miss:
+        self, cassette: CassetteIndex, plan: LiveCall | Miss, seen: CorrelationMatches
+    ) -> Replay | LiveCall | Miss:
         """The replay of the first match that is not used up, its identifiers bound to the client's.
 
         Otherwise the plan, with a warning where identifiers of a recording go to the upstream.
         """
         bindings = cassette.take.bindings
-        asked = _asked(cassette, plan) if isinstance(plan, Ask) and seen.matches else None
+        asked = _asked(cassette, plan) if isinstance(plan, LiveCall) and seen.matches else None
         for match in seen.matches:
             index = match.interaction.index
             if cassette.get(index) is not match.interaction or not bindings.allows(match.id_map):
@@ -108,7 +108,7 @@ class Correlation:
             if found is not None:
                 bindings.bind(match.id_map)
                 return Replay(cassette, found, plan.target, key, _note(match))
-        return self._with_warning(plan, seen.carried_ids) if isinstance(plan, Ask) else plan
+        return self._with_warning(plan, seen.carried_ids) if isinstance(plan, LiveCall) else plan
 
     async def search_recorded(
         self, cassette: CassetteIndex, request: Request
@@ -124,7 +124,7 @@ class Correlation:
             found = await asyncio.to_thread(identifiers.find, request, {request.route})
         return CorrelationMatches(found)
 
-    def _with_warning(self, ask: Ask, carried_ids: Mapping[str, int]) -> Ask:
+    def _with_warning(self, ask: LiveCall, carried_ids: Mapping[str, int]) -> LiveCall:
         if not carried_ids:
             return ask
         now = ask.take.number
@@ -193,7 +193,7 @@ async def meant_by(
     return await asyncio.to_thread(work)
 
 
-def _asked(cassette: CassetteIndex, ask: Ask) -> AskedRequest:
+def _asked(cassette: CassetteIndex, ask: LiveCall) -> ReceivedRequest:
     incoming = ask.incoming
     large = None if incoming is None else incoming.large_for(cassette.head, cassette.rules)
     return cassette.asked(ask.request) if large is None else large.asked
@@ -210,10 +210,10 @@ def _is_quick(identifiers: CorrelationIndex, request: Request) -> bool:
 
 
 def _search(
-    identifiers: CorrelationIndex, plan: Ask | Miss, routes: Collection[str]
+    identifiers: CorrelationIndex, plan: LiveCall | Miss, routes: Collection[str]
 ) -> CorrelationMatches:
     request = _request(plan)
-    carried_ids = identifiers.issued_in(request) if isinstance(plan, Ask) else {}
+    carried_ids = identifiers.issued_in(request) if isinstance(plan, LiveCall) else {}
     return CorrelationMatches(identifiers.find(request, routes), carried_ids)
 
 
@@ -223,5 +223,5 @@ def _note(match: CorrelatedRecording) -> str:
     return f"{FOUND_BY_IDENTIFIERS}: {', '.join(named[:_MOST_NAMED])}{more}"
 
 
-def _request(plan: Ask | Miss) -> Request:
-    return plan.redacted if isinstance(plan, Ask) else plan.request
+def _request(plan: LiveCall | Miss) -> Request:
+    return plan.redacted if isinstance(plan, LiveCall) else plan.request

@@ -11,15 +11,15 @@ from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias,
 from tapeway.core.cassette.credential_index import FoundKey, open_digest
 from tapeway.core.cassette.freshness import READS, read_keys
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Ask, Incoming, LargeRequest, Plan, Replay
+from tapeway.core.cassette.plan import Incoming, LargeRequest, LiveCall, Plan, Replay
 from tapeway.core.http.location import same_origin
 from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error
 from tapeway.core.json_text import ReadJson
-from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.document import selecting_fields
 from tapeway.core.matching.headers.distance import caller
 from tapeway.core.matching.key import key_digest, key_on_route, request_key
 from tapeway.core.matching.placeholders import SecretDigests
+from tapeway.core.matching.received_request import ReceivedRequest
 from tapeway.core.matching.request_redaction import RequestRedaction, with_fields
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
@@ -48,7 +48,7 @@ class Planner:
         self._redaction = redaction
         self._routes = routes
         self._repeats = repeats
-        self._last: AskedRequest | None = None
+        self._last: ReceivedRequest | None = None
         """What `keys` was asked for last: in a shared store `plan` is asked for the same next."""
 
     def plan(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Plan:
@@ -96,7 +96,7 @@ class Planner:
                 return replace(miss, used_up=used_up, note=note)
         if not request.base:
             raise no_route_error(self._routes, redacted.route, redacted.target)
-        return Ask(
+        return LiveCall(
             cassette,
             cassette.take,
             policy,
@@ -116,7 +116,7 @@ class Planner:
         self,
         cassette: CassetteIndex,
         found: FoundKey | None,
-        asked: AskedRequest,
+        asked: ReceivedRequest,
         *,
         can_ask: bool,
         known: Collection[int] | None = None,
@@ -295,7 +295,7 @@ class Planner:
         redacted: Request,
         key: bytes,
         found: FoundKey | None,
-        asked: AskedRequest,
+        asked: ReceivedRequest,
         incoming: Incoming,
     ) -> Miss:
         if incoming.route_guessed and not cassette.has_route(redacted.route):
@@ -308,7 +308,7 @@ class Planner:
         return miss if found is None else self._why_missed(miss, cassette, found, asked)
 
     def _why_missed(
-        self, miss: Miss, cassette: CassetteIndex, found: FoundKey, asked: AskedRequest
+        self, miss: Miss, cassette: CassetteIndex, found: FoundKey, asked: ReceivedRequest
     ) -> Miss:
         """A miss despite recordings: they are used up, or headers exclude them."""
         equal = cassette.recordings(found.key)
@@ -328,7 +328,9 @@ def is_large(request: Request) -> bool:
     return request.file is not None or len(request.body) > READ_AT_ONCE
 
 
-def _stored_key(asked: AskedRequest, redacted: Request, large: LargeRequest | None = None) -> bytes:
+def _stored_key(
+    asked: ReceivedRequest, redacted: Request, large: LargeRequest | None = None
+) -> bytes:
     """The match key of a request as it will be stored."""
     if large is not None and redacted is large.redacted:
         return large.redacted_key
@@ -360,7 +362,7 @@ def _keeps_what_selects(redacted: Request, request: Request) -> bool:
     return all(field in redacted.headers for field in selecting_fields(request))
 
 
-def _read_of(redacted: Request, asked: AskedRequest) -> ReadJson | None:
+def _read_of(redacted: Request, asked: ReceivedRequest) -> ReadJson | None:
     """The parsed body of a redacted request; None for a large body, which would fill the memory."""
     read = asked.read
     if read is None or not read.exact or redacted.body is not asked.request.body:
@@ -374,12 +376,12 @@ def _routes_of(incoming: Incoming) -> tuple[str, ...]:
     return (route, DEFAULT_ROUTE) if incoming.route_guessed else (route,)
 
 
-def _asked(head: CassetteHead, rules: Rules, incoming: Incoming) -> AskedRequest:
+def _asked(head: CassetteHead, rules: Rules, incoming: Incoming) -> ReceivedRequest:
     """The request as a cassette with these rules looks it up."""
     if (large := incoming.large_for(head, rules)) is not None:
         return large.asked
     digests = SecretDigests(head.run_id)
-    return AskedRequest(_with_digest(incoming), rules, digests, incoming.keyed)
+    return ReceivedRequest(_with_digest(incoming), rules, digests, incoming.keyed)
 
 
 def _with_digest(incoming: Incoming) -> Request:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from tapeway.core.cassette.plan import Ask
+from tapeway.core.cassette.plan import LiveCall
 from tapeway.core.http.content_codings import readable_response
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.misses.miss import Miss, MissedRequest
@@ -142,12 +142,12 @@ class CallKeeper:
         self._redaction = redaction
         self._salt = salt
 
-    def keep(self, asked: Request | Ask | Miss, response: Response | None = None) -> KeptCall:
+    def keep(self, asked: Request | LiveCall | Miss, response: Response | None = None) -> KeptCall:
         """A call with the answer to the client, as far as it is known."""
         answer = response or _NO_ANSWER
         if isinstance(asked, Miss):
             return KeptCall.of(asked.request, answer, missed=asked.kept)
-        if isinstance(asked, Ask):
+        if isinstance(asked, LiveCall):
             return KeptCall.of(
                 asked.redacted,
                 answer,

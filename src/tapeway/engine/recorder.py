@@ -16,7 +16,7 @@ from typing import Literal, cast
 
 from tapeway.body_files import with_body_in_memory
 from tapeway.core.cassette.freshness import WRITES
-from tapeway.core.cassette.plan import Answer, Ask, Replay
+from tapeway.core.cassette.plan import Answer, LiveCall, Replay
 from tapeway.core.cassette.rerecording import Replacement
 from tapeway.core.http.content_codings import content_coding, keeps_coding, readable_response
 from tapeway.core.http.volatile_headers import minimal
@@ -111,7 +111,7 @@ STATUS_NOT_RECORDED = (
 
 CallState = Literal["asking", "receiving", "storing", "durable", "passed_on", "failed"]
 
-Replacing = Callable[[Ask, Interaction], AbstractAsyncContextManager[Replacement] | None]
+Replacing = Callable[[LiveCall, Interaction], AbstractAsyncContextManager[Replacement] | None]
 """Holds what a new answer replaces while that answer is made durable; None where it is nothing."""
 
 
@@ -150,10 +150,10 @@ class Recorder:
         self._failed = False
         """Whether the last recording could not be stored."""
         self._numbers = count(1)
-        self.under_way: dict[int, LiveCall] = {}
+        self.under_way: dict[int, LiveCallInProgress] = {}
         """The calls that are asked or recorded now, by their number."""
 
-    async def perform(self, ask: Ask) -> Answer:
+    async def perform(self, ask: LiveCall) -> Answer:
         """The live answer, recorded where the mode and the settings say so.
 
         The call is made in the current task, which must not be cancelled as its client leaves.
@@ -165,7 +165,7 @@ class Recorder:
         return await self._calls.run(ask, self._call(ask, None))
 
     def follow(
-        self, ask: Ask, reader: ResponseReader | None, turn: LiveTurn | None = None
+        self, ask: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None = None
     ) -> Pending:
         """Like `ask`, with the arriving answer in `reader`; joins an equal call under way.
 
@@ -173,7 +173,7 @@ class Recorder:
         """
         return self._join(ask, reader, turn)
 
-    def relay(self, ask: Ask) -> AbstractAsyncContextManager[LiveAnswer]:
+    def relay(self, ask: LiveCall) -> AbstractAsyncContextManager[LiveAnswer]:
         """The live answer as it comes, not recorded. Raises Draining."""
         self._calls.refuse_when_draining()
         return self.responder.ask(ask.request)
@@ -182,7 +182,7 @@ class Recorder:
         """Store what has come of an answer since its end, as a call that others wait for."""
         return self._calls.start(call.ask, call.store_more(), shared=False)
 
-    async def pieces(self, ask: Ask, live: LiveAnswer) -> AsyncIterator[bytes]:
+    async def pieces(self, ask: LiveCall, live: LiveAnswer) -> AsyncIterator[bytes]:
         """The body of a relayed answer. Raises UpstreamError where it is cut."""
         if live.head.framing != "close":
             async for piece in live.pieces():
@@ -198,9 +198,9 @@ class Recorder:
                 raise
 
     def _join(
-        self, ask: Ask, reader: ResponseReader | None, turn: LiveTurn | None = None
+        self, ask: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None = None
     ) -> Pending:
-        def again(ask: Ask) -> Pending:
+        def again(ask: LiveCall) -> Pending:
             """Ask anew, since the answer of the call that was joined is for other header fields."""
             return self._join(ask, None, turn)
 
@@ -211,11 +211,11 @@ class Recorder:
         call = self._call(ask, reader, turn)
         return self._calls.start(ask, call, reader, shared=shared)
 
-    def _again(self, ask: Ask) -> Pending:
+    def _again(self, ask: LiveCall) -> Pending:
         return self._join(ask, None)
 
     async def _call(
-        self, ask: Ask, reader: ResponseReader | None, turn: LiveTurn | None = None
+        self, ask: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None = None
     ) -> Answer | TapewayError:
         """The result of a call. Raises nothing: an error would cancel the group's other tasks."""
         try:
@@ -242,12 +242,12 @@ class Recorder:
                 turn.drop()
 
     async def _ask(
-        self, ask: Ask, reader: ResponseReader | None, turn: LiveTurn | None
+        self, ask: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None
     ) -> Answer | TapewayError:
         """Raises StoreError where the answer could not be kept, before it is asked for."""
         if ask.policy.records and self._is_doubtful:
             await self._refuse_what_cannot_be_kept(ask.cassette.name)
-        call = LiveCall(
+        call = LiveCallInProgress(
             ask,
             self.responder,
             self._store,
@@ -269,7 +269,7 @@ class Recorder:
         self._failed = self._failed or isinstance(answer, StoreError)
         return answer
 
-    async def _opened(self, ask: Ask, again: Ask) -> None:
+    async def _opened(self, ask: LiveCall, again: LiveCall) -> None:
         """An answer is a stream that stays open: equal requests get streams of their own meanwhile."""
         self._calls.part(ask, self._call)
         await self._cassettes.let_go(again)
@@ -374,7 +374,7 @@ class WriteCheck:
         return None
 
 
-class LiveCall:
+class LiveCallInProgress:
     """One call to the upstream, from the request to the durable recording.
 
     `reader` is given the answer while it comes.
@@ -382,16 +382,16 @@ class LiveCall:
 
     def __init__(
         self,
-        ask: Ask,
+        ask: LiveCall,
         responder: LiveResponder,
         store: CassetteStore,
         policy: Policy,
         redaction: RequestRedaction,
         replacing: Replacing,
-        note_write: Callable[[Ask], Awaitable[None]],
-        reserve: Callable[[Ask], Awaitable[int]],
+        note_write: Callable[[LiveCall], Awaitable[None]],
+        reserve: Callable[[LiveCall], Awaitable[int]],
         streams: OpenStreams,
-        opened: Callable[[Ask], Awaitable[None]],
+        opened: Callable[[LiveCall], Awaitable[None]],
         reader: ResponseReader | None = None,
         turn: LiveTurn | None = None,
     ) -> None:
@@ -428,7 +428,7 @@ class LiveCall:
         """The result, None while the call is under way."""
 
     @property
-    def ask(self) -> Ask:
+    def ask(self) -> LiveCall:
         """What is asked, and for which cassette."""
         return self._ask
 

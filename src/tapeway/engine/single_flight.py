@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from tapeway.core.cassette.plan import Answer, Ask
+from tapeway.core.cassette.plan import Answer, LiveCall
 from tapeway.core.http.content_codings import (
     content_coding,
     has_content_coding,
@@ -48,7 +48,7 @@ class _Flight:
         *("_result", "_task", "_waiters", "ask", "cancelled", "cassette", "joined", "shared_as"),
     )
 
-    def __init__(self, ask: Ask, task: "asyncio.Task[Any]") -> None:
+    def __init__(self, ask: LiveCall, task: "asyncio.Task[Any]") -> None:
         self.ask = ask
         self.cassette = ask.cassette.name
         self.shared_as = _key(ask) if ask.policy.replays else None
@@ -105,7 +105,7 @@ class Pending:
     def __init__(
         self,
         flight: _Flight,
-        ask: Ask,
+        ask: LiveCall,
         again: "Again | None" = None,
         reader: ResponseReader | None = None,
     ) -> None:
@@ -177,7 +177,7 @@ class Pending:
         return response if recorded is None else recorded.response
 
 
-Again = Callable[[Ask], Pending]
+Again = Callable[[LiveCall], Pending]
 """Asks anew, after joining a call in vain."""
 
 
@@ -203,7 +203,7 @@ class LiveCalls:
         return sum([each.cassette == name for each in self._running])
 
     def join(
-        self, ask: Ask, again: "Again", reader: ResponseReader | None = None
+        self, ask: LiveCall, again: "Again", reader: ResponseReader | None = None
     ) -> Pending | None:
         """Wait for an equal call that is under way, None if there is none."""
         running = self._shared.get(_key(ask)) if ask.policy.replays else None
@@ -212,7 +212,7 @@ class LiveCalls:
             return None
         return Pending(running, ask, again, reader)
 
-    def part(self, ask: Ask, call: Callable[[Ask, ResponseReader | None], _Call]) -> None:
+    def part(self, ask: LiveCall, call: Callable[[LiveCall, ResponseReader | None], _Call]) -> None:
         """End the sharing of a call: the answer is a stream that stays open.
 
         Clients that joined get separate calls.
@@ -226,7 +226,12 @@ class LiveCalls:
         flight.wake()
 
     def start(
-        self, ask: Ask, call: _Call, reader: ResponseReader | None = None, *, shared: bool = True
+        self,
+        ask: LiveCall,
+        call: _Call,
+        reader: ResponseReader | None = None,
+        *,
+        shared: bool = True,
     ) -> Pending:
         """Start a call, which closes `reader` at its end. Others may join a `shared` call.
 
@@ -235,7 +240,7 @@ class LiveCalls:
         return Pending(self._own_flight(ask, call, reader, shared=shared), ask)
 
     def _own_flight(
-        self, ask: Ask, call: _Call, reader: ResponseReader | None, *, shared: bool = True
+        self, ask: LiveCall, call: _Call, reader: ResponseReader | None, *, shared: bool = True
     ) -> _Flight:
         task = self._tasks.create_task(call)
         flight = self._begin(ask, task, shared=shared)
@@ -248,7 +253,7 @@ class LiveCalls:
         task.add_done_callback(ended)
         return flight
 
-    async def run(self, ask: Ask, call: _Call) -> Answer:
+    async def run(self, ask: LiveCall, call: _Call) -> Answer:
         """The answer of such a call in the current task. The client's leave does not cancel the task.
 
         Raises its error, or Draining.
@@ -268,7 +273,7 @@ class LiveCalls:
             task.uncancel()
         return _given(result)
 
-    def _begin(self, ask: Ask, task: "asyncio.Task[Any]", *, shared: bool = True) -> _Flight:
+    def _begin(self, ask: LiveCall, task: "asyncio.Task[Any]", *, shared: bool = True) -> _Flight:
         flight = _Flight(ask, task)
         if not shared:
             flight.shared_as = None
@@ -382,5 +387,5 @@ def _given(result: Answer | TapewayError) -> Answer:
     return result
 
 
-def _key(ask: Ask) -> _Key:
+def _key(ask: LiveCall) -> _Key:
     return ask.cassette.name, ask.key, ask.variant, ask.caller, ask.writes_before

@@ -18,7 +18,7 @@ from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import BodyBuffer
-from tapeway.core.cassette.plan import Ask
+from tapeway.core.cassette.plan import LiveCall
 from tapeway.core.http.headers import request_fields
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
@@ -159,7 +159,7 @@ class Exchange:
     key: bytes | None = None
     request: Request | None = None
     """What is decided on; None until it was read."""
-    ask: Ask | None = None
+    ask: LiveCall | None = None
     """What the upstream is asked; None where it is not asked."""
     passage: Passage | None = None
     """Its way through to an upstream."""

@@ -11,8 +11,8 @@ from tapeway.core.cassette.recorded_bodies import SelectingHead, selecting_head
 from tapeway.core.http.cors import echoes_origin
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.json_paths import Path
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request, Response
 from tapeway.core.model.values import value_class
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
@@ -211,7 +211,7 @@ def prepare(
 
 def _size(made: PreparedAnswer) -> int:
     size = _OVERHEAD + len(made.head or b"")
-    if isinstance(made.interaction, FiledInteraction):
+    if isinstance(made.interaction, LazyInteraction):
         # Nothing else keeps its bodies in memory.
         return size + made.asked + len(made.body)
     return size + (len(made.body) if made.body is not made.interaction.response.body else 0)

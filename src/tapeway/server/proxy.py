@@ -9,7 +9,7 @@ from functools import partial
 from http import HTTPStatus
 
 from tapeway.body_files import check_body_file
-from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
+from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
 from tapeway.core.http.cors import for_origin, is_preflight, preflight_response
 from tapeway.core.http.headers import request_fields
 from tapeway.core.http.request_line import asks_for_websocket, own_path
@@ -436,7 +436,7 @@ class Proxy:
 
     # Live answer.
 
-    async def _ask(self, exchange: Exchange, ask: Ask) -> WireResponse:
+    async def _ask(self, exchange: Exchange, ask: LiveCall) -> WireResponse:
         exchange.ask = ask
         if not ask.policy.records:
             return await self._relay(exchange, ask)
@@ -446,7 +446,7 @@ class Proxy:
             return await self._follow(exchange, ask, ResponseReader(held=True))
         return await self._answer(exchange, ask, await self._recorder.perform(ask))
 
-    async def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
+    async def _answer(self, exchange: Exchange, ask: LiveCall, answer: Answer) -> WireResponse:
         response, base, rules = answer.response, ask.request.base, ask.cassette.rules
         led = await self._back.lead(exchange, response, base, rules)
         self._ended(
@@ -458,7 +458,7 @@ class Proxy:
         )
         return self._write(exchange, led, answer.outcome, answer.index)
 
-    async def _relay(self, exchange: Exchange, ask: Ask) -> WireResponse:
+    async def _relay(self, exchange: Exchange, ask: LiveCall) -> WireResponse:
         """Pass on an answer without recording."""
         relayed: RelayedBody | None = None
         try:
@@ -483,7 +483,9 @@ class Proxy:
         self._ended(exchange, "live", head.status, response=relayed.response("complete"))
         return outgoing.end()
 
-    async def _follow(self, exchange: Exchange, ask: Ask, reader: ResponseReader) -> WireResponse:
+    async def _follow(
+        self, exchange: Exchange, ask: LiveCall, reader: ResponseReader
+    ) -> WireResponse:
         """Pass on an answer as it arrives. The end waits until the recording is durable."""
         if ask.request.method != "GET":
             return await self._follow_to_end(exchange, ask, reader)
@@ -491,7 +493,7 @@ class Proxy:
             return await self._follow_to_end(exchange, ask, reader)
 
     async def _follow_to_end(
-        self, exchange: Exchange, ask: Ask, reader: ResponseReader
+        self, exchange: Exchange, ask: LiveCall, reader: ResponseReader
     ) -> WireResponse:
         pending = self._recorder.follow(ask, reader)
         if (head := await reader.head()) is None:
@@ -732,7 +734,7 @@ class Proxy:
         return WireResponse(pieces, keep_alive=keep_alive)
 
     def _outgoing(
-        self, exchange: Exchange, head: ResponseHead, headers: Headers, ask: Ask
+        self, exchange: Exchange, head: ResponseHead, headers: Headers, ask: LiveCall
     ) -> Outgoing:
         """Writes a live response as it arrives."""
         if exchange.passage is not None:

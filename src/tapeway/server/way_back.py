@@ -9,7 +9,7 @@ from functools import partial
 import orjson
 
 from tapeway.body_files import KIB, MIB, with_body_in_memory
-from tapeway.core.cassette.plan import Ask
+from tapeway.core.cassette.plan import LiveCall
 from tapeway.core.http.headers import request_fields
 from tapeway.core.matching.json_paths import Path
 from tapeway.core.matching.rules import Rules
@@ -69,7 +69,13 @@ class ResponsesBack:
         return replace(response, head=led.head) if led.body is whole.body else led
 
     def outgoing(
-        self, exchange: Exchange, head: ResponseHead, headers: Headers, ask: Ask, *, draining: bool
+        self,
+        exchange: Exchange,
+        head: ResponseHead,
+        headers: Headers,
+        ask: LiveCall,
+        *,
+        draining: bool,
     ) -> Outgoing:
         """Writes a live response as it arrives, with addresses that lead back."""
         raw = exchange.raw

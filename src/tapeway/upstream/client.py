@@ -140,8 +140,8 @@ class UpstreamClient:
         """The proxy on the way to an upstream. Raises UpstreamError if it cannot be used."""
         return self._proxies.proxy_for(url)
 
-    def ask(self, request: Request) -> "Asking":
-        return Asking(self, request, self._origin(request.base))
+    def ask(self, request: Request) -> "UpstreamCall":
+        return UpstreamCall(self, request, self._origin(request.base))
 
     async def dial(
         self, request: Request, subprotocols: Sequence[str], *, deflate: bool, max_message: int
@@ -213,7 +213,7 @@ class UpstreamClient:
         return replace(request, target=target, headers=headers)
 
 
-class Asking:
+class UpstreamCall:
     """A request to an upstream, sent at the beginning of the block; its end frees the connection."""
 
     __slots__ = ("_answer", "_client", "_origin", "_request")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
@@ -201,7 +201,7 @@ async def test_an_ejected_cassette_is_freed_without_garbage_collection(file: Pat
     async with serving(file, "auto") as broker:
         for target in ("/a", "/b"):
             plan = await broker.decide("x", Incoming(replace(ASKED, target=target)))
-            assert isinstance(plan, Ask)
+            assert isinstance(plan, LiveCall)
             await broker.recorder.perform(plan)
         del plan
         await replayed(broker)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.cassette.plan import Incoming, LiveCall
 from tapeway.core.matching import asked
 from tapeway.core.matching.key import KeyAndBody, key_and_body
 from tapeway.core.matching.rules import Rules
@@ -461,8 +461,8 @@ async def test_a_cassette_begun_by_another_instance_is_continued() -> None:
 
         plan = await other.broker.decide("default", Incoming(asked))
 
-        assert isinstance(before, Ask)
-        assert isinstance(plan, Ask)
+        assert isinstance(before, LiveCall)
+        assert isinstance(plan, LiveCall)
         assert plan.cassette.head == found.common.heads["default"]
         assert before.cassette.head.run_id == plan.cassette.head.run_id
 

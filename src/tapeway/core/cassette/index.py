@@ -33,22 +33,22 @@ from tapeway.core.cassette.recorded_bodies import RecordedBodies, SelectingHead,
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.http.routing import DEFAULT_ROUTE
-from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.headers import distance
 from tapeway.core.matching.headers.conditions import are_told_apart, is_for, of_one_request
 from tapeway.core.matching.key import KeyAndBody, key_and_body, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
+from tapeway.core.matching.received_request import ReceivedRequest
 from tapeway.core.matching.rules import Rules, merged_rules, meta_with_rules, rules_of_meta
 from tapeway.core.misses.neighbours import Neighbours
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import (
     AnyInteraction,
     ForeignInteraction,
     Interaction,
     exchange_of,
 )
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.errors import StoreError
 
@@ -176,19 +176,19 @@ class CassetteIndex:
         """Remember the bytes of an answered request's body with the key."""
         if self.rules.match:
             return
-        if isinstance(interaction, FiledInteraction):
+        if isinstance(interaction, LazyInteraction):
             self.bodies.add_asked(request, key)
         elif self.take_of(interaction.index):
             # The bodies of loaded recordings are known already.
             self.bodies.add(interaction, self.key_of(interaction.index))
 
-    def asked(self, request: Request, keyed: KeyAndBody | None = None) -> AskedRequest:
+    def asked(self, request: Request, keyed: KeyAndBody | None = None) -> ReceivedRequest:
         """A received request under the rules and the salt of the cassette."""
         if keyed is None or keyed.rules is not self.rules:
             keyed = self.match_key(request)
-        return AskedRequest(request, self.rules, self.digests, keyed)
+        return ReceivedRequest(request, self.rules, self.digests, keyed)
 
-    def find(self, asked: AskedRequest, routes: Sequence[str]) -> FoundKey | None:
+    def find(self, asked: ReceivedRequest, routes: Sequence[str]) -> FoundKey | None:
         """The key of the recordings that answer a request on one of some routes, or None.
 
         First the request as received; then the recordings with credentials are compared.
@@ -208,7 +208,7 @@ class CassetteIndex:
         self,
         found: FoundKey,
         repeats: Repeats | None,
-        asked: AskedRequest | None = None,
+        asked: ReceivedRequest | None = None,
         *,
         can_ask: bool = False,
         known: Collection[int] | None = None,
@@ -658,7 +658,7 @@ class CassetteIndex:
         return self._credentials
 
     def _allowed(
-        self, recordings: KeyedRecordings, key: bytes, asked: AskedRequest, *, can_ask: bool
+        self, recordings: KeyedRecordings, key: bytes, asked: ReceivedRequest, *, can_ask: bool
     ) -> Sequence[Interaction]:
         """The recordings of a key that may answer the request."""
         allowed: Sequence[Interaction] = recordings.all
@@ -682,7 +682,7 @@ class CassetteIndex:
         key: bytes,
         interactions: Sequence[Interaction],
         repeats: Repeats,
-        asked: AskedRequest | None,
+        asked: ReceivedRequest | None,
     ) -> Interaction | None:
         if repeats == "first":
             return first_recording(interactions, None if asked is None else asked.request)
@@ -706,7 +706,7 @@ class CassetteIndex:
         index = self.take.repeat([*nearest], repeats)
         return None if index is None else nearest[index]
 
-    def _is_second_page(self, key: FoundKey, asked: AskedRequest) -> bool:
+    def _is_second_page(self, key: FoundKey, asked: ReceivedRequest) -> bool:
         if key.own:
             return False
         return self.take.first_variant(key.key) not in (None, asked.variant)
@@ -754,7 +754,7 @@ class CassetteIndex:
             if (exchange := exchange_of(interaction)) is not None:
                 key = stored.keys.get(interaction.index) or recording_key(exchange, self.rules)
                 self._put(exchange, key)
-                if not self.rules.match and not isinstance(exchange, FiledInteraction):
+                if not self.rules.match and not isinstance(exchange, LazyInteraction):
                     self.bodies.add(exchange, key)
                 self.aliases.add(exchange, self.rules)
             self._interactions[interaction.index] = interaction

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from tapeway.core.matching.headers import distance
 from tapeway.core.matching.headers.conditions import has_conditions
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.lazy_interaction import LazyInteraction
 
 
 class KeyedRecordings:
@@ -81,6 +81,6 @@ def indexes_of(held: Interaction | KeyedRecordings | None) -> tuple[int, ...]:
 
 def _has_conditions(interaction: Interaction) -> bool:
     # One in a file is not read to find out.
-    if isinstance(interaction, FiledInteraction):
+    if isinstance(interaction, LazyInteraction):
         return interaction.file.has_conditions(interaction.index)
     return has_conditions(interaction)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.json_text import ReadJson
-from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.key import KeyAndBody
+from tapeway.core.matching.received_request import ReceivedRequest
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, Lease
@@ -41,7 +41,7 @@ class LargeRequest:
     """
 
     salt: str
-    asked: AskedRequest
+    asked: ReceivedRequest
     redacted: Request | None = None
     """As the cassette would store it; None where it is not needed."""
     secrets: tuple[Secret, ...] = ()
@@ -92,7 +92,7 @@ class Replay(NamedTuple):
     note: str | None = None
 
 
-class Ask(NamedTuple):
+class LiveCall(NamedTuple):
     """The upstream will be called; take and policy are those in force when the request arrived."""
 
     cassette: CassetteIndex
@@ -147,7 +147,7 @@ class Ask(NamedTuple):
         return "; ".join(found) or None
 
 
-Plan = Replay | Ask | Miss
+Plan = Replay | LiveCall | Miss
 
 
 class Answer(NamedTuple):

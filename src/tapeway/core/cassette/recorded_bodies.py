@@ -6,8 +6,8 @@ than the rest of a replay.
 """
 
 from tapeway.core.http.headers import request_fields
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request
 
 SelectingHead = tuple[str, str, Headers]
@@ -68,7 +68,7 @@ class RecordedBodies:
 
     def discard(self, recorded: Interaction) -> None:
         """Let go of the body of a recording that is removed."""
-        if isinstance(recorded, FiledInteraction):
+        if isinstance(recorded, LazyInteraction):
             # The remembered requests lead to a key without recordings.
             return
         request = recorded.request

@@ -23,7 +23,7 @@ def index_keys(interaction: Interaction, rules: Rules) -> tuple[bytes, ...]:
     """The keys by which a store indexes an interaction: the digest of its match key, and aliases.
 
     The digest excludes the route, because recordings get their routes from their origins when they
-    are loaded. A recording with credentials has more digests, because `AskedRequest` may
+    are loaded. A recording with credentials has more digests, because `ReceivedRequest` may
     search without them. A request that refers to earlier answers has a key that it shares with
     requests under other identifiers. Only recordings that AgentTape made have aliases.
     """

@@ -18,8 +18,8 @@ from tapeway.core.http.headers import CASSETTE_HEADER, request_fields
 from tapeway.core.http.location import same_origin
 from tapeway.core.http.sigv4 import Signing
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.errors import NoRoute, RequestError
 
@@ -205,7 +205,7 @@ def assign_route(item: AnyInteraction, table: RouteTable) -> AnyInteraction:
             return item
         routed_exchange = replace(exchange, request=with_route(exchange.request, table))
         return replace(item, exchange=routed_exchange)
-    if isinstance(item, FiledInteraction) or item.request.route:
+    if isinstance(item, LazyInteraction) or item.request.route:
         return item
     return replace(item, request=with_route(item.request, table))
 

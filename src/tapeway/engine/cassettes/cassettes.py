@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
+from tapeway.core.cassette.plan import Incoming, LiveCall, Plan, Replay
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.cassette.rerecording import (
     Replacement,
@@ -56,7 +56,7 @@ class Cassettes:
             if isinstance(plan, Replay) or not MODE_POLICIES[mode].uses_recordings:
                 return plan
             if (
-                isinstance(plan, Ask)
+                isinstance(plan, LiveCall)
                 and not plan.policy.replays
                 and not self._source.has_begun(name)
             ):
@@ -93,11 +93,11 @@ class Cassettes:
     def _plan(self, view: View) -> Plan:
         search = view.search
         plan = self._planner.plan(view.cassette, search.incoming, search.mode)
-        if isinstance(plan, Ask) and self._source.shared:
+        if isinstance(plan, LiveCall) and self._source.shared:
             return plan._replace(shared=True)
         return plan
 
-    async def _reconsider(self, view: View, plan: Ask | Miss) -> Plan:
+    async def _reconsider(self, view: View, plan: LiveCall | Miss) -> Plan:
         """The plan, or the replay of a recording that differs only in identifiers.
 
         A cassette that begins gets the preset of the client first.
@@ -109,10 +109,10 @@ class Cassettes:
         ):
             await source.begin_with(view, preset)
             return await self.decide(name, incoming, search.mode)
-        if isinstance(plan, Ask) and not plan.policy.replays:
+        if isinstance(plan, LiveCall) and not plan.policy.replays:
             return plan
-        request = plan.redacted if isinstance(plan, Ask) else plan.request
-        view = await source.alike(view, request, asks=isinstance(plan, Ask))
+        request = plan.redacted if isinstance(plan, LiveCall) else plan.request
+        view = await source.alike(view, request, asks=isinstance(plan, LiveCall))
         seen = await self._context.correlation.search(view.cassette, incoming, plan)
         for _ in range(MOST_TRIES):
             if not source.holds(view):
@@ -127,9 +127,9 @@ class Cassettes:
                 return settled
         raise too_many(name)
 
-    def _settled(self, view: View, plan: Ask | Miss, seen: CorrelationMatches) -> Plan:
+    def _settled(self, view: View, plan: LiveCall | Miss, seen: CorrelationMatches) -> Plan:
         cassette, take = view.cassette, view.search.incoming.take
-        if isinstance(plan, Ask) and plan.cassette is not cassette:
+        if isinstance(plan, LiveCall) and plan.cassette is not cassette:
             plan = plan._replace(cassette=cassette)
         elif isinstance(plan, Miss) and plan.searched is not cassette:
             plan = replace(plan, searched=cassette)
@@ -149,39 +149,41 @@ class Cassettes:
 
     # Calling.
 
-    def asking(self, ask: Ask) -> AbstractAsyncContextManager[Ask | Replay] | None:
+    def asking(self, ask: LiveCall) -> AbstractAsyncContextManager[LiveCall | Replay] | None:
         """Hold the right to ask for this and to record the answer; None where it is held already.
 
         Raises StoreError.
         """
         return self._source.asking(ask, self._decide_again)
 
-    async def reserve(self, ask: Ask) -> int:
+    async def reserve(self, ask: LiveCall) -> int:
         """An index for a further recording of a call. Raises StoreError."""
         return await self._source.reserve(ask)
 
-    async def _decide_again(self, ask: Ask, known: Collection[int] | None) -> Ask | Replay:
+    async def _decide_again(
+        self, ask: LiveCall, known: Collection[int] | None
+    ) -> LiveCall | Replay:
         """A new decision; recordings beside those `known` come from the awaited call."""
         name, incoming = ask.cassette.name, incoming_of(ask)._replace(known=known)
         for _ in range(MOST_TRIES):
             mode = incoming.mode or self._source.control.mode_of(name)
             _, plan = await self._find(await self._source.begin(name, incoming, mode))
-            if isinstance(plan, Ask):
+            if isinstance(plan, LiveCall):
                 return plan._replace(replayed_ids=ask.replayed_ids)
             if isinstance(plan, Replay):
                 return plan
         raise too_many(name)
 
-    async def let_go(self, ask: Ask) -> None:
+    async def let_go(self, ask: LiveCall) -> None:
         """Let equal requests make further calls during this call."""
         await self._source.let_go(ask)
 
-    async def note_write(self, ask: Ask) -> None:
+    async def note_write(self, ask: LiveCall) -> None:
         """Count a write that succeeded, for all instances. Raises StoreError."""
         await self._source.note_write(ask)
 
     def replacing(
-        self, ask: Ask, interaction: Interaction
+        self, ask: LiveCall, interaction: Interaction
     ) -> AbstractAsyncContextManager[Replacement] | None:
         """Find and hold the recordings that a new answer replaces, until the answer is durable.
 
@@ -193,7 +195,9 @@ class Cassettes:
         )
 
     @asynccontextmanager
-    async def _replacing(self, ask: Ask, interaction: Interaction) -> AsyncIterator[Replacement]:
+    async def _replacing(
+        self, ask: LiveCall, interaction: Interaction
+    ) -> AsyncIterator[Replacement]:
         source, key = self._source, ask.key
         async with source.replacing(ask, interaction) as latest:
             if latest is None:

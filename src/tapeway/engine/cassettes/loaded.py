@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tapeway.cooperative import free_later
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.cassette.rerecording import head_checked, head_checked_like, pruned
 from tapeway.core.correlation.unify import may_have_references
 from tapeway.core.http.routing import assign_routes
@@ -333,27 +333,27 @@ class Loaded(Source):
             self._unreadable[name] = stand_in
             return stand_in
 
-    async def note_write(self, ask: Ask) -> None:
+    async def note_write(self, ask: LiveCall) -> None:
         """Count a write that succeeded."""
         ask.cassette.count_write(ask.redacted, ask.take)
 
     def asking(
-        self, ask: Ask, again: DecideAgain
-    ) -> AbstractAsyncContextManager[Ask | Replay] | None:
+        self, ask: LiveCall, again: DecideAgain
+    ) -> AbstractAsyncContextManager[LiveCall | Replay] | None:
         """Claim the cassette where it was loaded for replay. Raises StoreError."""
         if ask.policy.records and ask.cassette.name in self._read_only:
             return self._claimed(ask)
         return None
 
-    async def reserve(self, ask: Ask) -> int:
+    async def reserve(self, ask: LiveCall) -> int:
         return ask.cassette.reserve()
 
     @asynccontextmanager
-    async def _claimed(self, ask: Ask) -> AsyncIterator[Ask | Replay]:
+    async def _claimed(self, ask: LiveCall) -> AsyncIterator[LiveCall | Replay]:
         await self._claim(ask.cassette.name)
         yield ask
 
-    def replaces(self, ask: Ask, interaction: Interaction) -> bool:
+    def replaces(self, ask: LiveCall, interaction: Interaction) -> bool:
         """Whether an earlier take may have a recording of the request, under any identifiers."""
         return bool(
             ask.take.bindings
@@ -362,7 +362,9 @@ class Loaded(Source):
         )
 
     @asynccontextmanager
-    async def replacing(self, ask: Ask, interaction: Interaction) -> AsyncIterator[Latest | None]:
+    async def replacing(
+        self, ask: LiveCall, interaction: Interaction
+    ) -> AsyncIterator[Latest | None]:
         view = View(ask.cassette, Search(ask.cassette.name, incoming_of(ask), "record"))
 
         async def latest() -> View:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.freshness import write_keys
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.cassette.rerecording import head_checked
 from tapeway.core.correlation.index import CorrelationIndex, issued_key
 from tapeway.core.correlation.unify import IdBindings
@@ -307,7 +307,7 @@ class LookedUp(Source):
 
     # Calling.
 
-    async def note_write(self, ask: Ask) -> None:
+    async def note_write(self, ask: LiveCall) -> None:
         name, take, keys = ask.cassette.name, ask.take.number, write_keys(ask.redacted.url)
         turns = (await self.store.look(name, take, keys, ())).turns
         for key in keys:
@@ -316,12 +316,12 @@ class LookedUp(Source):
                 before = (await self.store.look(name, take, [key], ())).turns.get(key)
                 move = CursorMove(name, take, key, before, _one_more(before))
 
-    async def let_go(self, ask: Ask) -> None:
+    async def let_go(self, ask: LiveCall) -> None:
         if ask.lease is not None:
             await self._leases.end(ask.lease)
 
     @asynccontextmanager
-    async def asking(self, ask: Ask, again: DecideAgain) -> AsyncIterator[Ask | Replay]:
+    async def asking(self, ask: LiveCall, again: DecideAgain) -> AsyncIterator[LiveCall | Replay]:
         """Hold the lease to ask for this and record it; one instance has it at a time.
 
         Yields the call to make, decided again under the lease, or the replay of another instance's
@@ -343,18 +343,18 @@ class LookedUp(Source):
         try:
             await until_in_touch(self.store)
             now = await again(ask, known)
-            if isinstance(now, Ask):
+            if isinstance(now, LiveCall):
                 now.cassette.set_next_index(await self.store.reserve(name))
                 now = now._replace(lease=lease)
             yield now
         finally:
             await self._leases.end(lease)
 
-    async def reserve(self, ask: Ask) -> int:
+    async def reserve(self, ask: LiveCall) -> int:
         return await self.store.reserve(ask.cassette.name)
 
     @asynccontextmanager
-    async def _numbered(self, ask: Ask) -> AsyncIterator[Ask]:
+    async def _numbered(self, ask: LiveCall) -> AsyncIterator[LiveCall]:
         """Mode record: equal requests are recorded separately, so nothing fences them out."""
         name = ask.cassette.name
         number = await self.store.reserve(name)
@@ -362,12 +362,14 @@ class LookedUp(Source):
         async with self._leases.held(name, ask.key + b"#%d" % number):
             yield ask
 
-    def replaces(self, ask: Ask, interaction: Interaction) -> bool:
+    def replaces(self, ask: LiveCall, interaction: Interaction) -> bool:
         """True: what other takes have of a request is looked up."""
         return True
 
     @asynccontextmanager
-    async def replacing(self, ask: Ask, interaction: Interaction) -> AsyncIterator[Latest | None]:
+    async def replacing(
+        self, ask: LiveCall, interaction: Interaction
+    ) -> AsyncIterator[Latest | None]:
         """Held from the comparison of a new answer with earlier ones until the answer is durable.
 
         Meanwhile no other instance compares with the earlier answers. None where the take has ended:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -199,29 +199,29 @@ class Source(Protocol):
     # Calling.
 
     def asking(
-        self, ask: Ask, again: "DecideAgain"
-    ) -> AbstractAsyncContextManager[Ask | Replay] | None:
+        self, ask: LiveCall, again: "DecideAgain"
+    ) -> AbstractAsyncContextManager[LiveCall | Replay] | None:
         """Hold the right to ask for this and to record the answer; None where it is held already.
 
         Yields the call to make, or the replay of another instance's new recording. Raises StoreError
         where the answer could not be recorded: the upstream is not asked for nothing.
         """
 
-    async def reserve(self, ask: Ask) -> int:
+    async def reserve(self, ask: LiveCall) -> int:
         """An index that nobody else uses, for a further recording of a call. Raises StoreError."""
 
-    async def let_go(self, ask: Ask) -> None:
+    async def let_go(self, ask: LiveCall) -> None:
         """Let equal requests make further calls during this call."""
         return
 
-    async def note_write(self, ask: Ask) -> None:
+    async def note_write(self, ask: LiveCall) -> None:
         """Count a write that succeeded, for all instances. Raises StoreError."""
 
-    def replaces(self, ask: Ask, interaction: Interaction) -> bool:
+    def replaces(self, ask: LiveCall, interaction: Interaction) -> bool:
         """Whether a new answer may replace anything."""
 
     def replacing(
-        self, ask: Ask, interaction: Interaction
+        self, ask: LiveCall, interaction: Interaction
     ) -> AbstractAsyncContextManager["Latest | None"]:
         """Held from comparing a new answer with earlier ones until it is durable.
 
@@ -277,7 +277,7 @@ class Source(Protocol):
         """One interaction, without loading its cassette."""
 
 
-DecideAgain = Callable[[Ask, Collection[int] | None], Awaitable[Ask | Replay]]
+DecideAgain = Callable[[LiveCall, Collection[int] | None], Awaitable[LiveCall | Replay]]
 """Decides a request anew; recordings made beyond those known answer it, final or not."""
 
 Latest = Callable[[], Awaitable[View]]
@@ -289,7 +289,7 @@ def too_many(name: str) -> StoreError:
     return StoreAway(f"too many ask cassette '{name}' for the same at once: ask again")
 
 
-def incoming_of(ask: Ask) -> Incoming:
+def incoming_of(ask: LiveCall) -> Incoming:
     """The request that an ask was decided for."""
     if ask.incoming is None:
         raise ValueError("an ask says what came")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 
-from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
+from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.json_text import Json
 from tapeway.core.matching.placeholders import SecretDigests
@@ -115,7 +115,7 @@ class SessionConnection:
 
     async def _decided(
         self, first: WebSocketMessage | None, mode: Mode | None = None
-    ) -> Replay | Ask | Miss:
+    ) -> Replay | LiveCall | Miss:
         """What to do, in the mode in force where none is given."""
         exchange, address, broker = self._exchange, self._address, self._services.broker
         if mode is None:
@@ -131,10 +131,10 @@ class SessionConnection:
         incoming = Incoming(request, address.guessed, mode, take=take)
         plan = await broker.decide(exchange.cassette, incoming)
         exchange.key, exchange.shown = plan.key, plan.target
-        if isinstance(plan, Replay | Ask):
+        if isinstance(plan, Replay | LiveCall):
             exchange.note = plan.note
         # What was read of the request would be held as long as the session.
-        return plan._replace(read=None) if isinstance(plan, Ask) else plan
+        return plan._replace(read=None) if isinstance(plan, LiveCall) else plan
 
     # Live.
 
@@ -143,7 +143,7 @@ class SessionConnection:
         upstream: UpstreamSocket,
         opening: Sequence[WebSocketMessage],
         first: WebSocketMessage | Close,
-        ask: Ask | None = None,
+        ask: LiveCall | None = None,
     ) -> None:
         """Relay a session and record it; `opening` is what the service said before the client."""
         if ask is None:
@@ -163,17 +163,17 @@ class SessionConnection:
                 await relay(self._client, upstream, self._services.stopping, recording.seen)
         await recording.seen(LOST, False)
 
-    async def _ask_of(self, first: WebSocketMessage | None) -> Ask:
+    async def _ask_of(self, first: WebSocketMessage | None) -> LiveCall:
         """How to ask a service that is connected. Raises RequestError where nobody may ask."""
         plan = await self._decided(first)
         if isinstance(plan, Replay):
             # Recorded since this client connected, and the service has begun with this client.
             plan = await self._decided(first, "record")
-        if not isinstance(plan, Ask):
+        if not isinstance(plan, LiveCall):
             raise RequestError(_MIXED, code="mixed_session")
         return plan
 
-    def line(self, ask: Ask, message: WebSocketMessage, *, by_client: bool) -> bytes:
+    def line(self, ask: LiveCall, message: WebSocketMessage, *, by_client: bool) -> bytes:
         """The line that is recorded of a message; what only requests hide is hidden here."""
         if by_client and not message.binary and len(message.data) <= _MOST_REDACTED:
             route, target, base = ask.request.route, ask.request.target, ask.request.base
@@ -224,7 +224,7 @@ class SessionConnection:
         else:
             await self._go_live(plan, first)
 
-    async def _go_live(self, ask: Ask, first: WebSocketMessage) -> None:
+    async def _go_live(self, ask: LiveCall, first: WebSocketMessage) -> None:
         """Ask the service for a session that no recording has, if nothing was replayed yet."""
         if self._given:
             await self._refuse(RequestError(_MIXED, code="mixed_session"))
@@ -311,7 +311,7 @@ class _SessionBeingRecorded:
     """Records what passes on a connection; the end of it waits until all of it is stored."""
 
     def __init__(
-        self, connection: SessionConnection, ask: Ask, session: LiveSession, pending: Pending
+        self, connection: SessionConnection, ask: LiveCall, session: LiveSession, pending: Pending
     ) -> None:
         self._connection = connection
         self._ask = ask

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tapeway.body_files import with_body_in_memory
-from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
+from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.json_text import Json
 from tapeway.core.misses.miss import Miss
@@ -278,8 +278,8 @@ class TurnConnection:
     async def _answer_turn(self, turn: "ServedTurn") -> None:
         async with self._deciding:
             plan = await self._decided(turn)
-            live = await self._begin_live(turn, plan) if isinstance(plan, Ask) else None
-        if live is not None and isinstance(plan, Ask):
+            live = await self._begin_live(turn, plan) if isinstance(plan, LiveCall) else None
+        if live is not None and isinstance(plan, LiveCall):
             with self._closed_with_its_take(turn, plan):
                 await self._follow(turn, live)
         elif isinstance(plan, Replay):
@@ -289,7 +289,7 @@ class TurnConnection:
         elif isinstance(plan, Miss):
             await self._miss(turn, plan)
 
-    async def _decided(self, turn: "ServedTurn") -> Replay | Ask | Miss:
+    async def _decided(self, turn: "ServedTurn") -> Replay | LiveCall | Miss:
         exchange, address, broker = turn.exchange, self._address, self._services.broker
         _, mode, exchange.take = broker.in_force(address.cassette, address.slot)
         request = replace(
@@ -303,15 +303,15 @@ class TurnConnection:
         incoming = Incoming(request, address.guessed, mode, take=take)
         plan = await broker.decide(exchange.cassette, incoming)
         exchange.key, exchange.shown, exchange.request = plan.key, plan.target, request
-        if isinstance(plan, Replay | Ask):
+        if isinstance(plan, Replay | LiveCall):
             exchange.note = plan.note
-        if isinstance(plan, Ask):
+        if isinstance(plan, LiveCall):
             exchange.ask = plan
             self._check_parent(turn.asked, plan)
         return plan
 
     @contextmanager
-    def _closed_with_its_take(self, turn: "ServedTurn", ask: Ask) -> Iterator[None]:
+    def _closed_with_its_take(self, turn: "ServedTurn", ask: LiveCall) -> Iterator[None]:
         """Have a subscription end with its take inside the block; other turns come to their end."""
         link = self._link
         if not turn.asked.subscribes or link is None:
@@ -321,7 +321,7 @@ class TurnConnection:
         with self._services.broker.recorder.streams.registered(opened):
             yield
 
-    def _check_parent(self, asked: TurnRequest, ask: Ask) -> None:
+    def _check_parent(self, asked: TurnRequest, ask: LiveCall) -> None:
         """Raise RequestError for a request that goes on from what the service never issued."""
         parent = asked.parent
         if parent and (self._lanes.was_replayed(parent) or parent in ask.replayed_ids):
@@ -373,7 +373,7 @@ class TurnConnection:
 
     # A live answer.
 
-    async def _begin_live(self, turn: "ServedTurn", ask: Ask) -> "AskedLive":
+    async def _begin_live(self, turn: "ServedTurn", ask: LiveCall) -> "AskedLive":
         """Ask, and return once the request is sent, or another call answers it."""
         link = await self._open_link()
         about: dict[str, Json] = {"protocol": self._protocol.name}

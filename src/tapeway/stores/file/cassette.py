@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction, Interaction, large_bodies
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.formats.cassette_file import JSON, Serializer
@@ -24,8 +24,8 @@ from tapeway.formats.fields import Document
 from tapeway.stores.file import bodies, snapshot
 from tapeway.stores.file.append_log import earlier_sync_failed
 from tapeway.stores.file.bodies import Draft
-from tapeway.stores.file.filed import ResidentRecordings
 from tapeway.stores.file.paths import FolderNames, Paths
+from tapeway.stores.file.resident_recordings import ResidentRecordings
 from tapeway.stores.file.snapshot import Mark, Snapshot
 from tapeway.stores.file.writer import CassetteWriter
 from tapeway.stores.support.serialize import document_of
@@ -286,5 +286,5 @@ def _documents(items: Iterable[AnyInteraction]) -> Iterator[Document]:
     """The documents in turn, each freed after the write."""
     for item in items:
         yield document_of(item)
-        if isinstance(item, FiledInteraction):
+        if isinstance(item, LazyInteraction):
             item.forget()

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tapeway.core.model.cassette import CassetteHead
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.errors import StoreError
 from tapeway.formats.fields import Document
 from tapeway.stores.file import snapshot
-from tapeway.stores.file.filed import ResidentRecordings
 from tapeway.stores.file.paths import JOURNAL, Paths
+from tapeway.stores.file.resident_recordings import ResidentRecordings
 from tapeway.stores.file.snapshot import Snapshot, SnapshotDocuments
 from tapeway.stores.file.writer import CassetteWriter
 from tapeway.stores.support.durable_files import store_error, sync_folder
@@ -40,7 +40,7 @@ class OfflineCassette:
         """The interactions in order, read anew each time. Raises StoreError."""
         for document, item in zip(self.documents, self.items, strict=True):
             yield OfflineInteraction(document, item)
-            if isinstance(item, FiledInteraction):
+            if isinstance(item, LazyInteraction):
                 item.forget()
 
 

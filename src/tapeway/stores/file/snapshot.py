@@ -7,14 +7,13 @@ from itertools import count
 from typing import TypeVar
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native.document import DocumentsOfFile, ParsedFile, decode, in_memory
 from tapeway.stores.file import bodies
-from tapeway.stores.file.filed import SMALLEST_FILE, RecordingFile, ResidentRecordings
 from tapeway.stores.file.journal import (
     CassetteJournal,
     JournalDamaged,
@@ -23,6 +22,7 @@ from tapeway.stores.file.journal import (
     read,
 )
 from tapeway.stores.file.paths import Paths
+from tapeway.stores.file.resident_recordings import SMALLEST_FILE, RecordingFile, ResidentRecordings
 from tapeway.stores.support.durable_files import (
     FileText,
     open_file,
@@ -255,7 +255,7 @@ def _order(
 
 def _keys(filed: RecordingFile | None, items: Iterable[AnyInteraction]) -> Mapping[int, bytes]:
     """By index, the match keys of the recordings that stay in their file."""
-    staying = [each.index for each in items if isinstance(each, FiledInteraction)]
+    staying = [each.index for each in items if isinstance(each, LazyInteraction)]
     if filed is None or not staying:
         return {}
     keys = filed.end()

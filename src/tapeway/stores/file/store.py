@@ -22,10 +22,10 @@ from tapeway.errors import ConfigError, StoreError, closed, copy_of, poisoned
 from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.ports import StoreFacts
 from tapeway.stores.file.cassette import FileCassette
-from tapeway.stores.file.filed import ResidentRecordings
 from tapeway.stores.file.handles import HandleBudget, ProcessLock
 from tapeway.stores.file.journal import is_only_begun, payload_of
 from tapeway.stores.file.paths import FolderNames, Paths, find_names
+from tapeway.stores.file.resident_recordings import ResidentRecordings
 from tapeway.stores.support.durable_files import check_writes, read_error
 from tapeway.stores.support.serial_executor import SerialExecutor, result_of
 from tapeway.stores.support.threads import StoreThreads

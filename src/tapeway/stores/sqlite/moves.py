@@ -49,7 +49,7 @@ REST_S = 1.0
 """After steps slower than the first, the thread makes the steps for so many seconds."""
 
 
-class RecordingsInSight:
+class AttachedRecordings:
     """The recordings file attached to a connection, while the path still leads to it."""
 
     def __init__(
@@ -106,7 +106,7 @@ class LoopConnection:
     def __init__(
         self,
         connect: Callable[[], apsw.Connection],
-        in_sight: RecordingsInSight,
+        in_sight: AttachedRecordings,
         clock: Callable[[], float],
     ) -> None:
         self._connect = connect
@@ -168,7 +168,7 @@ class CursorMoves:
     """Made in the order they were added, on the event loop."""
 
     def __init__(
-        self, thread: WorkerThread, in_sight: RecordingsInSight, here: LoopConnection
+        self, thread: WorkerThread, in_sight: AttachedRecordings, here: LoopConnection
     ) -> None:
         self._thread = thread
         self._in_sight = in_sight

@@ -31,9 +31,9 @@ from tapeway.stores.sqlite.connection import (
 from tapeway.stores.sqlite.heartbeat import HeartbeatThread, has_ended, this_process
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
 from tapeway.stores.sqlite.moves import (
+    AttachedRecordings,
     CursorMoves,
     LoopConnection,
-    RecordingsInSight,
     file_identity,
 )
 from tapeway.stores.sqlite.operations import Suspended, resume, run
@@ -83,10 +83,10 @@ class Runtime:
         self.shared_thread = WorkerThread(
             f"{location}.shared", "use the shared file", self._shared_file.connect
         )
-        in_sight = RecordingsInSight(location, clock, self._read_file)
+        in_sight = AttachedRecordings(location, clock, self._read_file)
         here = LoopConnection(
             self._shared_file.connect,
-            RecordingsInSight(location, clock, lambda: self._quick_reader.connected_to),
+            AttachedRecordings(location, clock, lambda: self._quick_reader.connected_to),
             clock,
         )
         self.moves = CursorMoves(self.shared_thread, in_sight, here)

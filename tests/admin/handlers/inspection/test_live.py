@@ -1,4 +1,4 @@
-"""Asking a service again what is recorded."""
+"""UpstreamCall a service again what is recorded."""
 
 import json
 from dataclasses import replace

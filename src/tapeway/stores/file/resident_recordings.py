@@ -20,7 +20,7 @@ from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.key import key_of_read, request_key
 from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
-from tapeway.core.model.filed import FiledInteraction
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Request
 from tapeway.errors import CassetteEdited
 from tapeway.formats.native import http_exchange
@@ -44,7 +44,7 @@ class ResidentRecordings:
         self._most_bytes = most_bytes
         self._most_files = most_files
         self._guard = threading.Lock()
-        self._read: deque[tuple[ref[FiledInteraction], int]] = deque()
+        self._read: deque[tuple[ref[LazyInteraction], int]] = deque()
         self._size = 0
         self._files = 0
 
@@ -61,7 +61,7 @@ class ResidentRecordings:
         with self._guard:
             self._files -= 1
 
-    def add(self, item: FiledInteraction, size: int) -> None:
+    def add(self, item: LazyInteraction, size: int) -> None:
         """Count a recording that was read; without room the earlier recordings are forgotten."""
         with self._guard:
             self._read.append((ref(item), size))
@@ -103,7 +103,7 @@ class RecordingFile:
 
         def file(
             index: int, request: Request, read: ReadJson | None, start: int, text: bytes
-        ) -> FiledInteraction:
+        ) -> LazyInteraction:
             key = request_key(request, rules) if read is None else key_of_read(request, read)
             self._keys[index] = key
             indexes.append(index)
@@ -115,7 +115,7 @@ class RecordingFile:
             if request.varied:
                 self._with_conditions.add(index)
             self._yielding.step()
-            return FiledInteraction.at(index, self)
+            return LazyInteraction.at(index, self)
 
         return file
 
@@ -134,7 +134,7 @@ class RecordingFile:
     def has_conditions(self, index: int) -> bool:
         return index in self._with_conditions
 
-    def read(self, item: FiledInteraction, name: str) -> object:
+    def read(self, item: LazyInteraction, name: str) -> object:
         """Raises CassetteEdited where the file has another text by now, StoreError."""
         text = self._text(item.index)
         # A replay needs no request: that came from the client.

@@ -18,7 +18,7 @@ _CONTENT = ("request", "response", "match_key", "latency_ms", "usage", "tags", "
 class InteractionFile(Protocol):
     """The file that recordings are in. For any thread."""
 
-    def read(self, item: "FiledInteraction", name: str) -> object:
+    def read(self, item: "LazyInteraction", name: str) -> object:
         """The file's value of a field, which the recording may keep.
 
         Raises StoreError.
@@ -31,7 +31,7 @@ class InteractionFile(Protocol):
         """Whether a recording answers some of the requests with its key alone; known without reading."""
 
 
-class FiledInteraction(Interaction):
+class LazyInteraction(Interaction):
     """A recording in a file: whole, made by tapeway, and on a route.
 
     Its answer has none of the `CONDITIONAL_STATUSES`, and it has no large bodies. To look at its
@@ -51,9 +51,9 @@ class FiledInteraction(Interaction):
         return Interaction, tuple([getattr(self, field.name) for field in fields(self)])
 
     @classmethod
-    def at(cls, index: int, file: InteractionFile) -> "FiledInteraction":
+    def at(cls, index: int, file: InteractionFile) -> "LazyInteraction":
         """The recording with this index."""
-        made: FiledInteraction = object.__new__(cls)
+        made: LazyInteraction = object.__new__(cls)
         _SET_FILE(made, file)
         _SET_INDEX(made, index)
         _SET_STORED_KEYS(made, ())
@@ -94,6 +94,6 @@ class FiledInteraction(Interaction):
 
 _SET_FILE, _SET_INDEX, _SET_STORED_KEYS, _SET_FAILURE = (
     # The class itself refuses changes.
-    getattr(FiledInteraction, name).__set__
+    getattr(LazyInteraction, name).__set__
     for name in ("file", "index", "stored_keys", "failure")
 )

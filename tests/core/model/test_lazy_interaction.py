@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction, large_bodies, replace_large_bodies
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 
 WHOLE = Interaction(
@@ -30,7 +30,7 @@ class File:
         self.keeps = keeps
         self.reads = 0
 
-    def read(self, item: FiledInteraction, name: str) -> object:
+    def read(self, item: LazyInteraction, name: str) -> object:
         self.reads += 1
         content = {each: getattr(WHOLE, each) for each in REQUEST if (each == name)} or {
             each: getattr(WHOLE, each) for each in REST
@@ -48,7 +48,7 @@ class File:
 
 def test_each_part_is_read_once_when_it_is_first_looked_at() -> None:
     file = File()
-    filed = FiledInteraction.at(7, file)
+    filed = LazyInteraction.at(7, file)
 
     assert (filed.index, filed.failure, filed.stored_keys) == (7, None, ())
     assert large_bodies(filed) == ()
@@ -62,7 +62,7 @@ def test_each_part_is_read_once_when_it_is_first_looked_at() -> None:
 
 def test_what_was_forgotten_is_read_again() -> None:
     file = File()
-    filed = FiledInteraction.at(7, file)
+    filed = LazyInteraction.at(7, file)
 
     for reads in (1, 2, 3):
         assert filed.response.body == b"answer"
@@ -72,25 +72,25 @@ def test_what_was_forgotten_is_read_again() -> None:
 
 
 def test_it_may_be_forgotten_while_it_is_read() -> None:
-    filed = FiledInteraction.at(7, File(keeps=False))
+    filed = LazyInteraction.at(7, File(keeps=False))
 
     assert filed.request is WHOLE.request
     assert filed.tags == ("a",)
 
 
 def test_it_equals_the_same_in_memory() -> None:
-    filed = FiledInteraction.at(7, File())
+    filed = LazyInteraction.at(7, File())
 
     assert filed == WHOLE
     assert WHOLE == filed  # noqa: SIM300 - the other way round
-    assert filed == FiledInteraction.at(7, File())
+    assert filed == LazyInteraction.at(7, File())
     assert filed != replace(WHOLE, latency_ms=2.0)
-    assert filed != FiledInteraction.at(8, File())
+    assert filed != LazyInteraction.at(8, File())
     assert filed != "else"
 
 
 def test_a_changed_or_copied_one_is_in_memory() -> None:
-    filed = FiledInteraction.at(7, File())
+    filed = LazyInteraction.at(7, File())
 
     for made in (replace(filed, index=7), copy.copy(filed), copy.deepcopy(filed)):
         assert type(made) is Interaction
@@ -100,4 +100,4 @@ def test_a_changed_or_copied_one_is_in_memory() -> None:
 
 def test_a_wrong_name_is_no_field() -> None:
     with pytest.raises(AttributeError, match="no reqeust"):
-        FiledInteraction.at(7, File()).reqeust  # noqa: B018 - raises
+        LazyInteraction.at(7, File()).reqeust  # noqa: B018 - raises

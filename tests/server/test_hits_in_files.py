@@ -8,8 +8,8 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.formats.native import document
 from tapeway.server import prepared_answers
@@ -72,7 +72,7 @@ def asked(proxy: RunningProxy, number: int) -> bytes:
 def bodies_known(proxy: RunningProxy) -> int:
     cassette = proxy.broker.cassette()
     assert cassette is not None
-    assert all(isinstance(each, FiledInteraction) for each in cassette)
+    assert all(isinstance(each, LazyInteraction) for each in cassette)
     # What is remembered only makes answers quicker: no answer shows how much there is.
     return sum([len(keys) for keys in cassette.bodies._keys.values()])
 

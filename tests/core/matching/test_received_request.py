@@ -1,9 +1,9 @@
 """A received request, and what was computed of it before."""
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.key import KeyAndBody, key_and_body
 from tapeway.core.matching.placeholders import SecretDigests
+from tapeway.core.matching.received_request import ReceivedRequest
 from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.messages import Request
@@ -13,7 +13,7 @@ KEYED = KeyAndBody(b"key", key_and_body(REQUEST, NO_RULES).read)
 
 
 def test_a_key_that_is_known_is_not_made_again() -> None:
-    asked = AskedRequest(REQUEST, NO_RULES, SecretDigests("run-1"), KEYED)
+    asked = ReceivedRequest(REQUEST, NO_RULES, SecretDigests("run-1"), KEYED)
 
     assert (asked.key, asked.read) == (KEYED.key, KEYED.read)
 

@@ -18,14 +18,14 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.matching.rules import Rules, meta_with_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Failure, Request, Response, ResponseHead
 from tapeway.errors import CassetteCorrupt, CassetteEdited
 from tapeway.formats.native import document
 from tapeway.stores.file import snapshot
 from tapeway.stores.file.cassette import FileCassette
-from tapeway.stores.file.filed import RecordingFile, ResidentRecordings
+from tapeway.stores.file.resident_recordings import RecordingFile, ResidentRecordings
 from tapeway.stores.support import durable_files
 
 HEAD = CassetteHead("2026-01-01", "run")
@@ -51,7 +51,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     read = RecordingFile.read
 
-    def noted(self: RecordingFile, item: FiledInteraction, name: str) -> object:
+    def noted(self: RecordingFile, item: LazyInteraction, name: str) -> object:
         found.append(item.index)
         return read(self, item, name)
 
@@ -79,10 +79,10 @@ def load(folder: Path, resident: ResidentRecordings | None = None) -> StoredCass
     return found
 
 
-def in_file(items: object) -> Iterator[FiledInteraction]:
+def in_file(items: object) -> Iterator[LazyInteraction]:
     assert isinstance(items, tuple)
     for each in items:
-        assert isinstance(each, FiledInteraction)
+        assert isinstance(each, LazyInteraction)
         yield each
 
 
@@ -173,7 +173,7 @@ def test_only_what_is_whole_by_itself_stays_in_the_file(tmp_path: Path) -> None:
     assert b"as in #0" in file.read_bytes()
 
     found = load(tmp_path).interactions
-    assert [isinstance(each, FiledInteraction) for each in found] == [True] + [False] * 5
+    assert [isinstance(each, LazyInteraction) for each in found] == [True] + [False] * 5
     assert found == document.load(file.read_bytes()).interactions
 
 
@@ -188,7 +188,7 @@ def test_what_comes_after_a_reference_is_read_in_its_own_place(tmp_path: Path) -
     assert b"as in #2" in file.read_bytes()
 
     found = load(tmp_path)
-    filed_ones = [isinstance(each, FiledInteraction) for each in found.interactions]
+    filed_ones = [isinstance(each, LazyInteraction) for each in found.interactions]
     assert filed_ones == [number != 5 for number in range(9)]
     assert found.interactions == document.load(file.read_bytes()).interactions
     assert sorted(found.keys) == [0, 1, 2, 3, 4, 6, 7, 8]
@@ -203,8 +203,8 @@ def test_large_bodies_and_assets_do_not_stay_in_the_file(tmp_path: Path) -> None
     writer.release()
 
     first, second = load(tmp_path).interactions
-    assert not isinstance(first, FiledInteraction)
-    assert isinstance(second, FiledInteraction)
+    assert not isinstance(first, LazyInteraction)
+    assert isinstance(second, LazyInteraction)
 
 
 @pytest.mark.parametrize("rules", [Rules(), Rules(ignore=("body.n",))])
@@ -296,7 +296,7 @@ def test_the_file_is_closed_with_the_last_recording(tmp_path: Path) -> None:
     del first
     assert second.response.body == b'{"answer": 1}'
     assert not any(
-        isinstance(each, FiledInteraction) for each in load(tmp_path, resident).interactions
+        isinstance(each, LazyInteraction) for each in load(tmp_path, resident).interactions
     )
     assert len(held_open(tmp_path)) == 1
     del second
@@ -387,7 +387,7 @@ def test_a_thread_that_loads_or_reads_many_lets_others_run(
     assert len(slept) == 4
 
     for each in items:
-        assert isinstance(each, FiledInteraction)
+        assert isinstance(each, LazyInteraction)
         _ = each.response
     assert len(slept) == 8
 

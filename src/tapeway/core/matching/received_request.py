@@ -36,7 +36,7 @@ _HOLE = "\0"
 """Stands for a text with placeholders in it where documents are compared without these."""
 
 
-class AskedRequest:
+class ReceivedRequest:
     """A received request, for one cassette's rules and salt."""
 
     def __init__(
@@ -76,14 +76,14 @@ class AskedRequest:
         return open_request(self.request, self.rules, wide=self._wide)
 
     @cached_property
-    def opened_wide(self) -> "AskedRequest | None":
+    def opened_wide(self) -> "ReceivedRequest | None":
         """The same request with every ambiguous field taken for a credential field, if it has more.
 
         Only a recording made with the very values of these fields answers it.
         """
         if self._wide or not may_have_credential_fields(self.request):
             return None
-        wide = AskedRequest(self.request, self.rules, self.digests, self._keyed, wide=True)
+        wide = ReceivedRequest(self.request, self.rules, self.digests, self._keyed, wide=True)
         return wide if len(wide.opened.fields) > len(self.opened.fields) else None
 
     @cached_property
