@@ -442,7 +442,7 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
     ("docs/cassettes.md", "Comparing"): Setup(before=_two_answers, exit_codes=[1]),
     ("docs/cassettes.md", "Comparing with git"): Setup(before=_changed_since),
     ("docs/cassettes.md", "Merging with git"): Setup(before=_conflict, after=_both_are_there),
-    ("docs/cassettes.md", "UpstreamCall the services"): Setup(before=_answered_otherwise),
+    ("docs/cassettes.md", "Asking the services"): Setup(before=_answered_otherwise),
     ("docs/cassettes.md", "Renaming"): Setup(before=_one_cassette),
     ("docs/cassettes.md", "Pruning"): Setup(
         before=_run_uses_two_of_five,

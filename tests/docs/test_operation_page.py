@@ -22,7 +22,7 @@ from tapeway.inspection import known
 from tapeway.inspection import search as inspected
 from tapeway.server import front, hits, miss_explainer, plain_heads, prepared_answers
 from tapeway.settings.options import OPTION_OF, Settings
-from tapeway.stores.file import filed
+from tapeway.stores.file import resident_recordings
 from tapeway.stores.postgres import instance, pool
 from tapeway.stores.remote import client
 from tapeway.stores.sql import coordination
@@ -173,8 +173,8 @@ FIXED = {
         f"{remembered.MOST_REMEMBERED // MIB} MiB"
     ),
     "cassettes of a folder that stay in their files; of these, recordings in memory; such files": (
-        f"from {filed.SMALLEST_FILE // KIB} KiB; {filed.MOST_RESIDENT // MIB} MiB; "
-        f"{filed.MOST_FILES}"
+        f"from {resident_recordings.SMALLEST_FILE // KIB} KiB; {resident_recordings.MOST_RESIDENT // MIB} MiB; "
+        f"{resident_recordings.MOST_FILES}"
     ),
     "large bodies of a database or another tapeway that stay here as temporary files": (
         f"{large_bodies.CACHED_FILES}, together {large_bodies.CACHED_BYTES // 2**20} MiB"

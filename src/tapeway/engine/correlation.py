@@ -121,8 +121,8 @@ class Correlation:
             return CorrelationMatches(identifiers.find(request, {request.route}))
         async with self._one_at_a_time:
             identifiers.begin()
-            found = await asyncio.to_thread(identifiers.find, request, {request.route})
-        return CorrelationMatches(found)
+            matches = await asyncio.to_thread(identifiers.find, request, {request.route})
+        return CorrelationMatches(matches)
 
     def _with_warning(self, ask: LiveCall, carried_ids: Mapping[str, int]) -> LiveCall:
         if not carried_ids:

@@ -115,22 +115,22 @@ class Planner:
     def _replay(
         self,
         cassette: CassetteIndex,
-        found: FoundKey | None,
+        found_key: FoundKey | None,
         asked: ReceivedRequest,
         *,
         can_ask: bool,
         known: Collection[int] | None = None,
     ) -> Replay | None:
-        if found is None:
+        if found_key is None:
             return None
-        interaction = cassette.next(found, self._repeats, asked, can_ask=can_ask, known=known)
+        interaction = cassette.next(found_key, self._repeats, asked, can_ask=can_ask, known=known)
         if interaction is None:
             return None
         if interaction.stored_keys:
             interaction = in_requested_form(interaction, asked.request)
         target = self._redaction.target_later(cassette.head.run_id, asked.request)
         repeats = can_ask and cassette.repeats_first(interaction) and samples(interaction)
-        return Replay(cassette, interaction, target, found.key, REPEATED if repeats else None)
+        return Replay(cassette, interaction, target, found_key.key, REPEATED if repeats else None)
 
     def _by_alias(
         self,
@@ -268,10 +268,10 @@ class Planner:
     ) -> Iterator[bytes]:
         request = incoming.request
         origins = list(origins) if uses_agenttape_keys(head.meta) else []
-        own = [each for each in origins if self._is_at(each, request.route)]
+        own = [origin for origin in origins if self._is_at(origin, request.route)]
         yield from request_aliases(request, redacted, own, rules)
         if incoming.route_guessed and request.route != DEFAULT_ROUTE:
-            others = [each for each in origins if self._is_at(each, DEFAULT_ROUTE)]
+            others = [origin for origin in origins if self._is_at(origin, DEFAULT_ROUTE)]
             whole = replace(request, route=DEFAULT_ROUTE, base="")
             if others:
                 yield from request_aliases(whole, redacted, others, rules)
@@ -308,10 +308,10 @@ class Planner:
         return miss if found is None else self._why_missed(miss, cassette, found, asked)
 
     def _why_missed(
-        self, miss: Miss, cassette: CassetteIndex, found: FoundKey, asked: ReceivedRequest
+        self, miss: Miss, cassette: CassetteIndex, found_key: FoundKey, asked: ReceivedRequest
     ) -> Miss:
         """A miss despite recordings: they are used up, or headers exclude them."""
-        equal = cassette.recordings(found.key)
+        equal = cassette.recordings(found_key.key)
         why = {each.index: asked.why_not(each) for each in equal}
         used = [at for at, reason in why.items() if reason is None and at in cassette.take.touched]
         if used:

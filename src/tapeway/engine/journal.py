@@ -500,7 +500,7 @@ class SentRequests:
 
     def of_slot(self, slot: str) -> Iterator[SentThroughSlot]:
         """The requests that came through a slot, oldest first."""
-        return (each for each in self._requests if each.slot == slot)
+        return (request for request in self._requests if request.slot == slot)
 
 
 class EmptyNames:

@@ -31,8 +31,8 @@ class Told:
 
     def tell(self) -> None:
         """Call all of them."""
-        for each in [*self._listeners.values()]:
-            each()
+        for listener in [*self._listeners.values()]:
+            listener()
 
     def told(self, listener: Callable[[], object]) -> AbstractContextManager[None]:
         """Have this called inside the block."""
@@ -241,5 +241,5 @@ class OpenStreams:
         self._close(lambda each: each.take not in control.takes_of(each.cassette))
 
     def _close(self, which: Callable[[ClosedWithItsTake], bool]) -> None:
-        for each in [each for each in self._streams if which(each)]:
+        for each in [stream for stream in self._streams if which(stream)]:
             each.close()

@@ -288,11 +288,11 @@ class Recorder:
 def ranges_text(statuses: Iterable[int]) -> str:
     """Statuses as --record-statuses takes them: `200-299,404`."""
     found: list[list[int]] = []
-    for each in sorted(statuses):
-        if found and found[-1][1] == each - 1:
-            found[-1][1] = each
+    for status in sorted(statuses):
+        if found and found[-1][1] == status - 1:
+            found[-1][1] = status
         else:
-            found.append([each, each])
+            found.append([status, status])
     return ",".join([f"{a}" if a == b else f"{a}-{b}" for a, b in found])
 
 
@@ -317,11 +317,11 @@ async def _with_requests(
     """The recording of an event stream with how many requests came before each of its events."""
     response = interaction.response
     whole = response if response.file is None else await with_body_in_memory(response)
-    found = requests_by_event(whole, counted)
-    if response.verdict != "open" and found[-1] == found[0]:
+    requests = requests_by_event(whole, counted)
+    if response.verdict != "open" and requests[-1] == requests[0]:
         # The stream ended by itself, and no request came meanwhile.
         return interaction
-    return replace(interaction, response=replace(response, after_requests=found))
+    return replace(interaction, response=replace(response, after_requests=requests))
 
 
 def _answer_of_replay(replay: Replay) -> Answer | TapewayError:

@@ -78,9 +78,9 @@ class _Flight:
 
     def wake(self) -> None:
         """Have those who wait look again."""
-        for each in self._waiters:
-            if not each.done():
-                each.set_result(None)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def cancel(self) -> None:
         self.cancelled = True

@@ -91,7 +91,7 @@ class MemoryStore(WholeCassettes):
     ) -> None:
         found = self._found(name)
         items = RecordingOrder[_Sized]() if found is None else found.items
-        gone = [items.get(each) for each in set(recording.supersedes)]
+        gone = [items.get(superseded) for superseded in set(recording.supersedes)]
         size = 0 if found is None else found.size - sum([each[1] for each in gone if each])
         items.add(interaction.index, (interaction, added), recording.supersedes)
         kept = copy.deepcopy(head) if found is None else found.head
@@ -155,20 +155,20 @@ def _size_of(recording: Recording) -> int:
     return len(payload_of(recording))
 
 
-def _stored(found: _Kept) -> StoredCassette:
-    return StoredCassette(found.head, tuple(item for _, (item, _) in found.items.items()))
+def _stored(kept: _Kept) -> StoredCassette:
+    return StoredCassette(kept.head, tuple(item for _, (item, _) in kept.items.items()))
 
 
 def _prepared(cassette: StoredCassette) -> tuple[CassetteHead, RecordingOrder[_Sized], int]:
     """The kept form of a cassette, after a check that it can be written."""
-    sizes = [len(dump(each)) for each in checked_documents(JSON, cassette)]
+    sizes = [len(dump(checked_document)) for checked_document in checked_documents(JSON, cassette)]
     cassette = _copied(cassette)
     return cassette.head, _numbered(zip(cassette.interactions, sizes, strict=True)), sum(sizes)
 
 
 def _copied(cassette: StoredCassette) -> StoredCassette:
     # One by one: the notes of a copy of all would be freed at once, and other clients would wait.
-    items = tuple([copy.deepcopy(each) for each in cassette.interactions])
+    items = tuple([copy.deepcopy(interaction) for interaction in cassette.interactions])
     return StoredCassette(copy.deepcopy(cassette.head), items)
 
 

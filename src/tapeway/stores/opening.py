@@ -77,12 +77,12 @@ def _installed(scheme: str) -> "Opener | None":
     # Only here: it looks through all that is installed.
     from importlib.metadata import entry_points
 
-    for each in entry_points(group=GROUP, name=scheme):
+    for entry_point in entry_points(group=GROUP, name=scheme):
         try:
-            opener: Opener = each.load()
+            opener: Opener = entry_point.load()
         except Exception as exc:
             raise ConfigError(
-                f"the store {scheme}:… of the package {each.dist.name if each.dist else each.value} "
+                f"the store {scheme}:… of the package {entry_point.dist.name if entry_point.dist else entry_point.value} "
                 f"cannot be imported ({describe(exc)}): install a version that fits this tapeway"
             ) from exc
         return opener

@@ -87,7 +87,7 @@ class WholeCassettes(ABC):
         stored = await self.load(name, writable=False)
         items = () if stored is None else stored.interactions
         start = 0 if after is None else _position(name, items, after) + 1
-        return [TakenRecording(each, 0, each.index) for each in items[start : start + limit]]
+        return [TakenRecording(item, 0, item.index) for item in items[start : start + limit]]
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
         stored = await self.load(name, writable=False)
@@ -98,7 +98,7 @@ class WholeCassettes(ABC):
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         # All at once: a store may sync the disk once for all.
-        await asyncio.gather(*[self.append(name, head, Recording(each)) for each in items])
+        await asyncio.gather(*[self.append(name, head, Recording(item)) for item in items])
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         """Refuse it: the store has no place for large bodies."""

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.cassette.plan import Incoming, LiveCall
-from tapeway.core.matching import asked
 from tapeway.core.matching.key import KeyAndBody, key_and_body
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -382,7 +381,7 @@ async def test_the_key_of_a_hit_is_computed_once(monkeypatch: pytest.MonkeyPatch
         one = found.instances[0]
         for _ in range(2):
             await one.get("/v1/a")
-        monkeypatch.setattr(asked, "key_and_body", counted)
+        monkeypatch.setattr(received_request, "key_and_body", counted)
 
         assert (await one.get("/v1/a")).outcome == "replayed"
         assert computed == ["/v1/a"]

@@ -98,10 +98,10 @@ def _subscribes(message: WebSocketMessage) -> bool:
     query, name = payload.get("query"), payload.get("operationName")
     if not isinstance(query, str) or "subscription" not in query:
         return False
-    found = _OPERATION.findall(_outermost(query))
+    operations = _OPERATION.findall(_outermost(query))
     if isinstance(name, str) and name:
-        return ("subscription", name) in found
-    return any(kind == "subscription" for kind, _ in found)
+        return ("subscription", name) in operations
+    return any(kind == "subscription" for kind, _ in operations)
 
 
 def _outermost(query: str) -> str:

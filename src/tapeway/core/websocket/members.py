@@ -27,7 +27,7 @@ def without_members(data: bytes, names: Collection[str]) -> bytes:
     members = _members(text)
     if members is None:
         return data
-    kept = [each for each in members if each.name not in names]
+    kept = [member for member in members if member.name not in names]
     if len(kept) == len(members):
         return data
     if not kept:
@@ -48,10 +48,10 @@ def with_member(data: bytes, name: str, value: bytes) -> bytes:
     if members is None:
         return data
     parts, done = [], 0
-    for each in members:
-        if each.name == name:
-            parts += [text[done : each.value], written]
-            done = each.end
+    for member in members:
+        if member.name == name:
+            parts += [text[done : member.value], written]
+            done = member.end
     if done:
         return "".join([*parts, text[done:]]).encode()
     brace = text.index("{") + 1
@@ -64,7 +64,7 @@ def member_text(data: bytes, name: str) -> bytes | None:
     if not _may_have(data, (name,)) or json_object(data) is None:
         return None
     text = data.decode()
-    found = [each for each in _members(text) or () if each.name == name]
+    found = [member for member in _members(text) or () if member.name == name]
     return text[found[-1].value : found[-1].end].encode() if found else None
 
 
@@ -102,10 +102,10 @@ def _members(text: str) -> list[_MemberSpan] | None:
         at = _after_blanks(text, 0)
         if text[at : at + 1] != "{":
             return None
-        found: list[_MemberSpan] = []
+        spans: list[_MemberSpan] = []
         at = _after_blanks(text, at + 1)
         if text[at : at + 1] == "}":
-            return found
+            return spans
         while True:
             start = at
             name, at = _DECODER.raw_decode(text, at)
@@ -114,10 +114,10 @@ def _members(text: str) -> list[_MemberSpan] | None:
                 return None
             value = _after_blanks(text, at + 1)
             _, at = _DECODER.raw_decode(text, value)
-            found.append(_MemberSpan(name, start, value, at))
+            spans.append(_MemberSpan(name, start, value, at))
             at = _after_blanks(text, at)
             if text[at : at + 1] != ",":
-                return found if text[at : at + 1] == "}" else None
+                return spans if text[at : at + 1] == "}" else None
             at = _after_blanks(text, at + 1)
     except (ValueError, RecursionError):
         return None

@@ -51,12 +51,12 @@ class SessionRecording:
     @property
     def opening(self) -> tuple[SessionMessage, ...]:
         """What the service said before the client said anything."""
-        found: list[SessionMessage] = []
-        for each in self.messages:
-            if each.by_client:
+        messages: list[SessionMessage] = []
+        for message in self.messages:
+            if message.by_client:
                 break
-            found.append(each)
-        return tuple(found)
+            messages.append(message)
+        return tuple(messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class _Audio:
 
 
 def _audio_of(pieces: Sequence[AudioPiece], *, exact: bool) -> _Audio:
-    length = sum([len(each.data) for each in pieces])
-    formats = frozenset([each.format for each in pieces])
-    return _Audio(length, formats, b"".join([each.data for each in pieces]) if exact else b"")
+    length = sum([len(piece.data) for piece in pieces])
+    formats = frozenset([piece.format for piece in pieces])
+    return _Audio(length, formats, b"".join([piece.data for piece in pieces]) if exact else b"")
 
 
 class SessionReplay:
@@ -162,14 +162,14 @@ class SessionReplay:
             return None
         if self._next == len(self.recording.messages):
             return None
-        found = self.recording.messages[self._next]
-        self._comparison.issue(found.message)
+        message = self.recording.messages[self._next]
+        self._comparison.issue(message.message)
         self._next += 1
         self._skip_client()
-        data = self._comparison.bindings.written(found.message.data)
-        if data is found.message.data:
-            return found
-        return replace(found, message=WebSocketMessage(data, found.message.binary))
+        data = self._comparison.bindings.written(message.message.data)
+        if data is message.message.data:
+            return message
+        return replace(message, message=WebSocketMessage(data, message.message.binary))
 
     def close_due(self) -> Close | None:
         """The recorded close, once everything before it has come; None where the client closed."""
@@ -249,9 +249,9 @@ class SessionReplay:
             text = f"the client sends {title_of(message)} where the recording has no more of it"
             return SessionDifference(len(self.recording.messages), text)
         place = self._controls[number]
-        found = self._comparison.differences(self.recording.messages[place].message, message)
-        if found:
-            located = [_located(each, place) for each in found]
+        differences = self._comparison.differences(self.recording.messages[place].message, message)
+        if differences:
+            located = [_located(difference, place) for difference in differences]
             text = f"{title_of(message)} differs from message {place} at {located[0].path}"
             return SessionDifference(place, text, tuple(located))
         self._sent = replace(self._sent, controls=number + 1)

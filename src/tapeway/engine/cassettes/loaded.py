@@ -540,7 +540,7 @@ class Loaded(Source):
         """Have this be in force."""
         self.control = control
         self._unreadable.clear()
-        running = {each.take for each in control.slots.values()}
+        running = {slot.take for slot in control.slots.values()}
         for cassette in self.loaded.values():
             self._begin_take(cassette)
             self._rules.end_takes(cassette, {cassette.take.number, *running})

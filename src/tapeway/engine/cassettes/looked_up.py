@@ -187,12 +187,15 @@ class LookedUp(Source):
             more += planner.aliases(info.head, info.rules, incoming, info.origins)
         if not more:
             return view
-        found = (await self.store.look(search.name, search.take, (), more)).recordings
-        if not found:
+        recordings = (await self.store.look(search.name, search.take, (), more)).recordings
+        if not recordings:
             return view
-        others = (await self._views.of(search, found)).cassette
+        others = (await self._views.of(search, recordings)).cassette
         wide = replace(search)
-        wide.keys = [*search.keys, *[others.key_of(each.item.index) for each in found]]
+        wide.keys = [
+            *search.keys,
+            *[others.key_of(recording.item.index) for recording in recordings],
+        ]
         writes = planner.read_keys(info.head, incoming, search.mode)
         return await self._views.look_up(wide, more, writes)
 
@@ -258,12 +261,12 @@ class LookedUp(Source):
         meant, identifiers = await meant_by(asked, recordings, rules, asks=asks)
         if not identifiers:
             return view
-        keys = {issued_key(each): each for each in identifiers}
+        keys = {issued_key(identifier): identifier for identifier in identifiers}
         issuers = await self.store.issuers(name, list(keys))
         chosen = {each.index for each in meant}
         wide = await self._with_more(view, [each for each in found if each.item.index in chosen])
         cassette = wide.cassette
-        cassette.set_takes({each.index: each.take for each in issuers.values()})
+        cassette.set_takes({issuer.index: issuer.take for issuer in issuers.values()})
         known = {keys[key]: each.index for key, each in issuers.items()}
         cassette.correlation = CorrelationIndex(cassette.snapshot(), rules, known)
         return wide
@@ -421,7 +424,7 @@ class LookedUp(Source):
     def _goes_on(self, name: str, number: int) -> bool:
         """Whether a take is a cassette's own or that of a slot."""
         slots = self.control.slots.values()
-        return number == self.control.take_of(name) or any(each.take == number for each in slots)
+        return number == self.control.take_of(name) or any(slot.take == number for slot in slots)
 
     async def _end_take(self, name: str, number: int) -> None:
         """Drop recordings left over from takes before a re-recording."""

@@ -44,11 +44,11 @@ class RememberedViews:
         known = self._of.get((name, take))
         return known if known is not None and known.info is info else None
 
-    def add(self, found: View, key: bytes, turn: CursorState) -> None:
+    def add(self, view: View, key: bytes, turn: CursorState) -> None:
         """Remember what was found under the keys of a search; the cursor of `key` was moved."""
-        search, size = found.search, _size_of(found)
+        search, size = view.search, _size_of(view)
         keys, info = search.keys, search.info
-        if key not in keys or found.mark is None or info is None:
+        if key not in keys or view.mark is None or info is None:
             return
         if info.has_unrouted or size > MOST_OF_A_VIEW:
             return
@@ -56,11 +56,11 @@ class RememberedViews:
         if self.size + size > MOST_REMEMBERED:
             self.clear()
         known = self._of.get(place)
-        if known is None or known.mark != found.mark or known.info is not info:
-            known = self._of[place] = Remembered(info, found)
+        if known is None or known.mark != view.mark or known.info is not info:
+            known = self._of[place] = Remembered(info, view)
         for each in keys:
-            now = turn if each == key else found.turns.get(each)
-            known.cassette.restore(each, found.cassette, None if now is None else now.state)
+            now = turn if each == key else view.turns.get(each)
+            known.cassette.restore(each, view.cassette, None if now is None else now.state)
             known.turns[each] = now
         self.size += size
 
@@ -77,13 +77,13 @@ class Remembered:
     step.
     """
 
-    def __init__(self, info: CassetteInfo, found: View) -> None:
-        held, nothing = found.cassette, StoredCassette(info.head)
+    def __init__(self, info: CassetteInfo, view: View) -> None:
+        held, nothing = view.cassette, StoredCassette(info.head)
         take = held.take.number
         cassette = CassetteIndex(held.name, nothing, take=take, other_routes=info.routes)
         self.info = info
         self.cassette = cassette
-        self.mark = found.mark
+        self.mark = view.mark
         self.turns: dict[bytes, CursorState | CursorMove | None] = {}
 
 

@@ -79,9 +79,9 @@ class CassetteInfos:
         table = self._context.routes
         bases = {base for route, base in outline.sources if not route}
         # Where no route to an origin has a path, all its recordings are on one.
-        unsure = {each for each in bases if any(path_prefixes(each, table))}
+        unsure = {base for base in bases if any(path_prefixes(base, table))}
         routes = {route for route, _ in outline.sources if route}
-        routes.update(_route_of(each, "", table) for each in bases - unsure)
+        routes.update(_route_of(base, "", table) for base in bases - unsure)
         origins = sorted(each for each in map(origin_of_url, bases) if each is not None)
         return CassetteInfo(
             head,
@@ -162,14 +162,14 @@ class _RecordingKeys:
             return {}
         before = self._known if rules == self._rules else {}
         known, keys = dict[int, tuple[AnyInteraction, bytes]](), dict[int, bytes]()
-        for each in items:
-            if not isinstance(each, Interaction):
+        for item in items:
+            if not isinstance(item, Interaction):
                 continue
-            held = before.get(id(each))
-            if held is None or held[0] is not each:
-                held = (each, recording_key(each, rules))
-            known[id(each)] = held
-            keys[each.index] = held[1]
+            held = before.get(id(item))
+            if held is None or held[0] is not item:
+                held = (item, recording_key(item, rules))
+            known[id(item)] = held
+            keys[item.index] = held[1]
         self._known, self._rules = known, rules
         return keys
 
@@ -233,14 +233,14 @@ class CassetteViews:
     def _indexed(
         self,
         search: Search,
-        found: Sequence[TakenRecording],
+        recordings: Sequence[TakenRecording],
         turns: Mapping[bytes, CursorState],
         mark: str | None,
     ) -> View:
         info = info_of(search)
-        items = [assign_route(each.item, self._context.routes) for each in found]
+        items = [assign_route(recording.item, self._context.routes) for recording in recordings]
         stored = StoredCassette(info.head, tuple(items), self._keys.of(items, info.rules))
-        places = {each.item.index: each.place for each in found}
+        places = {recording.item.index: recording.place for recording in recordings}
         cassette = CassetteIndex(
             *(search.name, stored),
             take=search.take,
@@ -248,7 +248,7 @@ class CassetteViews:
             places=places,
             mark=mark,
         )
-        cassette.set_takes({each.item.index: each.take for each in found})
+        cassette.set_takes({recording.item.index: recording.take for recording in recordings})
         for key, turn in turns.items():
             cassette.take.restore_key(key, turn.state)
         return View(cassette, search, turns, mark)

@@ -183,10 +183,10 @@ class Editor(ABC):
             only = await self._unchanged(name, condition)
             spooled = cassette.interactions
             given = () if isinstance(spooled, SpooledInteractions) else spooled
-            found = await self._prepare(
+            prepared = await self._prepare(
                 name, cassette.head, given, secrets, meta=True, move=not as_sent
             )
-            after, replaced = StoredCassette(found.head, found.items), found.replaced
+            after, replaced = StoredCassette(prepared.head, prepared.items), prepared.replaced
             if isinstance(spooled, SpooledInteractions):
                 # Spooled interactions are prepared already.
                 after, replaced = replace(after, interactions=spooled), replaced + spooled.replaced
@@ -208,10 +208,10 @@ class Editor(ABC):
         async def work(loaded: bool) -> Changed:
             if await self._store.stat(name) is None:
                 raise no_cassette(name)
-            found = await self._prepare(name, head, (), secrets, meta=True)
-            await self._store.replace_head(name, found.head)
+            prepared = await self._prepare(name, head, (), secrets, meta=True)
+            await self._store.replace_head(name, prepared.head)
             await self._store.release(name)
-            return Changed(document.head_digest(found.head), found.replaced)
+            return Changed(document.head_digest(prepared.head), prepared.replaced)
 
         return await self._change(name, work)
 

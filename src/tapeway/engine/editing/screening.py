@@ -56,7 +56,7 @@ def screen(
         replaced.extend([replace(each, place=(*at, *each.place)) for each in seen.replaced])
         left.extend([replace(each, place=(*at, *each.place)) for each in seen.left])
 
-    found: list[AnyInteraction] = []
+    interactions: list[AnyInteraction] = []
     yielding = Yielding()
     for number, item in enumerate(items, first):
         yielding.step()
@@ -64,20 +64,24 @@ def screen(
         seen = scanner.interaction(item, document)
         note(seen, ("interactions", number))
         note(ScanResult(document, (), tuple(_in_files(scanner, item))), ("interactions", number))
-        found.append(item if seen.document is document else decode_redacted(item, seen.document))
+        interactions.append(
+            item if seen.document is document else decode_redacted(item, seen.document)
+        )
     if meta:
         about = scanner.document(dict(head.meta))
         note(about, ("meta",))
         head = replace(head, meta=about.document)
     _refuse(left if secrets == "redact" else [*replaced, *left], secrets)
-    return ScreenedItems(head, tuple(found), len(replaced))
+    return ScreenedItems(head, tuple(interactions), len(replaced))
 
 
-def _refuse(found: Sequence[Finding], secrets: Secrets) -> None:
-    if not found:
+def _refuse(findings: Sequence[Finding], secrets: Secrets) -> None:
+    if not findings:
         return
-    places = [f"{pointer_text(each.place)} ({each.kind})" for each in found[:_MOST_NAMED]]
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    places = [
+        f"{pointer_text(finding.place)} ({finding.kind})" for finding in findings[:_MOST_NAMED]
+    ]
+    more = f" and {len(findings) - _MOST_NAMED} more" if len(findings) > _MOST_NAMED else ""
     advice = (
         "they cannot be replaced: take them out yourself"
         if secrets == "redact"

@@ -159,9 +159,12 @@ async def _find_identical(
             continue
         digest = document.interaction_digest(item)
         key = key_digest(recording_key(item, rules.rules_of_meta(head.meta)))
-        for each in (await store.look(name, 0, (), [key])).recordings:
-            if each.item.index not in used and document.interaction_digest(each.item) == digest:
-                used.add(each.item.index)
-                found[number] = Appended(each.item.index, digest)
+        for recording in (await store.look(name, 0, (), [key])).recordings:
+            if (
+                recording.item.index not in used
+                and document.interaction_digest(recording.item) == digest
+            ):
+                used.add(recording.item.index)
+                found[number] = Appended(recording.item.index, digest)
                 break
     return found

@@ -25,7 +25,7 @@ from tapeway.errors import ConfigError
 
 def text_report(reports: Sequence[CassetteReport], isolation: Isolation | None = None) -> str:
     """Some lines for a terminal."""
-    lines = [line for each in reports for line in _lines(each)]
+    lines = [line for report in reports for line in _lines(report)]
     lines = lines or ["No cassette was used."]
     if isolation is not None:
         lines += [isolation.text, *(f"  bypassed: {each}" for each in isolation.bypassed)]
@@ -55,10 +55,10 @@ def _lines(report: CassetteReport) -> Iterator[str]:
         yield from (f"    {line}" for line in rest)
     yield from (f"  missed: {rest}" for rest in more(misses))
     yield from (f"  {each.line}" for each in shared)
-    for each in remarks(report):
-        yield from (f"  {notice}" for notice in each.notices)
-        yield from (f"  {each.label}: {item}" for item in each.items[:MOST_NAMED])
-        yield from (f"  {each.label}: {rest}" for rest in more(each.items))
+    for remark in remarks(report):
+        yield from (f"  {notice}" for notice in remark.notices)
+        yield from (f"  {remark.label}: {item}" for item in remark.items[:MOST_NAMED])
+        yield from (f"  {remark.label}: {rest}" for rest in more(remark.items))
 
 
 MOST_BYTES = 1_000_000
@@ -82,10 +82,10 @@ def markdown_report(reports: Sequence[CassetteReport], isolation: Isolation | No
             *("", f"{isolation.text}."),
             *_list("Bypassed the proxy:", isolation.bypassed, lambda host: [_code_span(host)]),
         ]
-    for each in reports:
-        text.add([_row(_cells(each))])
-    for each in reports:
-        text.add([*_attention(each)])
+    for report in reports:
+        text.add([_row(_cells(report))])
+    for report in reports:
+        text.add([*_attention(report)])
     return text.end()
 
 
@@ -116,11 +116,11 @@ class _BoundedText:
 
 def _attention(report: CassetteReport) -> Iterator[str]:
     yield from _list(f"Missed in {report.name}:", [*listed(report.misses)], _miss)
-    shared = [each.line for each in shared_causes(report.misses)]
+    shared = [shared_cause.line for shared_cause in shared_causes(report.misses)]
     yield from _list(f"Causes in {report.name}:", shared, _line)
-    for each in remarks(report):
-        items = [*each.notices, *each.items]
-        yield from _list(f"{each.title} in {report.name}:", items, _line)
+    for remark in remarks(report):
+        items = [*remark.notices, *remark.items]
+        yield from _list(f"{remark.title} in {report.name}:", items, _line)
     if (saved := [*gains(report)]) and report.saved.unpriced:
         yield from _list(f"Saved in {report.name}:", saved, _line)
 
@@ -130,8 +130,8 @@ def _list(title: str, items: Sequence[_Item], lines: Callable[[_Item], list[str]
     if not items:
         return
     yield from ("", title, "")
-    for each in items[:MOST_NAMED]:
-        first, *rest = lines(each)
+    for item in items[:MOST_NAMED]:
+        first, *rest = lines(item)
         yield f"- {first}"
         yield from (f"  - {line}" for line in rest)
     yield from (f"- {rest}" for rest in more(items))
@@ -170,8 +170,8 @@ def _code_span(text: str) -> str:
 def junit_report(reports: Sequence[CassetteReport], isolation: Isolation | None = None) -> str:
     """JUnit XML: a test suite for each cassette, and a failed test for each miss."""
     root = ElementTree.Element("testsuites", name="tapeway")
-    for each in reports:
-        _add_suite(root, each)
+    for report in reports:
+        _add_suite(root, report)
     if isolation is not None and isolation.kind is not None:
         suite = _suite(
             root, "tapeway.offline", 1 + len(isolation.bypassed), len(isolation.bypassed)
@@ -202,7 +202,7 @@ def _add_suite(root: ElementTree.Element, report: CassetteReport) -> None:
         details = [*often, *miss_lines(miss)[1:]]
         _add_failure(suite, "replay_miss", title, miss.message, details)
     retried = [f"{report.retries} retried"] if report.retries else []
-    noted = [line for each in remarks(report) for line in each.lines]
+    noted = [line for remark in remarks(report) for line in remark.lines]
     if lines := [*retried, *gains(report), *noted]:
         ElementTree.SubElement(suite, "system-out").text = printable("\n".join(lines))
 
@@ -259,11 +259,11 @@ def annotations(
 
 
 def _warnings(report: CassetteReport, place: SourcePlace | None) -> Iterator[str]:
-    for each in remarks(report):
-        listed = [f"cassette {report.name}", *each.notices, *each.items[:_MOST_ANNOTATIONS]]
-        if (rest := len(each.items) - _MOST_ANNOTATIONS) > 0:
+    for remark in remarks(report):
+        listed = [f"cassette {report.name}", *remark.notices, *remark.items[:_MOST_ANNOTATIONS]]
+        if (rest := len(remark.items) - _MOST_ANNOTATIONS) > 0:
             listed.append(f"{rest} more")
-        yield _command("warning", place, each.title.lower(), "\n".join(listed))
+        yield _command("warning", place, remark.title.lower(), "\n".join(listed))
 
 
 def _bounded(kind: str, commands: Sequence[str]) -> Sequence[str]:

@@ -35,7 +35,7 @@ class Cause:
     @property
     def times(self) -> int:
         """How many requests missed."""
-        return sum(each.times for each in self.misses)
+        return sum(miss.times for miss in self.misses)
 
     @property
     def line(self) -> str:
@@ -48,8 +48,8 @@ class Cause:
 def causes(misses: Iterable[MissedCall]) -> list[Cause]:
     """The causes of misses, the most frequent first."""
     groups: dict[tuple[str, ...], list[MissedCall]] = defaultdict(list)
-    for each in misses:
-        groups[_identity(each)].append(each)
+    for miss in misses:
+        groups[_identity(miss)].append(miss)
     found = [_cause(group) for group in groups.values()]
     return sorted(found, key=lambda cause: -cause.times)
 
@@ -57,7 +57,9 @@ def causes(misses: Iterable[MissedCall]) -> list[Cause]:
 def shared_causes(misses: Iterable[MissedCall]) -> list[Cause]:
     """The causes shared by several listed misses."""
     return [
-        each for each in causes(misses) if len(each.misses) > 1 and not _is_absent(each.misses[0])
+        cause
+        for cause in causes(misses)
+        if len(cause.misses) > 1 and not _is_absent(cause.misses[0])
     ]
 
 
@@ -65,14 +67,14 @@ def listed(misses: Iterable[MissedCall]) -> Iterator[MissedCall]:
     """The misses that a report lists: requests to a cassette that does not exist are one."""
     absent: dict[tuple[str, ...], MissedCall] = {}
     others = []
-    for each in misses:
-        which = _identity(each)
-        if not _is_absent(each):
-            others.append(each)
+    for miss in misses:
+        which = _identity(miss)
+        if not _is_absent(miss):
+            others.append(miss)
         elif (known := absent.get(which)) is None:
-            absent[which] = each
+            absent[which] = miss
         else:
-            absent[which] = replace(known, times=known.times + each.times)
+            absent[which] = replace(known, times=known.times + miss.times)
     yield from absent.values()
     yield from others
 
@@ -81,7 +83,9 @@ def _identity(miss: MissedCall) -> tuple[str, ...]:
     """Equal for misses of one cause."""
     if miss.suggestion is not None:
         return ("rule", miss.suggestion)
-    if differences := [each for nearest in miss.nearest[:1] for each in nearest.differences]:
+    if differences := [
+        difference for nearest in miss.nearest[:1] for difference in nearest.differences
+    ]:
         return ("difference", dump(differences[0]).decode())
     said = _said(miss)
     return ("said", said) if _is_absent(miss) else ("said", said, miss.method, miss.path)
@@ -103,9 +107,9 @@ def _cause(misses: Sequence[MissedCall]) -> Cause:
         rule = ", ".join(first.suggestion.splitlines())
         return Cause(_explained(first.suggestion) or rule, rule, tuple(misses))
     for nearest in first.nearest[:1]:
-        for each in nearest.differences[:1]:
-            path = str(each["path"]).removeprefix("body.")
-            return Cause(f"{path}: {changed_value(each)}", None, tuple(misses))
+        for difference in nearest.differences[:1]:
+            path = str(difference["path"]).removeprefix("body.")
+            return Cause(f"{path}: {changed_value(difference)}", None, tuple(misses))
     text = _said(first).partition(f"; {RULE_NOTE}")[0]
     if _is_absent(first):
         return Cause(text.removeprefix(": "), None, tuple(misses))

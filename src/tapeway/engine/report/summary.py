@@ -135,7 +135,7 @@ class CassetteReport:
     @property
     def missed(self) -> int:
         """How many requests were missed."""
-        return sum(each.times for each in self.misses)
+        return sum(miss.times for miss in self.misses)
 
     @property
     def requests(self) -> int:
@@ -368,8 +368,8 @@ def _titled(titles: Iterable[RecordingTitle]) -> list[RecordingSummary]:
     return [RecordingSummary(title.index, title.method, title.target) for title in titles]
 
 
-def _taken(*found: TakenRecording | None) -> list[Interaction]:
-    return [*_interactions(taken.item for taken in found if taken is not None)]
+def _taken(*recording: TakenRecording | None) -> list[Interaction]:
+    return [*_interactions(taken.item for taken in recording if taken is not None)]
 
 
 def _is_checked(head: CassetteHead, oldest: str) -> bool:
@@ -401,7 +401,7 @@ def _recorded_on(item: Interaction, head: CassetteHead) -> str:
 
 
 def _interactions(items: Iterable[AnyInteraction | None]) -> Iterator[Interaction]:
-    return (each for each in items if isinstance(each, Interaction))
+    return (item for item in items if isinstance(item, Interaction))
 
 
 def _summary(item: Interaction, fingerprint: str = "", day: str = "") -> RecordingSummary:
@@ -419,9 +419,11 @@ def dated_recordings(
 ) -> tuple[DatedRecording, ...]:
     """New recordings that state the time of recording; `everything` is the cassette."""
     found = [
-        (each, moment)
-        for each in recordings
-        if (moment := found_moment(each.request, rules, _moments(recorded_at[each.index])))
+        (recording, moment)
+        for recording in recordings
+        if (
+            moment := found_moment(recording.request, rules, _moments(recorded_at[recording.index]))
+        )
         is not None
     ]
     advice = {moment: _advice(moment, rules, everything) for _, moment in found}

@@ -43,8 +43,8 @@ class ClientSocket(MessageSocket):
         Raises ConnectionError.
         """
         if self._compresses:
-            for each in messages:
-                await self.send(each)
+            for message in messages:
+                await self.send(message)
         elif messages:
             await self._raw.send(b"".join([*map(_frame, messages)]))
 

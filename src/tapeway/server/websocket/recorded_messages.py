@@ -32,11 +32,11 @@ class RecordedConnection:
 
 def about_connection(interaction: Interaction) -> RecordedConnection:
     """What is in `metadata`, where people may have changed it."""
-    found = interaction.metadata.get("websocket")
-    if not isinstance(found, dict):
+    websocket = interaction.metadata.get("websocket")
+    if not isinstance(websocket, dict):
         return RecordedConnection()
-    lane, subprotocol, session = map(found.get, ("lane", "subprotocol", "session"))
-    binary = found.get("binary")
+    lane, subprotocol, session = map(websocket.get, ("lane", "subprotocol", "session"))
+    binary = websocket.get("binary")
     return RecordedConnection(
         lane.encode() if isinstance(lane, str) else b"",
         frozenset(each for each in binary if isinstance(each, int))
@@ -101,7 +101,7 @@ class RecordedTurns:
         for place in about.binary:
             if place in range(len(messages)):
                 messages[place] = messages[place]._replace(binary=True)
-        said = [(each, mark_of(protocol, each)) for each in messages]
+        said = [(message, mark_of(protocol, message)) for message in messages]
         turn = RecordedTurn(about.lane, response.arrivals().times, said)
         if response.size <= _MOST_REMEMBERED:
             self._read[id(response)] = response, turn

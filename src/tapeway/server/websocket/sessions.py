@@ -201,8 +201,8 @@ class SessionConnection:
 
     async def open(self, recorded: Sequence[Interaction]) -> bool:
         """Send what the service said before the client; whether that was anything."""
-        sessions = [await recorded_session(each) for each in recorded]
-        if not (beginning := [each for each in sessions if each.opening]):
+        sessions = [await recorded_session(recording) for recording in recorded]
+        if not (beginning := [session for session in sessions if session.opening]):
             return False
         choice = SessionChoice(beginning, self._dialect)
         while (opened := choice.due()) is not None:
@@ -244,7 +244,11 @@ class SessionConnection:
 
     async def _play(self, plan: Replay, first: WebSocketMessage) -> None:
         cassette, chosen = plan.cassette, plan.interaction
-        others = [each for each in cassette.recordings(plan.key) if each.index != chosen.index]
+        others = [
+            recording
+            for recording in cassette.recordings(plan.key)
+            if recording.index != chosen.index
+        ]
         ordered = [chosen, *others]
         sessions = [await recorded_session(each) for each in ordered]
         digests = SecretDigests(cassette.head.run_id)

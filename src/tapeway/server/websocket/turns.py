@@ -447,7 +447,7 @@ class TurnConnection:
         """Hand out the answer that another connection was given."""
         recorded, protocol = answer.recorded, self._protocol
         lane = _UNKNOWN_LANE if recorded is None else about_connection(recorded).lane
-        shown = [protocol.echoed(each, lane, turn.place.lane) for each in messages]
+        shown = [protocol.echoed(message, lane, turn.place.lane) for message in messages]
         await self._hand_out(turn, [(each, mark_of(protocol, each)) for each in shown])
 
     # Handing out.

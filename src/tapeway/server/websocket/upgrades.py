@@ -215,7 +215,9 @@ class Upgrades:
         recorded: Sequence[Interaction],
     ) -> None:
         """Serve a connection whose messages are replayed, as far as they are recorded."""
-        sessions = [each for each in recorded if about_connection(each).session is not None]
+        sessions = [
+            recording for recording in recorded if about_connection(recording).session is not None
+        ]
         session = self._session(exchange, address, request, client)
         given = await session.open(sessions)
         first = await client.receive()

@@ -255,14 +255,14 @@ class UpstreamLink:
 
 def message_head(head: ResponseHead) -> ResponseHead:
     """The head of a recorded turn: what answered the handshake, with the media type of messages."""
-    fields = [each for each in head.headers if each[0].lower() != b"content-type"]
+    fields = [header for header in head.headers if header[0].lower() != b"content-type"]
     headers = ((b"Content-Type", MESSAGES_TYPE), *fields)
     return ResponseHead(200, "OK", headers, framing="chunked")
 
 
 def message_fields(headers: Headers) -> Headers:
     """The fields of a handshake as those of the requests on its connection."""
-    kept = [each for each in headers if each[0].lower() not in _OF_THE_HANDSHAKE]
+    kept = [header for header in headers if header[0].lower() not in _OF_THE_HANDSHAKE]
     return ((b"Content-Type", b"application/json"), *kept)
 
 

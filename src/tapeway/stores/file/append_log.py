@@ -83,8 +83,8 @@ class AppendLog:
 
     def park(self) -> None:
         """Close it, to be opened again. Raises OSError."""
-        found = os.fstat(self._fd)
-        self._parked = found.st_dev, found.st_ino
+        fstat = os.fstat(self._fd)
+        self._parked = fstat.st_dev, fstat.st_ino
         os.close(self._fd)
 
     def unpark(self, folder: int, name: str) -> None:
@@ -93,8 +93,8 @@ class AppendLog:
             fd = open_file(folder, name, os.O_WRONLY | os.O_APPEND, self._place)
         except FileNotFoundError:
             raise CassetteEdited(f"{self._place} was removed meanwhile: {_AGAIN}") from None
-        found = os.fstat(fd)
-        if ((found.st_dev, found.st_ino), found.st_size) != (self._parked, self.size):
+        fstat = os.fstat(fd)
+        if ((fstat.st_dev, fstat.st_ino), fstat.st_size) != (self._parked, self.size):
             os.close(fd)
             raise CassetteEdited(f"{self._place} was changed meanwhile: {_AGAIN}")
         self._fd, self._parked = fd, None

@@ -106,7 +106,7 @@ class FileCassette:
     def recorded(self, items: Iterable[Interaction]) -> None:
         """Note durable recordings: from now on only these recordings keep large bodies alive."""
         with self._guard:
-            for file in [file for each in items for file in large_bodies(each)]:
+            for file in [file for item in items for file in large_bodies(item)]:
                 self._kept_digests[file.digest] -= 1
             self._kept_digests = +self._kept_digests
 
@@ -136,9 +136,9 @@ class FileCassette:
         """Put this in the place of everything there is."""
         documents = _documents(cassette.interactions)
         writer = self._claimed_writer()
-        for each in cassette.interactions:
-            if large_bodies(each):
-                bodies.placed(writer.folder, self._paths, each)
+        for interaction in cassette.interactions:
+            if large_bodies(interaction):
+                bodies.placed(writer.folder, self._paths, interaction)
         with self._guard:
             writer.replace(cassette.head, documents)
             # A body may be there whose recording is not yet.

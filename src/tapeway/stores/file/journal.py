@@ -164,7 +164,7 @@ def read(data: Text, place: str) -> CassetteJournal | None:
         raise JournalDamaged(steps.index(None) + 2, "this is no step of a journal")
     return CassetteJournal(
         _header(first),
-        tuple([each for each in steps if each is not None]),
+        tuple([step for step in steps if step is not None]),
         size,
         len(rest),
         tail_ended=b"\n" in rest or _check(rest[:-1], lines_read) is not None,
@@ -257,7 +257,7 @@ def _step(
             index = interaction.get("index")
             return JournaledRecording(
                 index if isinstance(index, int) else 0,
-                tuple([each for each in supersedes if isinstance(each, int)]),
+                tuple([superseded for superseded in supersedes if isinstance(superseded, int)]),
                 text,
                 line,
             )

@@ -128,8 +128,8 @@ def _move(folder: int, old: Paths, other_folder: int, new: Paths) -> None:
 def _offline_cassette(now: Snapshot, folder: int, paths: Paths) -> OfflineCassette:
     if not now.exists:
         raise _missing(paths)
-    found = now.cassette(folder, ResidentRecordings())
-    return OfflineCassette(found.head, now.documents(), found.interactions)
+    cassette = now.cassette(folder, ResidentRecordings())
+    return OfflineCassette(cassette.head, now.documents(), cassette.interactions)
 
 
 def _missing(paths: Paths) -> StoreError:

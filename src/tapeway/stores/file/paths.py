@@ -214,8 +214,8 @@ def find_names(root: Path) -> list[str]:
 
 def _names_below(folder: Path, above: tuple[str, ...]) -> Iterator[str]:
     try:
-        with os.scandir(folder) as found:
-            entries = list(found)
+        with os.scandir(folder) as listing:
+            entries = list(listing)
     except FileNotFoundError:
         return
     journals: list[str] = []
@@ -296,12 +296,12 @@ class FolderNames:
 
         Raises OSError.
         """
-        found = os.fstat(folder)
-        at = found.st_dev, found.st_ino
+        fstat = os.fstat(folder)
+        at = fstat.st_dev, fstat.st_ino
         with self._lock:
             known = self._names.get(at)
             if known is not None and any(
-                known.get(each.lower()) == each and _exists(folder, each) for each in names
+                known.get(name.lower()) == name and _exists(folder, name) for name in names
             ):
                 return None
             if known is None or not self._left[at] or not self._are_new(folder, names, known):
@@ -310,17 +310,17 @@ class FolderNames:
                 self._remember(at, known)
                 if names.intersection(present):
                     return None
-                if taken := [known[each.lower()] for each in names if each.lower() in known]:
+                if taken := [known[name.lower()] for name in names if name.lower() in known]:
                     return taken[0]
             self._left[at] -= 1
-            known.update((each.lower(), each) for each in names)
+            known.update((name.lower(), name) for name in names)
         return None
 
     @staticmethod
     def _are_new(folder: int, names: set[str], known: dict[str, str]) -> bool:
         """Whether no such name is known, nor there: where letter case is not told apart, a twin is."""
         return known.keys().isdisjoint(map(str.lower, names)) and not any(
-            _exists(folder, each) for each in names
+            _exists(folder, name) for name in names
         )
 
     def _remember(self, at: tuple[int, int], known: dict[str, str]) -> None:

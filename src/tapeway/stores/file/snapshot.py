@@ -102,7 +102,7 @@ class Snapshot:
                 raise _corrupt(self.paths.shown(self.paths.cassette), fault) from fault
         items = [*found.interactions]
         if self.entries:
-            order = _order([(each.index, each) for each in items], self.entries)
+            order = _order([(item.index, item) for item in items], self.entries)
             items = [self._decoded(each, index) for index, each in order]
         items = [bodies.placed(folder, self.paths, item) for item in items]
         if self.file is not None and not self.file.unchanged:
@@ -249,13 +249,15 @@ def _order(
     for entry in entries:
         wanted = entry.index
         index = given[wanted] = order.next_free if wanted in order else wanted
-        order.add(index, entry, [given.get(each, each) for each in entry.supersedes])
+        order.add(
+            index, entry, [given.get(superseded, superseded) for superseded in entry.supersedes]
+        )
     return order.items()
 
 
 def _keys(filed: RecordingFile | None, items: Iterable[AnyInteraction]) -> Mapping[int, bytes]:
     """By index, the match keys of the recordings that stay in their file."""
-    staying = [each.index for each in items if isinstance(each, LazyInteraction)]
+    staying = [item.index for item in items if isinstance(item, LazyInteraction)]
     if filed is None or not staying:
         return {}
     keys = filed.end()

@@ -297,7 +297,7 @@ class CassetteWriter:
     def _pieces(self, head: CassetteHead, documents: Iterable[Document]) -> Iterator[bytes]:
         """The file in pieces; large binaries are written before the references to them."""
         keep = partial(bodies.keep_asset, self.folder, self._paths)
-        moved = (moved_out(each, keep) for each in documents)
+        moved = (moved_out(document, keep) for document in documents)
         return cassette_pieces(self._paths.serializer, head, moved)
 
     def remove(self) -> bool:
@@ -417,12 +417,12 @@ class CassetteWriter:
         Without a commit, a load would apply the old journal again to the folded file.
         """
         place = self._paths.shown(self._paths.journal)
-        found = read_file(self.folder, self._paths.journal, place, journal.size)
-        if found is None or not journal.size:
+        file = read_file(self.folder, self._paths.journal, place, journal.size)
+        if file is None or not journal.size:
             return
         temporary = self._paths.temporary(secrets.token_hex(4))
         try:
-            _write_new(self.folder, temporary, (*found.pieces(), *commit))
+            _write_new(self.folder, temporary, (*file.pieces(), *commit))
             os.rename(
                 temporary, self._paths.journal, src_dir_fd=self.folder, dst_dir_fd=self.folder
             )

@@ -128,7 +128,7 @@ def read(url: str) -> PostgresAddress:
             oldest=given.get("ssl_min_protocol_version"),
             newest=given.get("ssl_max_protocol_version"),
         ),
-        _secrets=tuple(sorted({each for each in secrets if each}, key=len, reverse=True)),
+        _secrets=tuple(sorted({secret for secret in secrets if secret}, key=len, reverse=True)),
     )
 
 

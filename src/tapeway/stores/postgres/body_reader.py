@@ -30,9 +30,9 @@ class BodyReader:
     def pieces_of(self, digest: str) -> Iterator[bytes]:
         """A body from its beginning; nothing where it is gone. Raises StoreAway, StoreError."""
         number = 0
-        while found := self._some(digest, number):
-            yield from [data for _, data in found]
-            number = found[-1][0] + 1
+        while some := self._some(digest, number):
+            yield from [data for _, data in some]
+            number = some[-1][0] + 1
 
     def close(self) -> None:
         """Let no more be read; waits for what is being read."""
@@ -50,10 +50,10 @@ class BodyReader:
                 raise closed(self._like.address.shown)
             loop = self._loop = self._loop or self._started()
             read = partial(_read, digest, number)
-            found = asyncio.run_coroutine_threadsafe(
+            future = asyncio.run_coroutine_threadsafe(
                 self._pool.read("read a large body", read), loop
             )
-            return found.result()
+            return future.result()
 
     def _started(self) -> asyncio.AbstractEventLoop:
         self._pool = Pool(replace(self._like.address, connections=1))

@@ -266,7 +266,7 @@ async def _sweep_alone(pool: Pool, make: Make[T]) -> T | None:
 
     async def alone(session: Session) -> T | None:
         lock = sweep_lock(session.schema)
-        found = await session.row("SELECT pg_try_advisory_xact_lock($1) AS mine", lock)
-        return await perform(make(), session) if found is not None and found["mine"] else None
+        row = await session.row("SELECT pg_try_advisory_xact_lock($1) AS mine", lock)
+        return await perform(make(), session) if row is not None and row["mine"] else None
 
     return await pool.write("sweep", alone, limit=LONG_S, durable=False)

@@ -227,7 +227,7 @@ async def _move(
             raise
         found = None
     made: str = "" if found is None else found["made"]
-    pairs = [each.split(":") for each in made.split()]
+    pairs = [part.split(":") for part in made.split()]
     return {int(number) - 1: int(version) for number, version in pairs}
 
 

@@ -157,8 +157,8 @@ class Session:
         )
 
     async def row(self, sql: str, *args: object) -> DriverRow | None:
-        found = await self.rows(sql, *args)
-        return found[0] if found else None
+        rows = await self.rows(sql, *args)
+        return rows[0] if rows else None
 
 
 Work = Callable[[Session], Awaitable[T]]
@@ -363,8 +363,8 @@ async def _once(session: Session, *, begin: str, work: Work[T], attempt: UUID) -
         if errors.state_of(exc) != _TAKEN:
             raise
         await session.run("ROLLBACK")
-        found = await session.row("SELECT result FROM @attempt WHERE id = $1", attempt)
-        return cast("T", None if found is None or not found[0] else parse(found[0]))
+        row = await session.row("SELECT result FROM @attempt WHERE id = $1", attempt)
+        return cast("T", None if row is None or not row[0] else parse(row[0]))
     result = await _rolled_back_on_error(session, work)
     if result is None:
         await session.run("COMMIT")

@@ -116,24 +116,24 @@ async def _examine_server(pool: Pool) -> None:
 
 async def _settings(session: Session) -> tuple[bool, str, str, int]:
     """Whether there is a pooler, synchronous_commit, fsync, and connections for ordinary roles."""
-    found = await session.row(
+    row = await session.row(
         "SELECT pg_backend_pid() AS pid, current_setting('fsync') AS fsync, "
         "coalesce((SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'), 'on') "
         "AS sync, current_setting('max_connections')::int "
         "- current_setting('superuser_reserved_connections')::int AS most"
     )
-    assert found is not None  # noqa: S101 - a SELECT without FROM gives one row
-    pooled = session.connection.get_server_pid() != found["pid"]
-    return pooled, found["sync"], found["fsync"], found["most"]
+    assert row is not None  # noqa: S101 - a SELECT without FROM gives one row
+    pooled = session.connection.get_server_pid() != row["pid"]
+    return pooled, row["sync"], row["fsync"], row["most"]
 
 
 async def _reads_only(session: Session) -> bool:
     """Whether the server is a standby, or the role may not write what takes and recordings need."""
-    found = await session.row(
+    row = await session.row(
         "SELECT pg_is_in_recovery() OR NOT (has_table_privilege('@control', 'UPDATE') "
         "AND has_table_privilege('@turn', 'INSERT')) AS reads_only"
     )
-    return found is not None and bool(found["reads_only"])
+    return row is not None and bool(row["reads_only"])
 
 
 async def _stored_version(session: Session) -> int | None:
@@ -141,8 +141,8 @@ async def _stored_version(session: Session) -> int | None:
     there = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'version'"
     if not await session.rows(there, session.schema):
         return None
-    found = await session.row("SELECT max(number) AS number FROM @version")
-    return None if found is None else found["number"]
+    row = await session.row("SELECT max(number) AS number FROM @version")
+    return None if row is None else row["number"]
 
 
 async def _create_tables(session: Session) -> None:

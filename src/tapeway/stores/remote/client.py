@@ -180,7 +180,9 @@ class RemoteClient:
         answer = await self.again(attempt, once=once, patience_s=patience_s)
         match answer.get("left_over"):
             case [*sentences]:
-                self._left_over |= {each: None for each in sentences if isinstance(each, str)}
+                self._left_over |= {
+                    sentence: None for sentence in sentences if isinstance(sentence, str)
+                }
         return answer
 
     def take_left_over(self) -> list[str]:

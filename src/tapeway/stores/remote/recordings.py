@@ -56,7 +56,7 @@ class KnownCassette:
     def set_loaded(self, head: str, items: Iterable[RemoteRecording]) -> None:
         """It was loaded: everything has its index of the remote tapeway."""
         self.loaded, self.head, self.appended = True, head, False
-        self.items = RecordingOrder([(each.index, each) for each in items])
+        self.items = RecordingOrder([(item.index, item) for item in items])
 
     def references(self, supersedes: Iterable[int]) -> list[Json]:
         """How a request names what a recording takes the place of."""

@@ -94,8 +94,8 @@ class RemoteStore(WholeCassettes):
             failed += await self._release_all(within_s)
         finally:
             self._is_open = False
-            for each in self._recordings.values():
-                await each.all_sent()
+            for recording in self._recordings.values():
+                await recording.all_sent()
             self._known.clear()
             self._recordings.clear()
             self._bodies.close()
@@ -162,18 +162,18 @@ class RemoteStore(WholeCassettes):
         if writable:
             await self._client.ask("POST", f"{path_of(name)}/claim")
             known.claimed = True
-        found = await self._copies.whole(name)
-        digest = None if found is None else found[0].digest
+        whole = await self._copies.whole(name)
+        digest = None if whole is None else whole[0].digest
         if writable and known.loaded and not known.appended and digest != known.digest:
             raise CassetteEdited(
                 f"cassette '{name}' of {self.url} was changed or recorded into by somebody since it "
                 "was loaded for replay: eject it, so that it is loaded anew"
             )
-        if found is None:
+        if whole is None:
             known.set_loaded("", ())
             return None
-        end, items = found
-        numbers = [each.index for each in items]
+        end, items = whole
+        numbers = [item.index for item in items]
         known.set_loaded(document.head_digest(end.head), map(RemoteRecording, numbers, end.digests))
         return StoredCassette(end.head, tuple(items))
 
@@ -246,7 +246,7 @@ class RemoteStore(WholeCassettes):
                 "interactions": int(count),
                 "sources": [*sources],
             }:
-                found = [self._source(each) for each in sources]
+                found = [self._source(source) for source in sources]
                 return Outline(CassetteHead(at, run_id, meta), count, frozenset(found))
             case _:
                 raise unexpected(self.url)
@@ -322,7 +322,7 @@ class RemoteStore(WholeCassettes):
         answer = await self._client.ask("GET", "/cassettes", query=query)
         match answer:
             case {"cassettes": [*items], "next": str() | None as after}:
-                return [self._item(each) for each in items], after
+                return [self._item(item) for item in items], after
             case _:
                 raise unexpected(self.url)
 
@@ -386,8 +386,8 @@ class RemoteStore(WholeCassettes):
             answer = await put()
         except CassetteEdited:
             # Perhaps by an earlier try of this call, whose answer was lost.
-            found = await self._copies.whole(name)
-            if found is None or found[0].digest != writer.digest:
+            whole = await self._copies.whole(name)
+            if whole is None or whole[0].digest != writer.digest:
                 raise
             return writer.digests
         if answer.get("sha256") == writer.digest:
@@ -428,6 +428,6 @@ def _check(cassette: StoredCassette) -> None:
 def _reread(cassette: StoredCassette) -> jsonl.CopyWriter:
     """The copy after its documents were read once: that may change a document one time."""
     writer = jsonl.CopyWriter(cassette.head, remember=True)
-    for each in cassette.interactions:
-        writer.lines([document.decode(document.encode(each), 0)])
+    for interaction in cassette.interactions:
+        writer.lines([document.decode(document.encode(interaction), 0)])
     return writer

@@ -387,7 +387,7 @@ def _slot(name: str, value: Json) -> Slot:
 
 
 def _numbers(takes: Json) -> Iterator[int]:
-    return (each for each in (takes if isinstance(takes, list) else ()) if isinstance(each, int))
+    return (take for take in (takes if isinstance(takes, list) else ()) if isinstance(take, int))
 
 
 def _mode(text: Json) -> Mode:

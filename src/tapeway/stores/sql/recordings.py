@@ -22,7 +22,7 @@ _BATCH = 500
 _TRIES = 2
 """The first may have waited for a transaction that replaced a body."""
 
-# Ordered: two transactions that supersede equal recordings cannot deadlock.
+# Ordered: two transactions that superseded equal recordings cannot deadlock.
 _HELD = """
 SELECT number, place, take, exchange, route, base, size, document, sha256 FROM @interaction
 WHERE cassette = $1 AND number :numbers($2) ORDER BY number :lock

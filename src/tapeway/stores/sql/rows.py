@@ -116,15 +116,15 @@ def head_values(head: CassetteHead) -> tuple[bytes, bytes, bytes]:
     )
 
 
-def titles_of(found: Iterable[Row]) -> list[RecordingTitle]:
+def titles_of(rows: Iterable[Row]) -> list[RecordingTitle]:
     return [
         RecordingTitle(number, method.decode(), (path + query).decode())
-        for number, method, path, query in found
+        for number, method, path, query in rows
     ]
 
 
 def recordings_of(
-    found: Sequence[Row],
+    rows: Sequence[Row],
     place: str,
     with_bodies: Callable[[AnyInteraction], AnyInteraction],
     *,
@@ -138,7 +138,7 @@ def recordings_of(
     decode = _held_or_decoded if held else interaction_of
     return [
         TakenRecording(with_bodies(decode(document, digest, index, place)), take, at)
-        for at, index, take, document, digest in found
+        for at, index, take, document, digest in rows
     ]
 
 

@@ -251,8 +251,8 @@ class SqlStore(Generic[D]):
     ) -> bool:
         """Replace the cassette. Its cursors are reset: they counted other recordings."""
         if only is not None:
-            found = await self.stat(name)
-            if only.mark != (None if found is None else found.mark):
+            stat = await self.stat(name)
+            if only.mark != (None if stat is None else stat.mark):
                 return False
         driver, action, head = self._for_cassette(name), f"save '{name}'", cassette.head
         id_ = await driver.write(action, partial(cassettes.add_nameless, head))
@@ -313,7 +313,7 @@ class SqlStore(Generic[D]):
         return await self._for_cassette(name).read(f"read '{name}'", make, None)
 
     async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
-        return [await self.stat(each) for each in names]
+        return [await self.stat(name) for name in names]
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         driver = self._for_cassette(name)

@@ -144,9 +144,9 @@ def check_small(connection: apsw.Connection) -> None:
     """Check a file of at most CHECKED_BYTES. Raises apsw.CorruptError."""
     pages, size = connection.pragma("page_count"), connection.pragma("page_size")
     if isinstance(pages, int) and isinstance(size, int) and pages * size <= CHECKED_BYTES:
-        found = connection.execute("PRAGMA quick_check(1)").get
-        if found != "ok":
-            raise apsw.CorruptError(str(found))
+        result = connection.execute("PRAGMA quick_check(1)").get
+        if result != "ok":
+            raise apsw.CorruptError(str(result))
 
 
 def store_error(exc: apsw.Error, path: str, action: str, number: int = 0) -> StoreError:

@@ -140,16 +140,16 @@ class StoreLocation:
     def _file(self, ending: str) -> os.stat_result | None:
         path = self.beside(ending)
         try:
-            found = os.lstat(path)
+            lstat = os.lstat(path)
         except FileNotFoundError:
             return None
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(lstat.st_mode):
             raise CassetteCorrupt(f"{path} is a symbolic link: put the file itself there")
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(lstat.st_mode):
             raise CassetteCorrupt(f"{path} is not a regular file: move it away")
-        if found.st_nlink > 1:
+        if lstat.st_nlink > 1:
             raise CassetteCorrupt(f"{path} has a second name (a hard link): put a copy there")
-        return found
+        return lstat
 
 
 def _file_system(folder: Path, mounts: Path) -> str:

@@ -76,18 +76,18 @@ class AttachedRecordings:
         """Attach the file that was read."""
         if self._attached_to is not None and self._was_examined():
             return
-        found = self._examine()
-        if found == self._attached_to:
+        identity = self._examine()
+        if identity == self._attached_to:
             return
         if self._attached_to is not None:
             connection.execute(f"DETACH {RECORDINGS}")
             self._attached_to = None
-        if found is not None:
+        if identity is not None:
             # Read-only, or every transaction would lock it too.
             how = "mode=ro" if self._location.role == "read" else "immutable=1"
             address = f"{self._location.path.resolve().as_uri()}?{how}"
             connection.execute(f"ATTACH ? AS {RECORDINGS}", (address,))
-            self._attached_to = found
+            self._attached_to = identity
 
     def _was_examined(self) -> bool:
         return self._clock() < self._examined + EXAMINE_S
@@ -251,10 +251,10 @@ class CursorMoves:
 def file_identity(path: Path) -> tuple[int, int] | None:
     """The identity of the file at a path; None without a file."""
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
 def make_steps(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
@@ -265,27 +265,27 @@ def make_steps(moves: Sequence[CursorMove], connection: apsw.Connection) -> None
     try:
         _make_steps(moves, connection)
     except BaseException:
-        for each in moves:
-            each.after = None
+        for move in moves:
+            move.after = None
         raise
 
 
 def _make_steps(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
     marks: dict[str, str | None] = {}
-    steps = any(each.state is not None for each in moves)
+    steps = any(move.state is not None for move in moves)
     with immediate_transaction(connection) if steps else nullcontext():
-        for each in moves:
-            if each.mark is not None and each.name not in marks:
-                marks[each.name] = _mark(each.name, connection)
-            if each.mark is not None and marks[each.name] != each.mark:
+        for move in moves:
+            if move.mark is not None and move.name not in marks:
+                marks[move.name] = _mark(move.name, connection)
+            if move.mark is not None and marks[move.name] != move.mark:
                 continue
-            if each.state is None:
-                each.after = STAYED
+            if move.state is None:
+                move.after = STAYED
                 continue
-            each.after = _replace(connection, each, each.state)
-            if each.after is not None and each.touched is not None:
-                touched = each.name, each.take, each.touched
-                _touch(connection, touched, recorded=each.mark is not None)
+            move.after = _replace(connection, move, move.state)
+            if move.after is not None and move.touched is not None:
+                touched = move.name, move.take, move.touched
+                _touch(connection, touched, recorded=move.mark is not None)
 
 
 def _replace(connection: apsw.Connection, move: CursorMove, state: bytes) -> CursorState | None:
@@ -307,8 +307,8 @@ def _replace(connection: apsw.Connection, move: CursorMove, state: bytes) -> Cur
 def _mark(name: str, connection: apsw.Connection) -> str | None:
     if RECORDINGS not in connection.db_names():
         return None
-    found: str | None = connection.execute(_MARK, (name,)).get
-    return found
+    mark: str | None = connection.execute(_MARK, (name,)).get
+    return mark
 
 
 def _touch(connection: apsw.Connection, touched: tuple[str, int, int], *, recorded: bool) -> None:

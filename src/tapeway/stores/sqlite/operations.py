@@ -115,7 +115,7 @@ def _answer(
         return None
     args = ask.args
     if lists:
-        args = [dump(each).decode() if type(each) is list else each for each in args]
+        args = [dump(arg).decode() if type(arg) is list else arg for arg in args]
     cursor = connection.execute(text, args)
     return cursor.fetchall() if ask.wanted is Wanted.ROWS else connection.changes()
 

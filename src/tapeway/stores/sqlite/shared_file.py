@@ -175,7 +175,7 @@ def _temporary_lock(path: Path) -> Path:
     folder = Path(tempfile.gettempdir()) / f"tapeway-{os.getuid()}-{name}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = os.lstat(folder)
-    if found.st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():
+    lstat = os.lstat(folder)
+    if lstat.st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():
         raise StoreError(f"{folder} belongs to somebody else: remove it", status=503)
     return folder / "lock"

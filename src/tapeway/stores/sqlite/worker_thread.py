@@ -62,11 +62,11 @@ class WorkerThread:
         """Run work at once; call only in the worker's thread."""
         number = 0
         try:
-            found = self._identity()
-            if found != self._connected_to:
+            identity = self._identity()
+            if identity != self._connected_to:
                 self.disconnect()
             if self._connection is None:
-                self._connection, self._connected_to = self._connect(), found
+                self._connection, self._connected_to = self._connect(), identity
             try:
                 return work(self._connection)
             except apsw.Error:

@@ -129,8 +129,8 @@ class RecordingWriter:
             self._location.create()
         self._location.make_private()
         connection = connect(self._location.path, "write", self._check)
-        found = self._location.examine()
-        self._file = found.st_dev, found.st_ino
+        status = self._location.examine()
+        self._file = status.st_dev, status.st_ino
         return connection
 
     def _check(self, connection: apsw.Connection) -> None:

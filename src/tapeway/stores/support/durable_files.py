@@ -49,10 +49,10 @@ class FileText:
         """It closes `fd`; `place` names the file in errors, `most` is how much of it counts."""
         self._fd = fd
         close = finalize(self, os.close, fd)
-        found = os.fstat(fd)
-        self.signature = signature(found)
+        fstat = os.fstat(fd)
+        self.signature = signature(fstat)
         self._place = place
-        self._size = found.st_size if most is None else min(most, found.st_size)
+        self._size = fstat.st_size if most is None else min(most, fstat.st_size)
         self._window = 0, b""
         if self._size <= WINDOW:
             self._window = 0, self._read(0, self._size)
@@ -155,12 +155,12 @@ def open_file(folder: int, name: str, flags: int, place: str) -> int:
         if exc.errno in (errno.ENXIO, errno.EISDIR):
             raise CassetteCorrupt(f"{place} is not a regular file: move it away") from exc
         raise
-    found = os.fstat(fd)
+    fstat = os.fstat(fd)
     # A file that the owner removed just now has no name: the reader looks again.
-    if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1:
+    if stat.S_ISREG(fstat.st_mode) and fstat.st_nlink <= 1:
         return fd
     os.close(fd)
-    if stat.S_ISREG(found.st_mode):
+    if stat.S_ISREG(fstat.st_mode):
         raise CassetteCorrupt(f"{place} has a second name (a hard link): put a copy there")
     raise CassetteCorrupt(f"{place} is not a regular file: move it away")
 

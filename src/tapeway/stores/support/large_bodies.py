@@ -53,10 +53,10 @@ class TemporaryFileCache:
 
     def get(self, digest: str) -> TemporaryFile | None:
         with self._guard:
-            if (found := self._files.get(digest)) is None:
+            if (file := self._files.get(digest)) is None:
                 return None
             self._files.move_to_end(digest)
-            return found[0]
+            return file[0]
 
     def add(self, digest: str, file: TemporaryFile, size: int) -> None:
         """Keep a file until later files take the room."""

@@ -36,15 +36,15 @@ class RecordingOrder(Generic[T]):
 
     def add(self, index: int, item: T, supersedes: Iterable[int] = ()) -> None:
         freed: set[tuple[int, int]] = set()
-        for each in supersedes:
-            if (slot := self._slot_of.pop(each, None)) is not None:
+        for superseded in supersedes:
+            if (slot := self._slot_of.pop(superseded, None)) is not None:
                 found, self._slots[slot] = self._slots[slot], None
                 if found is not None:
                     freed.add(found[0])
         self._put(index, item, min(freed, default=(1, index)))
 
     def items(self) -> list[tuple[int, T]]:
-        held = sorted([each for each in self._slots if each is not None], key=lambda each: each[0])
+        held = sorted([slot for slot in self._slots if slot is not None], key=lambda each: each[0])
         return [(index, item) for _, index, item in held]
 
     def _put(self, index: int, item: T, place: tuple[int, int]) -> None:

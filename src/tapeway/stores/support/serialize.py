@@ -68,8 +68,8 @@ def checked_documents(serializer: Serializer, cassette: StoredCassette) -> Itera
     Raises StoreError for a document that could not be read again.
     """
     serialize_cassette(serializer, cassette.head, ())
-    for each in cassette.interactions:
-        document = document_of(each)
+    for interaction in cassette.interactions:
+        document = document_of(interaction)
         serialize_cassette(serializer, _NO_HEAD, (document,))
         yield document
 

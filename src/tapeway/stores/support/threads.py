@@ -93,6 +93,6 @@ def _end(waiting: _ThreadWork, threads: list[threading.Thread]) -> None:
     with waiting.guard:
         waiting.closed = True
         waiting.work.put(None)
-    for each in threads:
-        if each is not threading.current_thread():
-            each.join()
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join()

@@ -1,4 +1,4 @@
-"""UpstreamCall a service again what is recorded."""
+"""Asking a service again what is recorded."""
 
 import json
 from dataclasses import replace
