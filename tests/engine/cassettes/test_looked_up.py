@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.cassette.plan import Incoming, LiveCall
+from tapeway.core.matching import received_request
 from tapeway.core.matching.key import KeyAndBody, key_and_body
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
