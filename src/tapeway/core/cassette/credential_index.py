@@ -11,13 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tapeway.core.json_text import ReadJson
-from tapeway.core.matching.asked import (
-    BODY,
-    AskedRequest,
-    blank_key,
-    octets_text,
-    outline_key,
-)
 from tapeway.core.matching.credential_fields import (
     OpenedRequest,
     has_credential_fields,
@@ -36,9 +29,16 @@ from tapeway.core.matching.placeholders import (
     placeholders_in,
     stands_for_any_in_path,
 )
+from tapeway.core.matching.received_request import (
+    BODY,
+    ReceivedRequest,
+    blank_key,
+    octets_text,
+    outline_key,
+)
 from tapeway.core.matching.rules import Rules
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Request
 
 _MOST_COMPARED = 1000
@@ -164,7 +164,7 @@ class CredentialIndex:
             found.append(places.open_key)
         return found
 
-    def find(self, asked: AskedRequest, route: str, keys: Container[bytes]) -> FoundKey | None:
+    def find(self, asked: ReceivedRequest, route: str, keys: Container[bytes]) -> FoundKey | None:
         """The key of the recordings on a route that answer a request, or None.
 
         `keys` are all keys of the cassette: a recording without a credential field answers a
@@ -179,7 +179,7 @@ class CredentialIndex:
         found = self._find(wide, route, keys)
         return found if found is not None and found.own else None
 
-    def _find(self, asked: AskedRequest, route: str, keys: Container[bytes]) -> FoundKey | None:
+    def _find(self, asked: ReceivedRequest, route: str, keys: Container[bytes]) -> FoundKey | None:
         open_key = key_on_route(asked.open_key, route)
         group = [self._places[key] for key in self._open.get(open_key, ())]
         own = [each.key for each in group if _is_own(each, asked)]
@@ -190,7 +190,7 @@ class CredentialIndex:
             return FoundKey(group[0].key if group else open_key, own=False)
         return self._find_text(asked, route) if not group and not without else None
 
-    def _find_text(self, asked: AskedRequest, route: str) -> FoundKey | None:
+    def _find_text(self, asked: ReceivedRequest, route: str) -> FoundKey | None:
         """The recordings that differ only in fitting texts with placeholders."""
         by_places = self._blank.get(key_on_route(asked.outline_key, route)) if self._blank else None
         fitting: list[CredentialPlaces] = []
@@ -212,7 +212,7 @@ class CredentialIndex:
 
 def _may_hold_any(recorded: Interaction) -> bool:
     # One in a file is not read to find out.
-    if isinstance(recorded, FiledInteraction):
+    if isinstance(recorded, LazyInteraction):
         return recorded.file.may_hold_credentials(recorded.index)
     return True
 
@@ -235,7 +235,7 @@ def _texts_with_placeholders(
             yield steps, normalised_text(text, rules)
 
 
-def _is_own(recorded: CredentialPlaces, asked: AskedRequest) -> bool:
+def _is_own(recorded: CredentialPlaces, asked: ReceivedRequest) -> bool:
     """Whether credential fields and texts of the request agree with the recorded ones."""
     sent = dict(asked.opened.fields)
     return (
@@ -245,7 +245,7 @@ def _is_own(recorded: CredentialPlaces, asked: AskedRequest) -> bool:
     )
 
 
-def _same(recorded: str, sent: str, asked: AskedRequest) -> bool:
+def _same(recorded: str, sent: str, asked: ReceivedRequest) -> bool:
     if recorded == sent:
         return True
     if not has_placeholder(recorded):
@@ -255,7 +255,7 @@ def _same(recorded: str, sent: str, asked: AskedRequest) -> bool:
     return fits(recorded, sent, asked.digests.is_of)
 
 
-def _texts_fit(recorded: CredentialPlaces, asked: AskedRequest, *, exactly: bool) -> bool:
+def _texts_fit(recorded: CredentialPlaces, asked: ReceivedRequest, *, exactly: bool) -> bool:
     """Whether each text with placeholders is the request's text.
 
     A placeholder stands for a single value. But a credential of the request may stand for a credential

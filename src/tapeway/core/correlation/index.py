@@ -36,8 +36,8 @@ from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.document import request_document
 from tapeway.core.matching.rules import Rules
-from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Request
 
 CACHED_SEARCHES = 4096
@@ -312,8 +312,8 @@ class IssuedIds:
 
 
 def _most_searches(loaded: Iterable[Interaction]) -> int:
-    filed = any(isinstance(each, FiledInteraction) for each in loaded)
-    return MOST_FILE_SEARCHES if filed else MOST_SEARCHES
+    lazy = any(isinstance(each, LazyInteraction) for each in loaded)
+    return MOST_FILE_SEARCHES if lazy else MOST_SEARCHES
 
 
 def _issued(interaction: Interaction) -> set[str]:
