@@ -150,9 +150,7 @@ def _module(path: str, file: PageFile, files: Mapping[str, PageFile]) -> bytes:
 
 def _data(run: CollectedRun) -> str:
     """The data as JSON; recorded text never ends a block of HTML."""
-    text = dump(
-        {"answers": run.answers, "entries": run.entries, "left_out": run.left_out}
-    ).decode()
+    text = dump({"answers": run.answers, "entries": run.entries, "left_out": run.left_out}).decode()
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
