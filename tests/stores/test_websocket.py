@@ -120,22 +120,6 @@ async def test_messages_after_the_end_of_a_turn_replay_from_the_store(
         assert len(await proxy.recorded()) == 3
 
 
-async def test_recording_a_conversation_anew_replaces_the_old_one(setting: Setting) -> None:
-    for _ in range(3):
-        async with setting.proxy("record") as proxy, connected(proxy.url) as client:
-            first = await turn(client, create("a"))
-            second = await turn(
-                client, create("b", previous_response_id=first[0]["response"]["id"])
-            )
-
-    async with setting.proxy("replay") as proxy:
-        assert len(await proxy.recorded()) == 2
-        async with connected(proxy.url) as client:
-            assert await turn(client, create("a")) == first
-            parent = first[0]["response"]["id"]
-            assert await turn(client, create("b", previous_response_id=parent)) == second
-
-
 async def test_a_session_replays_from_the_store(setting: Setting) -> None:
     sent: list[str | bytes] = ["hello", b"\x00\xff", "x" * 2_000_000]
 
@@ -155,22 +139,6 @@ async def test_a_session_replays_from_the_store(setting: Setting) -> None:
         assert proxy.journal.counts == {"replayed": 1}
 
     assert len(setting.service.handshakes) == 1
-
-
-async def test_auto_asks_on_one_connection_for_what_is_not_recorded(setting: Setting) -> None:
-    async with setting.proxy("auto") as proxy, connected(proxy.url) as client:
-        first = await turn(client, create("a"))
-    async with setting.proxy("auto") as proxy, connected(proxy.url) as client:
-        assert await turn(client, create("a")) == first
-        assert len(setting.service.handshakes) == 1
-        second = await turn(client, create("b"))
-        third = await turn(client, create("c", previous_response_id=second[0]["response"]["id"]))
-
-    assert len(setting.service.handshakes) == 2
-    async with setting.proxy("replay") as proxy, connected(proxy.url) as client:
-        assert await turn(client, create("b")) == second
-        parent = second[0]["response"]["id"]
-        assert await turn(client, create("c", previous_response_id=parent)) == third
 
 
 async def test_a_session_is_in_the_store_while_it_runs(setting: Setting) -> None:

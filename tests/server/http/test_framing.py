@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tapeway.core.model.control import Mode
-from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy, written_and_read
+from tests.server.in_process_proxy import RunningProxy, running_proxy, written_and_read
 from tests.support.raw_client import Answer
 from tests.support.socket_upstream import Peer, Step
 
@@ -81,13 +81,6 @@ async def test_ten_thousand_tiny_chunks_keep_their_ends() -> None:
     sent = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
     async with Peer(CHUNKED[0] + sent + b"0\r\n\r\n") as peer, running_proxy(peer.url) as proxy:
         assert (await proxy.ask()).chunks == pieces
-
-
-async def test_a_large_answer_passes_whole() -> None:
-    body = bytes(range(256)) * 4 * 1024 * 5
-    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
-    async with Peer(head, body) as peer, running_proxy(peer.url) as proxy:
-        assert (await proxy.ask()).body == body
 
 
 @pytest.mark.parametrize("mode", ["record", "passthrough"])
@@ -189,16 +182,6 @@ async def test_a_body_is_carried_whatever_the_method(method: bytes, how: str) ->
 
         assert peer.requests[0].startswith(method + b" /v1 HTTP/1.1\r\n")
         assert peer.requests[0].endswith(b"\r\n\r\n" + BODY)
-
-
-@pytest.mark.parametrize("size", [2 * MIB, 8 * MIB])
-async def test_a_body_of_megabytes_passes(size: int) -> None:
-    body = b"x" * size
-    async with Peer() as peer, running_proxy(peer.url) as proxy:
-        answer = await proxy.ask(b"POST /v1", body=body)
-
-        assert answer.status == 200
-        assert peer.requests[0].endswith(b"\r\n\r\n" + body)
 
 
 Ask = Callable[[RunningProxy], Coroutine[Any, Any, Answer]]

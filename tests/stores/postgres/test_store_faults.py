@@ -376,28 +376,6 @@ async def test_what_was_in_doubt_took_place_once(
     assert after.takes == before.takes + 1
 
 
-async def test_a_turn_that_was_in_doubt_was_taken_once(
-    pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows, left = Session.rows, [1]
-
-    async def cut(session: Session, sql: str, *args: object) -> object:
-        found = await rows(session, sql, *args)
-        if "moved AS" in sql and left:
-            left.pop()
-            session.connection.terminate()
-            raise ConnectionResetError
-        return found
-
-    monkeypatch.setattr(Session, "rows", cut)
-    assert await advanced(pair[0], "x", 1, key(0), None, b"1", 0)
-    (turn,) = (await cursors_of(pair[1], "x", 1, [key(0)])).values()
-    left.append(1)
-    assert await advanced(pair[0], "x", 1, key(0), turn, b"2", 0)
-    (turn,) = (await cursors_of(pair[1], "x", 1, [key(0)])).values()
-    assert turn.state == b"2"
-
-
 async def test_a_change_in_doubt_is_made_once_though_others_make_theirs_since(
     pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,16 +82,6 @@ def test_a_file_that_another_process_just_creates_is_waited_for(
             assert made.pragma("journal_mode") == "wal"
 
 
-@pytest.mark.slow
-async def test_turns_are_dense_across_processes(file: Path) -> None:
-    with peers(file, 3) as others:
-        for each in others:
-            each.send("turns 50")
-        given = [int(turn) for each in others for turn in each.receive().split()]
-
-    assert sorted(given) == list(range(1, 151))
-
-
 async def test_a_mode_is_in_force_in_every_process_when_it_is_answered(
     store: SqliteStore, file: Path
 ) -> None:
