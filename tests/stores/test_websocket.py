@@ -1,11 +1,13 @@
 """Turns and sessions of WebSocket connections in every store: recorded, opened anew, replayed."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import pytest
 from aiohttp import WSMsgType, web
@@ -121,7 +123,9 @@ async def test_messages_after_the_end_of_a_turn_replay_from_the_store(
 
 
 async def test_a_session_replays_from_the_store(setting: Setting) -> None:
-    sent: list[str | bytes] = ["hello", b"\x00\xff", "x" * 2_000_000]
+    sound = Random(1).randbytes(60_000)
+    spoken = json.dumps({"type": "audio", "audio": base64.b64encode(sound).decode()})
+    sent: list[str | bytes] = ["hello", b"\x00\xff", spoken, b"RIFF" + sound, "x" * 2_000_000]
 
     async def talk(proxy: RunningProxy) -> list[str | bytes]:
         found: list[str | bytes] = []
