@@ -570,6 +570,15 @@ class RequestJournal(ServedRequests):
         if self._followers or len(self._new) >= _AT_ONCE:
             self._add_all()
 
+    def move(self, id: str, interaction: int) -> None:
+        """Name the recording that took the place of a request's recording."""
+        self._add_all()
+        # Nearly always one of the newest.
+        for place in range(len(self._entries) - 1, -1, -1):
+            if (entry := self._entries[place]).id == id:
+                self._entries[place] = entry._replace(interaction=interaction)
+                return
+
     def _add_all(self) -> None:
         if self._new:
             new, self._new = self._new, []

@@ -232,6 +232,18 @@ async def test_a_turn_with_messages_after_its_end_counts_as_one_request() -> Non
         assert len(await proxy.recorded()) == 1
 
 
+async def test_the_journal_names_the_recording_that_holds_all_of_a_turn() -> None:
+    async with (
+        serving(notifying()) as service,
+        running_proxy(service.url, mode="record") as proxy,
+        connected(proxy.url, "/rpc") as client,
+    ):
+        for method in ("a", "b"):
+            await _said(client, call(1, method))
+        named = [each.interaction for each in proxy.journal][::-1]
+        assert named == [each.index for each in await proxy.recorded()]
+
+
 async def test_recording_anew_replaces_what_came_after_the_end_too() -> None:
     number = iter(range(100))
     async with (

@@ -47,11 +47,15 @@ class LateMessage:
 class StoredTurn:
     """A turn that is stored and may go on, at most until its take ends."""
 
-    def __init__(self, call: StoredCall, recorder: Recorder) -> None:
+    def __init__(
+        self, call: StoredCall, recorder: Recorder, moved: Callable[[int], object]
+    ) -> None:
+        """`moved` is called with the index of each recording that takes the place of another."""
         self.cassette = call.ask.cassette.name
         self.take = call.ask.take.number
         self._call = call
         self._recorder = recorder
+        self._moved = moved
         self._stored = call.size
         """The size of what is stored."""
         self._written = 0
@@ -73,10 +77,12 @@ class StoredTurn:
             return None
         answer = await settled(self._storing)
         self._storing = None
-        if not isinstance(answer, TapewayError):
-            return None
-        self._is_open = False
-        return answer
+        if isinstance(answer, TapewayError):
+            self._is_open = False
+            return answer
+        if answer.index is not None:
+            self._moved(answer.index)
+        return None
 
     def close(self) -> None:
         """Add nothing more, and store what was added."""

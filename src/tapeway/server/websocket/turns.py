@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tapeway.body_files import with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
@@ -381,7 +382,8 @@ class TurnConnection:
             about["lane"] = turn.place.lane.decode()
         if link.socket.subprotocol:
             about["subprotocol"] = link.socket.subprotocol
-        live = LiveTurnAnswer(link, turn.message, turn.asked, about)
+        moved = partial(self._services.broker.journal.move, turn.exchange.id)
+        live = LiveTurnAnswer(link, turn.message, turn.asked, about, moved)
         is_whole = self._services.delivery == "buffer" and not turn.asked.subscribes
         reader = ResponseReader(held=is_whole)
         pending = self._services.broker.recorder.follow(ask, reader, live)

@@ -43,7 +43,9 @@ class LiveTurnAnswer(LiveLines):
         message: WebSocketMessage,
         request: TurnRequest,
         metadata: dict[str, Json],
+        moved: Callable[[int], object],
     ) -> None:
+        """`moved` is called with the index of a recording that takes the place of the turn's."""
         super().__init__(link.head)
         self.shared = not request.subscribes
         """A subscription goes on for long: nobody can wait for the end of another client's."""
@@ -57,6 +59,7 @@ class LiveTurnAnswer(LiveLines):
         self._link = link
         self._message = message
         self._request = request
+        self._moved = moved
         self._count = 0
         self._binary: list[int] = []
         self._stored: StoredTurn | None = None
@@ -102,7 +105,7 @@ class LiveTurnAnswer(LiveLines):
 
     def stored(self, call: StoredCall) -> None:
         """Take the call that has stored the answer, which may go on."""
-        self._stored = StoredTurn(call, self._link.recorder)
+        self._stored = StoredTurn(call, self._link.recorder, self._moved)
 
     def add_late(self, message: WebSocketMessage, at_ms: float) -> StoredTurn | None:
         """Add a message that came after the end to the recording; None where no recording takes it."""
