@@ -314,7 +314,13 @@ def test_whatever_is_sent_is_answered_and_never_breaks_anything(
 
 async def _state(found: World) -> tuple[object, ...]:
     broker = found.broker
-    return broker.mode, broker.active, broker.takes, len(await broker.loaded()), len(found.journal)
+    return (
+        broker.mode,
+        broker.active,
+        broker.takes,
+        len(await broker.source.counts()),
+        len(found.journal),
+    )
 
 
 async def _error(response: Any) -> dict[str, Any]:

@@ -377,23 +377,23 @@ async def test_reports_cover_the_loaded_cassettes() -> None:
         await running.broker.eject("other")
 
         assert [report.name for report in await running.broker.reports()] == ["default"]
-        assert [cassette.name for cassette in await running.broker.loaded()] == ["default"]
+        assert [cassette.name for cassette in await running.broker.source.counts()] == ["default"]
 
 
 async def test_reading_a_cassette_does_not_load_it() -> None:
     async with running_broker(store=await recorded("old")) as running:
-        found = await running.broker.read("default")
+        found = await running.broker.source.read("default")
 
         assert found is not None
         assert len(found.interactions) == 1
-        assert await running.broker.loaded() == []
-        assert await running.broker.read("nobody") is None
+        assert await running.broker.source.counts() == []
+        assert await running.broker.source.read("nobody") is None
 
 
 async def test_reading_a_loaded_cassette_shows_its_present_content() -> None:
     async with running_broker() as running:
         await running.get()
-        found = await running.broker.read("default")
+        found = await running.broker.source.read("default")
 
         assert found is not None
         assert len(found.interactions) == 1

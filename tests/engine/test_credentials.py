@@ -224,7 +224,7 @@ async def test_recording_anew_with_another_key_replaces(place: Place) -> None:
         await second.ask(get(f"/a?api_key={OTHER}"))
     async with run(place, "replay") as third:
         found = await third.ask(get("/a?api_key=dummy"), get("/a"))
-        stored = await third.broker.read("default")
+        stored = await third.broker.source.read("default")
 
     assert outcomes(found) == ["replayed"] * 2
     assert stored is not None
@@ -313,7 +313,7 @@ async def test_a_flow_that_hands_on_a_secret_replays_from_its_own_recording(
         live, given = await take(first)
     async with run(place, "replay") as second:
         again, _ = await take(second)
-        stored = repr(await second.broker.read("default"))
+        stored = repr(await second.broker.source.read("default"))
 
     assert TOKEN.replace("-", "") in repr(given).replace("-", "")
     assert outcomes(live) == ["recorded"] * len(live)
@@ -346,7 +346,7 @@ async def test_a_secret_that_a_request_named_is_known_where_a_later_one_quotes_i
         live = await first.ask(*asked)
     async with run(place, "replay") as second:
         replayed = await second.ask(*asked)
-        stored = repr(await second.broker.read("default"))
+        stored = repr(await second.broker.source.read("default"))
 
     assert replayed == [("replayed", body) for _, body in live]
     assert opaque not in stored

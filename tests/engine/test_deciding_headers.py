@@ -42,7 +42,7 @@ class Run:
         return [await serve(self.broker, "default", Incoming(each)) for each in requests]
 
     async def count(self) -> int:
-        stored = await self.broker.read("default")
+        stored = await self.broker.source.read("default")
         return 0 if stored is None else len(stored.interactions)
 
 
@@ -263,7 +263,7 @@ async def test_a_recording_does_not_hold_headers_that_nobody_asks_for(place: Pla
     request = asked(((b"accept", b"a/a"), (b"x-tenant", b"one"), (b"x-other", b"two")))
     async with run(place, "record", echoing("x", "x-tenant, accept")) as first:
         await first.ask(request)
-        stored = await first.broker.read("default")
+        stored = await first.broker.source.read("default")
 
     assert stored is not None
     (held,) = stored.interactions
@@ -288,7 +288,7 @@ async def test_a_coded_body_and_a_plain_one_are_other_requests(
         again = await first.ask(coded, plain)
     async with run(place, "replay", numbered) as second:
         replayed = await second.ask(coded, plain)
-        stored = await second.broker.read("default")
+        stored = await second.broker.source.read("default")
 
     assert outcomes(live) == ["recorded"] * 2
     assert bodies(again) == bodies(live)[::-1]

@@ -10,7 +10,7 @@ from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Lease, Recording, TakenRecording
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.engine.cassettes.hits import advanced as made
+from tapeway.engine.cassettes.remembered import advanced as made
 from tapeway.ports import CassetteStore, SharedStore
 from tests.stores.recordings import HEAD, exchanges, recording
 

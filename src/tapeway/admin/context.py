@@ -54,7 +54,7 @@ class InteractionCounts:
 
     async def count(self, broker: Broker, name: str, stat: CassetteStat) -> int:
         """Count by reading the cassette. Raises StoreError if it cannot be read."""
-        stored = await broker.read(name)
+        stored = await broker.source.read(name)
         count = 0 if stored is None else len(stored.interactions)
         if len(self._counts) >= _MAX_CACHED:
             self._counts.clear()

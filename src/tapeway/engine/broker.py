@@ -19,7 +19,6 @@ from tapeway.core.http.routing import RouteTable, on_other_routes
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.miss import Miss
-from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import (
     MODE_POLICIES,
     Control,
@@ -31,11 +30,10 @@ from tapeway.core.model.control import (
     with_take,
     without_slot,
 )
-from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassettes.cassettes import Cassettes
-from tapeway.engine.cassettes.context import CassetteContext, CassetteCounts, NewHead, utc_day
+from tapeway.engine.cassettes.context import CassetteContext, NewHead, utc_day
 from tapeway.engine.cassettes.loaded import Loaded
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
@@ -48,8 +46,8 @@ from tapeway.errors import CassetteEdited, NoSlot, StoreAway, StoreError
 from tapeway.ports import CassetteStore, LiveResponder, SharedStore
 
 if TYPE_CHECKING:
-    from tapeway.engine.cassettes.hits import RememberedHits
     from tapeway.engine.cassettes.looked_up import LookedUp
+    from tapeway.engine.cassettes.remembered import Remembered
     from tapeway.engine.editing.editor import Editor
     from tapeway.engine.report.summary import CassetteReport
 
@@ -184,7 +182,7 @@ class Broker:
         return name, control.modes.get(name, control.mode), None
 
     def requests(self, name: str, route: str, take: int | None = None) -> RouteRequests:
-        """The requests of a route that have come in a take, by default the cassette's own."""
+        """The requests of a route in a take, by default the cassette's."""
         number = self.source.control.take_of(name) if take is None else take
         return self.recorder.streams.requests(name, number, route)
 
@@ -199,8 +197,8 @@ class Broker:
         loaded = self.source.shared or name in self.in_memory
         return self.source.control.take_of(name) if loaded else None
 
-    def remembered_hits(self, name: str) -> "RememberedHits | None":
-        """Hits among what is remembered of a shared store's cassette; None where there are none."""
+    def remembered_hits(self, name: str) -> "Remembered | None":
+        """What is remembered of a shared store's cassette; None where there is nothing."""
         return None if isinstance(self.source, Loaded) else self.source.hits(name)
 
     async def decide(self, name: str, incoming: Incoming) -> Plan:
@@ -266,7 +264,7 @@ class Broker:
         return self.source.control.mode_of(name)
 
     async def set_mode(self, mode: Mode, cassette: str | None = None) -> Sequence[str]:
-        """Set the mode of one cassette, or the mode for all other cassettes.
+        """Set the mode of one cassette, or the mode of cassettes without one.
 
         Earlier requests are served to the end in the old mode.
         """
@@ -326,10 +324,6 @@ class Broker:
             await self.source.settle(out, prune=prune)
         return replace(report, laggards=tuple(await self.source.end_take(name)))
 
-    async def erase(self) -> list[str]:
-        """Wipe what changes removed out of the store; what can still be read, a sentence each."""
-        return list(await self.store.erase())
-
     async def add_rules(self, name: str, rules: Rules) -> Rules:
         """Add rules to a cassette, at once and permanently; returns all that are in force.
 
@@ -363,7 +357,7 @@ class Broker:
 
     async def reports(self) -> "list[CassetteReport]":
         """A report for every loaded cassette."""
-        # For a shared store, each cassette that a request to this instance named.
+        # For a shared store, each cassette named by a request to this instance.
         names = self.journal.tallies if self.source.shared else self.in_memory
         return [await self._report(name, self.in_memory.get(name)) for name in list(names)]
 
@@ -382,10 +376,6 @@ class Broker:
             log.warning("%s; the report of cassette '%s' names no recordings", exc.message, name)
             return await report_of(self.source.recordings(name, None), *measured)
 
-    async def loaded(self) -> list[CassetteCounts]:
-        """The loaded cassettes."""
-        return await self.source.counts()
-
     def is_loaded(self, name: str) -> bool:
         """Whether a cassette is loaded: requested or inserted, and not ejected since."""
         return name in self.journal.tallies
@@ -393,14 +383,6 @@ class Broker:
     def cassette(self, name: str | None = None) -> CassetteIndex | None:
         """A cassette in memory, by default the active one; None where it is not in memory."""
         return self.in_memory.get(name or self.active)
-
-    async def read(self, name: str) -> StoredCassette | None:
-        """What a cassette holds, without loading it. Raises StoreError."""
-        return await self.source.read(name)
-
-    async def interaction(self, name: str, index: int) -> AnyInteraction | None:
-        """An interaction of a cassette, read without loading the cassette. Raises StoreError."""
-        return await self.source.interaction(name, index)
 
     # Stopping.
 
@@ -437,7 +419,7 @@ class Broker:
         self._calls.drain()
 
     def close_within(self, seconds: float) -> None:
-        """Let the end of this context write final forms for so long; what is left is durable."""
+        """Allow the end of this context so many seconds for final forms; recordings are durable."""
         self._close_within_s = seconds
 
     def cancel(self) -> None:

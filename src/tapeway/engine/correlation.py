@@ -1,4 +1,4 @@
-"""Finds the recording of a request that differs from it only in identifiers.
+"""Finds recordings whose requests differ from a request only in identifiers.
 
 The search follows where the exact key misses, in a thread where there are many recordings. A take
 binds the names that a client gives to identifiers. Instances of a shared store share the bindings.
@@ -74,7 +74,9 @@ class Correlation:
         self, cassette: CassetteIndex, incoming: Incoming, plan: LiveCall | Miss
     ) -> CorrelationMatches:
         """Search; the cassette may change while this is waited for."""
-        if not len(cassette) or (isinstance(plan, LiveCall) and not plan.policy.replays):
+        if isinstance(plan, LiveCall) and not plan.policy.replays:
+            return CorrelationMatches()
+        if not len(cassette) and cassette.correlation is None:
             return CorrelationMatches()
         request = _request(plan)
         if len(request.body) <= SMALL_BODY and not may_carry_ids(request):
@@ -147,7 +149,7 @@ class Correlation:
 def first_of_earlier(
     cassette: CassetteIndex, take: Take, seen: CorrelationMatches
 ) -> CorrelatedRecording | None:
-    """The first recording of an earlier take whose request names its calls otherwise itself.
+    """The first recording of an earlier take whose app itself named the calls otherwise.
 
     Where an answer issued the recorded identifier, another conversation is meant: an answer of the
     cassette, or an answer that this take replaced.

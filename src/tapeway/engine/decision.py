@@ -75,7 +75,7 @@ class Planner:
         key = _stored_key(asked, redacted, large)
         if policy.replays:
             if found is None and key != asked.key and key in cassette:
-                # Secrets inside a coded or opaque body have placeholders that only this finds.
+                # Only this look-up finds placeholders inside a coded or opaque body.
                 found = FoundKey(key)
                 if replay := self._replay(cassette, found, asked, can_ask=policy.asks):
                     return replay
@@ -344,7 +344,7 @@ def _stored_key(
 
 
 def _reasons_text(why: Mapping[int, str | None]) -> str | None:
-    """Why recordings of a request do not answer it, in one line."""
+    """Why recordings of a request do not answer, in one line."""
     by_reason: dict[str, list[int]] = {}
     for index, reason in why.items():
         if reason is not None:

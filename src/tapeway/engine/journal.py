@@ -1,4 +1,4 @@
-"""The journal of requests: counts per outcome and cassette, and the newest requests one by one.
+"""The journal of requests: counts per outcome and cassette, and each of the newest requests.
 
 All of it is bounded, and no entry contains a secret.
 """
@@ -161,7 +161,7 @@ class ServedRequest(NamedTuple):
     attempt: int | None = None
     tokens: tuple[int, ...] = ()
     unmarked: bool = False
-    """Whether its recording is a stream without its protocol's end mark."""
+    """Whether the recording is a stream without the protocol's end mark."""
     slot: str | None = None
     take: int | None = None
     model: str = NO_MODEL
@@ -234,7 +234,7 @@ def charged(interaction: Interaction) -> tuple[tuple[int, ...], str]:
 
 
 class ServedRequests(Protocol):
-    """Takes an entry for each request that was served, here or in another process."""
+    """Takes an entry for each served request of any process."""
 
     def add(self, served: ServedRequest) -> None:
         """Enter a request, before its answer goes out: whoever has the answer may ask for the entry."""
@@ -306,8 +306,8 @@ RequestKind = tuple[str, str, Outcome, int]
 class Measure:
     """Sums over the requests of one kind.
 
-    `within` counts them by duration: those up to each of BUCKETS_MS but over the one before, and
-    last the longer ones.
+    `within` counts them by duration: one count up to each of BUCKETS_MS, and a last count for
+    longer times.
     """
 
     within: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_MS) + 1))
@@ -343,7 +343,7 @@ class UnrecordedAnswer:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts for one cassette since it was loaded.
+    """Counts for a cassette since the load.
 
     A retried call counts once, with the outcome of the last attempt. A miss stays listed after later
     attempts.
@@ -351,17 +351,16 @@ class Tally:
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
-    """Calls that got an error of tapeway's own, by its code."""
+    """Calls answered with an error of tapeway, by code."""
     retries: int = 0
     misses: dict[tuple[str, str, bytes | None], MissedCall] = field(default_factory=dict)
     tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOKENS, 0))
     attempts: Attempts = field(default_factory=Attempts)
     unmarked: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """Method and path of each recording, replayed or made, that lacks its protocol's end mark."""
+    """Method and path of each recording, replayed or made, without the protocol's end mark."""
     unrecorded: dict[tuple[str, str, int, str], UnrecordedAnswer] = field(default_factory=dict)
     repeated: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """Method and path of each recording of a model's answer that an equal call got too, in the take
-    that made it.
+    """Method and path of each model's answer that equal calls of the recording's take got too.
     """
     models: dict[str, list[int]] = field(default_factory=dict)
     """Calls, prompt tokens and completion tokens of the replays by provider and model."""

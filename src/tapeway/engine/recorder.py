@@ -179,7 +179,7 @@ class Recorder:
         return self.responder.ask(ask.request)
 
     def store_more(self, call: StoredCall) -> Pending:
-        """Store what has come of an answer since its end, as a call that others wait for."""
+        """Store an answer that has ended, as a call for which clients wait."""
         return self._calls.start(call.ask, call.store_more(), shared=False)
 
     async def pieces(self, ask: LiveCall, live: LiveAnswer) -> AsyncIterator[bytes]:
@@ -254,8 +254,8 @@ class Recorder:
             self._policy,
             self._redaction,
             self._cassettes.replacing,
-            self._cassettes.note_write,
-            self._cassettes.reserve,
+            self._cassettes.source.note_write,
+            self._cassettes.source.reserve,
             self.streams,
             partial(self._opened, ask),
             reader,
@@ -272,7 +272,7 @@ class Recorder:
     async def _opened(self, ask: LiveCall, again: LiveCall) -> None:
         """An answer is a stream that stays open: equal requests get streams of their own meanwhile."""
         self._calls.part(ask, self._call)
-        await self._cassettes.let_go(again)
+        await self._cassettes.source.let_go(again)
 
     @property
     def _is_doubtful(self) -> bool:

@@ -33,7 +33,7 @@ from tapeway.server.plain_heads import PlainFields, PlainHead, fields_of, text_o
 from tapeway.server.prepared_answers import PreparedAnswer, PreparedAnswers, Target, target_of
 
 if TYPE_CHECKING:
-    from tapeway.engine.cassettes.hits import RememberedHits
+    from tapeway.engine.cassettes.remembered import Remembered
 
 MOST_TARGETS = 2048
 """Targets to remember; beyond that, all are forgotten."""
@@ -193,7 +193,7 @@ class Hits:
         return found if isinstance(found, KeyAndBody) else self._taken(asked, *found)
 
     def _find(
-        self, asked: HitRequest, policy: ModePolicy, shared: "RememberedHits | None" = None
+        self, asked: HitRequest, policy: ModePolicy, shared: "Remembered | None" = None
     ) -> tuple[bytes, PreparedAnswer] | KeyAndBody:
         """The key of the recording that answers, and the prepared answer; or the request's key."""
         cassette, target, repeats = asked.cassette, asked.target, self._broker.repeats
@@ -243,7 +243,7 @@ class Hits:
 
     def _place(
         self, head: PlainHead
-    ) -> tuple[Target, CassetteIndex, ModePolicy, "RememberedHits | None"] | None:
+    ) -> tuple[Target, CassetteIndex, ModePolicy, "Remembered | None"] | None:
         """Where a recording would be found; None if the request takes the ordinary way."""
         broker = self._broker
         if not self.open or not head.fields.may_be_hit:

@@ -249,7 +249,7 @@ async def test_while_many_cassettes_are_counted_others_have_turns(
     async with serving(file) as broker, asyncio.TaskGroup() as tasks:
         for name in "abcd":
             await broker.insert(name)
-        counting = tasks.create_task(broker.loaded())
+        counting = tasks.create_task(broker.source.counts())
         await asyncio.sleep(0)
         assert not counting.done()
         # One that goes meanwhile is counted as it was.

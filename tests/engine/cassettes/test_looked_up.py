@@ -199,7 +199,7 @@ async def test_a_report_counts_what_all_have_touched() -> None:
         await other.get("/b")
 
         (report,) = await one.broker.reports()
-        (listed,) = await one.broker.loaded()
+        (listed,) = await one.broker.source.counts()
 
         assert [each.path for each in report.unused] == ["/c"]
         assert (report.recorded, report.replayed) == (3, 1)
@@ -257,6 +257,25 @@ async def test_a_conversation_with_renamed_identifiers_is_recognised_on_any_inst
 
         assert (await other.post(turn % ((b"call_0123456789abcdef",) * 2))).outcome == "replayed"
         assert (await one.post(turn % (b"call_0123456789abcdef", b"call_x"))).outcome == "miss"
+        assert one.store.calls["near"] == other.store.calls["near"] == 0
+
+
+async def test_an_identifier_that_an_earlier_take_issued_is_flagged_on_any_instance() -> None:
+    issued = "call_9f8e7d6c5b4a3210"
+    body = b'{"messages":[{"role":"tool","tool_call_id":"%b","content":"x"}]}' % issued.encode()
+    async with shared_brokers("record") as found:
+        one, other = found.instances
+        found.responder.reply = lambda _: FakeAnswer(b'{"id":"%b"}' % issued.encode(), headers=JSON)
+        await one.post(b'{"messages":[{"role":"user","content":"add"}]}')
+        await one.broker.set_mode("auto")
+        await one.broker.rewind()
+
+        request = Request("openai", "POST", "/v1/x", JSON, body, "https://up")
+        plan = await other.broker.decide("default", Incoming(request))
+
+        assert isinstance(plan, LiveCall)
+        assert plan.replayed_ids == (issued,)
+        assert other.store.calls["near"] == 0
 
 
 async def test_results_swapped_behind_names_that_another_instance_learnt_miss() -> None:

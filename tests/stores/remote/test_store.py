@@ -201,7 +201,7 @@ async def test_what_the_far_side_serves_itself_stays_in() -> None:
         async with opened(far.store()) as store:
             await store.append("x", CassetteHead("then", "mine"), recording(0))
         assert far.broker.is_loaded("x")
-        assert [each.interactions for each in await far.broker.loaded()] == [1]
+        assert [each.interactions for each in await far.broker.source.counts()] == [1]
 
 
 async def test_names_come_by_pages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ class BrokersOnOneStore:
 
     async def listed(self) -> Observed:
         """What status says of the cassettes that are in."""
-        found = await self.brokers[0].loaded() if self.alone else ()
+        found = await self.brokers[0].source.counts() if self.alone else ()
         return tuple(sorted((each.name, each.interactions, each.unused) for each in found))
 
     def _broker(self, turn: int) -> Broker:
@@ -187,7 +187,7 @@ class BrokersOnOneStore:
     async def _missed(self, broker: Broker, name: str, miss: Miss) -> Observed:
         named = _named(await self._held(name))
         explained = await Explainer(
-            broker.redaction, broker.store, broker.cassettes.neighbours
+            broker.redaction, broker.store, broker.source.neighbours
         ).explain(miss)
         nearest = [
             (named[near.index], *map(str, near.differences), near.more)

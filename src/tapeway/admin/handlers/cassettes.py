@@ -38,7 +38,7 @@ async def list_cassettes(
     broker, limit = context.broker, call.query.limit
     # A loaded cassette may have nothing stored yet.
     if (wanted := call.query.name) is None:
-        loaded = {each.name: each.interactions for each in await broker.loaded()}
+        loaded = {each.name: each.interactions for each in await broker.source.counts()}
         names = sorted({*await broker.store.names(), *loaded})
     else:
         loaded = await _loaded(context, wanted)
@@ -79,7 +79,7 @@ async def put_head(context: HandlerContext, call: OperationCall[ChangeQuery, Hea
         cassette=name,
         head=changed.digest,
         replaced=changed.replaced,
-        left_over=await context.broker.erase(),
+        left_over=await context.broker.store.erase(),
     )
 
 
@@ -91,7 +91,7 @@ async def check_exists(context: HandlerContext, name: str) -> None:
 
 async def read_cassette(context: HandlerContext, name: str) -> StoredCassette:
     """The cassette, without loading it. Raises AdminError (404), StoreError."""
-    stored = await context.broker.read(name)
+    stored = await context.broker.source.read(name)
     if stored is None:
         raise no_cassette(name)
     return stored

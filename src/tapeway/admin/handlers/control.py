@@ -63,7 +63,7 @@ async def get_eject(
     """The effects of an eject: recordings to wait for, recordings that `prune` would drop."""
     broker = context.broker
     name = call.query.cassette or broker.active
-    found = next((each for each in await broker.loaded() if each.name == name), None)
+    found = next((each for each in await broker.source.counts() if each.name == name), None)
     instances, lagging = await broker.instances()
     slots = broker.source.control.slots
     recorded = broker.journal.tallies[name].outcomes["recorded"] if found is not None else 0
@@ -90,7 +90,7 @@ async def eject(context: HandlerContext, call: OperationCall[Nothing, Ejection])
         cassettes=[await asyncio.to_thread(reported_cassette, report)],
         upstream_connections=context.processes.connections,
         laggards=list(report.laggards),
-        left_over=await context.broker.erase(),
+        left_over=await context.broker.store.erase(),
     )
 
 

@@ -70,7 +70,7 @@ async def put_copy(
         sha256=changed.digest,
         replaced=changed.replaced,
         losses=[],
-        left_over=await context.broker.erase(),
+        left_over=await context.broker.store.erase(),
     )
     return json_response(imported, headers=etag_header(changed.digest))
 

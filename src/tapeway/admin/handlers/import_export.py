@@ -72,7 +72,7 @@ async def put_cassette(
         sha256=changed.digest,
         replaced=changed.replaced,
         losses=[str(loss) for loss in loaded.losses[:_MAX_LOSSES]],
-        left_over=await context.broker.erase(),
+        left_over=await context.broker.store.erase(),
     )
     free_later(list(cassette.interactions))
     return json_response(imported, headers=etag_header(changed.digest))
@@ -122,7 +122,7 @@ async def delete_cassette(context: HandlerContext, call: PlainCall) -> Removed:
     name = call.cassette
     await check_exists(context, name)
     await context.broker.editor.remove(name, precondition(call.request))
-    return Removed(cassette=name, left_over=await context.broker.erase())
+    return Removed(cassette=name, left_over=await context.broker.store.erase())
 
 
 def _load(form: str, text: bytes) -> ImportedCassette:

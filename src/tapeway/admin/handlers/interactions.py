@@ -62,7 +62,7 @@ async def list_interactions(
 async def get_interaction(context: HandlerContext, call: PlainCall) -> web.Response:
     """One interaction."""
     name, index = call.cassette, call.index
-    interaction = await context.broker.interaction(name, index)
+    interaction = await context.broker.source.interaction(name, index)
     if interaction is None:
         await check_exists(context, name)
         raise no_interaction(name, index)
@@ -158,7 +158,7 @@ async def claim(context: HandlerContext, call: PlainCall) -> Claimed:
 async def release(context: HandlerContext, call: PlainCall) -> Released:
     """Write the final form of a cassette that was claimed or appended to, and unlock it."""
     released = await context.broker.editor.release(call.cassette)
-    left_over = await context.broker.erase()
+    left_over = await context.broker.store.erase()
     return Released(cassette=call.cassette, released=released, left_over=left_over)
 
 
@@ -170,7 +170,7 @@ async def _edit(
         name, call.index, item, precondition(call.request), call.query.secrets
     )
     placed = None if edited is None else Placed(index=edited.index, sha256=edited.sha256)
-    left_over = await context.broker.erase()
+    left_over = await context.broker.store.erase()
     repeated = [] if placed is None else await _repeated(context, name, placed.index)
     return Edited(cassette=name, interaction=placed, repeated=repeated, left_over=left_over)
 

@@ -310,7 +310,7 @@ async def _check_suggestion(context: HandlerContext, name: str, added: Rules) ->
     broker = context.broker
     if (cassette := broker.cassette(name)) is not None:
         rules, recordings = cassette.rules, cassette.snapshot()
-    elif (stored := await broker.read(name)) is not None:
+    elif (stored := await broker.source.read(name)) is not None:
         rules, recordings = rules_of_meta(stored.head.meta), list(stored.interactions)
     else:
         return

@@ -180,7 +180,7 @@ def _nearest(name: str, others: Sequence[str]) -> list[str]:
 async def _keys(context: HandlerContext, name: str) -> frozenset[str]:
     """The match keys of a cassette's recordings; none of a cassette that cannot be read."""
     try:
-        stored = await context.broker.read(name)
+        stored = await context.broker.source.read(name)
         if stored is None:
             return frozenset()
         rules = merged_rules(rules_of_meta(stored.head.meta), context.broker.rules)

@@ -31,7 +31,7 @@ async def status(context: HandlerContext, call: PlainCall) -> Status:
     """Version, mode, store, counters, and the loaded cassettes."""
     broker = context.broker
     # For thousands of cassettes this takes tens of milliseconds.
-    loaded = await asyncio.to_thread(_listed, broker, await broker.loaded())
+    loaded = await asyncio.to_thread(_listed, broker, await broker.source.counts())
     return Status(
         version=context.version,
         mode=broker.mode,
@@ -129,7 +129,7 @@ async def metrics(context: HandlerContext, call: PlainCall) -> web.Response:
     """Metrics in Prometheus text format; without cassettes while the store does not respond."""
     can_record = await context.broker.write_error() is None
     try:
-        loaded = await context.broker.loaded()
+        loaded = await context.broker.source.counts()
     except StoreError:
         loaded = None
     made = context.metrics()

@@ -1,6 +1,6 @@
 """What the models of the admin API share: base classes, constrained types and the error shape."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -46,7 +46,7 @@ class ResponseModel(BaseModel):
 class ChangeResult(ResponseModel):
     """What a change of a cassette answers."""
 
-    left_over: list[str] = Field(
+    left_over: Sequence[str] = Field(
         default=[],
         exclude_if=lambda sentences: not sentences,
         description="Where what was removed or replaced can still be read, and how to end that: a "

@@ -287,7 +287,7 @@ async def _finished(
     for report in reports:
         try:
             ejected.append(await broker.eject(report.name, prune=report.name in prune))
-            if (stored := await broker.read(report.name)) is not None:
+            if (stored := await broker.source.read(report.name)) is not None:
                 cassettes[report.name] = stored
             elif report.requests > report.failures:
                 absent.append(report.name)
@@ -309,7 +309,7 @@ async def _finished(
 
 async def _stored(broker: Broker, ejected: Iterable[CassetteReport]) -> dict[str, StoredCassette]:
     """The cassettes that were ejected while the command ran. Raises TapewayError."""
-    found = {each.name: await broker.read(each.name) for each in ejected}
+    found = {each.name: await broker.source.read(each.name) for each in ejected}
     return {name: each for name, each in found.items() if each is not None}
 
 

@@ -4,7 +4,7 @@ The way is the same for all stores. A source gives the view, and takes note of t
 Where another process was quicker, the request is decided on anew.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ from tapeway.core.cassette.rerecording import (
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import MODE_POLICIES, Mode
-from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.interaction import Interaction
 from tapeway.engine.cassettes.context import CassetteContext
 from tapeway.engine.cassettes.source import (
     MOST_TRIES,
@@ -42,7 +42,7 @@ class Cassettes:
     """The cassettes of a store, served and recorded by this process."""
 
     def __init__(self, source: Source, context: CassetteContext) -> None:
-        self._source = source
+        self.source = source
         self._context = context
         self._planner = context.planner
         self._loaded = source.loaded
@@ -58,20 +58,20 @@ class Cassettes:
             if (
                 isinstance(plan, LiveCall)
                 and not plan.policy.replays
-                and not self._source.has_begun(name)
+                and not self.source.has_begun(name)
             ):
                 return plan
             search = Search(name, incoming, mode)
             view = View(cassette, search, generation=cassette.generation)
         else:
-            view, plan = await self._find(await self._source.begin(name, incoming, mode))
+            view, plan = await self._find(await self.source.begin(name, incoming, mode))
             if isinstance(plan, Replay) or not MODE_POLICIES[mode].uses_recordings:
                 return plan
         return await self._reconsider(view, plan)
 
     async def _find(self, search: Search) -> tuple[View, Plan]:
         """What may answer, and the plan; of a replay the recording is counted as used."""
-        source = self._source
+        source = self.source
         async with source.turn(search):
             if (known := source.at_hand(search)) is not None:
                 plan = self._plan(known)
@@ -93,7 +93,7 @@ class Cassettes:
     def _plan(self, view: View) -> Plan:
         search = view.search
         plan = self._planner.plan(view.cassette, search.incoming, search.mode)
-        if isinstance(plan, LiveCall) and self._source.shared:
+        if isinstance(plan, LiveCall) and self.source.shared:
             return plan._replace(shared=True)
         return plan
 
@@ -102,7 +102,7 @@ class Cassettes:
 
         A cassette that begins gets the preset of the client first.
         """
-        source, search = self._source, view.search
+        source, search = self.source, view.search
         name, incoming = search.name, search.incoming
         if source.has_begun(name) and (
             preset := self._context.preset_for(name, view.cassette.rules, incoming, search.mode)
@@ -140,12 +140,8 @@ class Cassettes:
 
     async def at_path(self, name: str, incoming: Incoming) -> CassetteIndex:
         """A cassette with the newest recordings of a path, if not with all. Raises StoreError."""
-        view = await self._source.view(await self._source.begin(name, incoming, "replay"))
-        return (await self._source.near(view, incoming.request)).cassette
-
-    async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
-        """A few recordings that may be nearest to a missed request. Raises StoreError."""
-        return await self._source.neighbours(miss)
+        view = await self.source.view(await self.source.begin(name, incoming, "replay"))
+        return (await self.source.near(view, incoming.request)).cassette
 
     # Calling.
 
@@ -154,11 +150,7 @@ class Cassettes:
 
         Raises StoreError.
         """
-        return self._source.asking(ask, self._decide_again)
-
-    async def reserve(self, ask: LiveCall) -> int:
-        """An index for a further recording of a call. Raises StoreError."""
-        return await self._source.reserve(ask)
+        return self.source.asking(ask, self._decide_again)
 
     async def _decide_again(
         self, ask: LiveCall, known: Collection[int] | None
@@ -166,21 +158,13 @@ class Cassettes:
         """A new decision; recordings beside those `known` come from the awaited call."""
         name, incoming = ask.cassette.name, incoming_of(ask)._replace(known=known)
         for _ in range(MOST_TRIES):
-            mode = incoming.mode or self._source.control.mode_of(name)
-            _, plan = await self._find(await self._source.begin(name, incoming, mode))
+            mode = incoming.mode or self.source.control.mode_of(name)
+            _, plan = await self._find(await self.source.begin(name, incoming, mode))
             if isinstance(plan, LiveCall):
                 return plan._replace(replayed_ids=ask.replayed_ids)
             if isinstance(plan, Replay):
                 return plan
         raise too_many(name)
-
-    async def let_go(self, ask: LiveCall) -> None:
-        """Let equal requests make further calls during this call."""
-        await self._source.let_go(ask)
-
-    async def note_write(self, ask: LiveCall) -> None:
-        """Count a write that succeeded, for all instances. Raises StoreError."""
-        await self._source.note_write(ask)
 
     def replacing(
         self, ask: LiveCall, interaction: Interaction
@@ -190,15 +174,13 @@ class Cassettes:
         None where the new answer replaces nothing. After a block without an error, the identifiers
         of the new answer stand for the replaced identifiers.
         """
-        return (
-            self._replacing(ask, interaction) if self._source.replaces(ask, interaction) else None
-        )
+        return self._replacing(ask, interaction) if self.source.replaces(ask, interaction) else None
 
     @asynccontextmanager
     async def _replacing(
         self, ask: LiveCall, interaction: Interaction
     ) -> AsyncIterator[Replacement]:
-        source, key = self._source, ask.key
+        source, key = self.source, ask.key
         async with source.replacing(ask, interaction) as latest:
             if latest is None:
                 yield Replacement(ask.cassette)
@@ -236,7 +218,7 @@ class Cassettes:
 
         Returns also the first of the recordings, and the client's names for identifiers.
         """
-        source, rules = self._source, view.cassette.rules
+        source, rules = self.source, view.cassette.rules
         nothing: tuple[tuple[int, ...], None, Mapping[str, str]] = (), None, {}
         if view.is_empty:
             return nothing

@@ -81,7 +81,7 @@ class CassetteCounts:
 
 @dataclass(frozen=True, slots=True)
 class CassetteContext:
-    """What cassettes in memory and those of a shared store get from the broker."""
+    """The objects and settings that a source gets from the broker."""
 
     routes: RouteTable
     planner: Planner

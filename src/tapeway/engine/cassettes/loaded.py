@@ -191,7 +191,7 @@ class Loaded(Source):
         await self._store.open()
 
     async def close(self, within_s: float = math.inf) -> None:
-        """Save what the store does not have yet, and close it.
+        """Save everything that is not stored yet, and close the store.
 
         Cassettes are rewritten for so many seconds. No recording depends on that.
         """
@@ -219,7 +219,7 @@ class Loaded(Source):
     async def refresh(self) -> None:
         """Unload cassettes that somebody changed after the load for replay.
 
-        The next request loads the cassette, in a new take. A cassette that records stays as it is: a
+        The next request loads the cassette, in a new take. A cassette in recording stays loaded: a
         warning follows when it is to be written. Raises StoreError.
         """
         for name in await self._watched.look():
@@ -303,7 +303,7 @@ class Loaded(Source):
     async def begin_with(self, view: View, preset: Rules) -> None:
         cassette = view.cassette
         if cassette.name in self._context.calls:
-            # Some calls never end, such as a stream that an agent listens to.
+            # Some calls never end: an agent may listen to a stream.
             self._rules.add_unsaved(cassette, preset)
         else:
             # One that is ejected meanwhile begins anew.
@@ -311,14 +311,14 @@ class Loaded(Source):
                 await self._context.run_to_end(self.add_rules(cassette.name, preset))
 
     def _held(self, search: Search) -> CassetteIndex | None:
-        """The cassette in use; an empty one where it cannot be read and the mode needs none."""
+        """The cassette in use, or the empty stand-in of an unreadable cassette."""
         cassette = self.loaded.get(search.name)
         if cassette is None and not MODE_POLICIES[search.mode].uses_recordings:
             return self._unreadable.get(search.name)
         return cassette
 
     async def _load_for(self, name: str, mode: Mode) -> CassetteIndex:
-        """The cassette; an empty one where it cannot be read and the mode needs none."""
+        """The cassette, or an empty stand-in where the mode needs no recordings."""
         uses_recordings = MODE_POLICIES[mode].uses_recordings
         if not uses_recordings and (stand_in := self._unreadable.get(name)) is not None:
             return stand_in

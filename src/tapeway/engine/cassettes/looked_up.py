@@ -1,6 +1,6 @@
 """Views of cassettes in a store that many processes use at once.
 
-Each request looks up the few recordings that may answer, and the cursors of their keys. The moved
+Each request looks up the few recordings that may answer, and the cursors of the match keys. The moved
 cursor is written back with compare-and-set. If another instance was quicker, the request is decided
 on anew.
 """
@@ -43,8 +43,7 @@ from tapeway.engine.cassettes.context import (
     not_loaded,
     with_rules,
 )
-from tapeway.engine.cassettes.hits import RememberedHits, advanced
-from tapeway.engine.cassettes.remembered import RememberedViews
+from tapeway.engine.cassettes.remembered import Remembered, RememberedViews, advanced
 from tapeway.engine.cassettes.source import (
     CassetteInfo,
     DecideAgain,
@@ -92,9 +91,9 @@ class LookedUp(Source):
         self._leases = RecordingLeases(store, context.calls)
         self._infos = CassetteInfos(store, context)
         self._views = CassetteViews(store, context)
-        self._remembered = RememberedViews()
+        self._remembered = RememberedViews(store)
         self._begun: set[str] = set()
-        """Cassettes that were empty at this instance's first look."""
+        """Cassettes that were empty when this instance first looked."""
         self._empty = EmptyNames()
         self._cursor_locks = KeyedLocks()
         """Held while a cursor is moved: only instances should compete, not requests of one instance."""
@@ -120,15 +119,12 @@ class LookedUp(Source):
         finally:
             await self.store.close(within_s)
 
-    def hits(self, name: str) -> RememberedHits | None:
-        """Hits among what is remembered of a cassette; None where the store is to be asked first."""
+    def hits(self, name: str) -> Remembered | None:
+        """What is remembered of a cassette; None where the store is to be asked first."""
         info = self._infos.known.get(name)
         if info is None or self._left or self.store.trouble is not None:
             return None
-        known = self._remembered.of(info, self.control.take_of(name), name)
-        if known is None:
-            return None
-        return RememberedHits(known, self.store)
+        return self._remembered.of(info, self.control.take_of(name), name)
 
     async def prepare(self, name: str, mode: Mode | None = None) -> None:
         """Check that it can be read. Raises StoreError."""
@@ -237,7 +233,7 @@ class LookedUp(Source):
         return True
 
     def _may_end(self, view: View) -> bool:
-        """Whether a write may have ended what was found, which the mark does not show."""
+        """Whether a write may have ended a recording: the mark does not show writes."""
         search = view.search
         reads = self._context.planner.read_keys
         return bool(reads(view.cassette.head, search.incoming, search.mode)) and view.may_be_ended
@@ -251,7 +247,7 @@ class LookedUp(Source):
     async def alike(self, view: View, asked: Request, *, asks: bool) -> View:
         """The view with the recordings that may differ from a request in identifiers alone.
 
-        Which answers issued the identifiers is looked up in the store's index of these.
+        The store's index of identifiers tells which answers issued the identifiers.
         """
         rules, name = view.cassette.rules, view.search.name
         key = await key_of_alike(asked, rules)
@@ -339,7 +335,7 @@ class LookedUp(Source):
         while (lease := await self.store.claim(name, key, wait=True)) is None:
             known = at_first
             await until_in_touch(self.store)
-            # The instance that had the lease may have recorded it.
+            # The instance with the lease may have recorded an answer.
             if isinstance(now := await again(ask, known), Replay):
                 yield now
                 return
@@ -422,7 +418,7 @@ class LookedUp(Source):
         await self._note_check(name, await self._infos.of(name))
 
     def _goes_on(self, name: str, number: int) -> bool:
-        """Whether a take is a cassette's own or that of a slot."""
+        """Whether a take of a cassette or of a slot is in force."""
         slots = self.control.slots.values()
         return number == self.control.take_of(name) or any(slot.take == number for slot in slots)
 

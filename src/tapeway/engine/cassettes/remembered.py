@@ -1,26 +1,38 @@
-"""What one instance remembers of a shared store's cassettes, to ask the store less for each hit."""
+"""Recordings and cursors of a shared store that an instance remembers, for hits with fewer questions.
+
+A hit among remembered recordings needs no task: it is one step of a cursor. The store makes the step
+only while cassette and cursor are unchanged since the recordings were looked up. Where the store
+makes no step, the request is decided on from the beginning.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.core.model.interaction import Interaction
 from tapeway.engine.cassettes.source import NO_TURNS, CassetteInfo, Search, View
+from tapeway.errors import StoreAway
+from tapeway.ports import SharedStore
 
 MOST_REMEMBERED = 64 * 1024 * 1024
 """Bytes of recordings to remember; beyond that, all are forgotten."""
 
 MOST_OF_A_VIEW = 256 * 1024
 _OVERHEAD = 2048
-"""What a recording takes in memory beside its bodies, roughly."""
+"""The memory for a recording without the bodies, roughly."""
 
 
 class RememberedViews:
-    """What was found in one take of each cassette, as long as the cassette is unchanged.
+    """The recordings found in a take of each cassette, as long as the cassette is unchanged.
 
-    What is remembered may be out of date: the store compares mark and cursor when it moves that.
+    Remembered recordings may be out of date: the store compares mark and cursor at each step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, store: SharedStore) -> None:
+        self._store = store
         self._of: dict[tuple[str, int], Remembered] = {}
         self.size = 0
         """Bytes that are remembered, roughly."""
@@ -57,7 +69,7 @@ class RememberedViews:
             self.clear()
         known = self._of.get(place)
         if known is None or known.mark != view.mark or known.info is not info:
-            known = self._of[place] = Remembered(info, view)
+            known = self._of[place] = Remembered(info, view, self._store)
         for each in keys:
             now = turn if each == key else view.turns.get(each)
             known.cassette.restore(each, view.cassette, None if now is None else now.state)
@@ -71,20 +83,105 @@ class RememberedViews:
 
 
 class Remembered:
-    """What was found in one take of a cassette: the recordings, and the cursors of their keys.
+    """The recordings found in a take of a cassette, and the cursors of the match keys.
 
-    In place of a cursor there is the step that is moving it. The cassette has its state after that
-    step.
+    While a cursor is being moved, the step stands in its place, and the cassette has the state after
+    the step.
     """
 
-    def __init__(self, info: CassetteInfo, view: View) -> None:
+    def __init__(self, info: CassetteInfo, view: View, store: SharedStore) -> None:
         held, nothing = view.cassette, StoredCassette(info.head)
         take = held.take.number
         cassette = CassetteIndex(held.name, nothing, take=take, other_routes=info.routes)
         self.info = info
         self.cassette = cassette
+        """The recordings, and the cursors as they are after all steps under way."""
         self.mark = view.mark
         self.turns: dict[bytes, CursorState | CursorMove | None] = {}
+        self._store = store
+
+    def knows(self, key: bytes) -> bool:
+        """Whether all recordings with this match key are known, be there any or none."""
+        return key in self.turns
+
+    def count(
+        self, key: bytes, index: int, done: Callable[[bool | StoreAway], None], *, stays: bool
+    ) -> None:
+        """Count a hit; `done` is told later whether the store did, on the event loop.
+
+        `done` gets the error where nobody can know: a second try might count a hit twice.
+        With `stays` the last recording of a key answers all further requests. Once the only recording
+        has been used, the cursor is not moved, and nothing is written.
+        Hits of one key are counted in the order of the calls, before earlier hits are done. If a hit
+        fails to count, later hits fail too.
+        """
+        cassette, turns = self.cassette, self.turns
+        take, mark, turn = cassette.take, self.mark, turns[key]
+        if (
+            stays
+            and index in take.touched
+            and isinstance(turn, CursorState)
+            and len(cassette.indexes(key)) == 1
+        ):
+            same = CursorMove(cassette.name, take.number, key, turn, None, None, mark)
+            self._store.advance(same, partial(self._compared, done))
+            return
+        touched = None if index in take.touched else index
+        take.use(key, index)
+        state = cassette.cursor_state(key)
+        move = CursorMove(cassette.name, take.number, key, turn, state, touched, mark)
+        turns[key] = move
+        self._store.advance(move, partial(self._moved, done))
+
+    def _compared(
+        self,
+        done: Callable[[bool | StoreAway], None],
+        move: CursorMove,
+        refused: BaseException | None,
+    ) -> None:
+        if move.after is None:
+            self.turns.pop(move.key, None)
+        done(refused if isinstance(refused, StoreAway) else move.after is not None)
+
+    def _moved(
+        self,
+        done: Callable[[bool | StoreAway], None],
+        move: CursorMove,
+        refused: BaseException | None,
+    ) -> None:
+        turns, made = self.turns, move.after is not None
+        # Nothing needs the earlier steps any more.
+        move.before = None
+        if turns.get(move.key) is move:
+            if made:
+                turns[move.key] = move.after
+            else:
+                # Somebody else moved it, or changed the cassette: it is looked up again.
+                del turns[move.key]
+        done(refused if isinstance(refused, StoreAway) else made)
+
+
+async def advanced(store: SharedStore, move: CursorMove) -> CursorState | None:
+    """Where a step of a cursor led; None where the cursor or the cassette has changed.
+
+    Raises StoreError.
+    """
+    waiter: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+    store.advance(move, partial(_settle, waiter))
+    if (refused := await waiter) is not None:
+        try:
+            raise refused
+        finally:
+            # The error has this function, and would keep itself.
+            del refused
+    return move.after
+
+
+def _settle(
+    waiter: "asyncio.Future[BaseException | None]", _: CursorMove, refused: BaseException | None
+) -> None:
+    if not waiter.done():
+        waiter.set_result(refused)
 
 
 def _size_of(view: View) -> int:

@@ -1,6 +1,6 @@
 """Sources give the engine views of cassettes, and take note of what the engine did.
 
-A view is a cassette as a request needs it. `Loaded` gives views of cassettes that are whole in the
+A view is a cassette as a request needs it. `Loaded` gives views of whole cassettes in the
 memory of this process. `LookedUp` asks a store of many processes for the recordings under the keys of
 the request.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tapeway.engine.report.summary import ReportedRecordings
 
 MOST_TRIES = 1000
-"""So often a request is decided on anew because another instance was quicker."""
+"""The number of times a request is decided on anew because another instance was quicker."""
 
 NO_TURNS: Mapping[bytes, CursorState] = {}
 
@@ -50,13 +50,13 @@ class CassetteInfo:
 
 @dataclass(slots=True)
 class Search:
-    """What is looked for: the request, and what a source needs to find its recordings."""
+    """What is looked for: the request, and the values by which a source finds recordings."""
 
     name: str
     incoming: Incoming
     mode: Mode
     take: int = 0
-    """The take of the request; where the whole cassette is in memory it is the one in force."""
+    """The take of the request; of a cassette in memory the take in force."""
     keys: Sequence[bytes] = ()
     """The match keys that the request may have; none where the whole cassette is in memory."""
     info: CassetteInfo | None = None
@@ -76,9 +76,9 @@ class View:
     mark: str | None = None
     """The mark of the whole cassette, from before its recordings were read."""
     remembered: dict[bytes, CursorState | CursorMove | None] | None = None
-    """The cursors that this instance remembers, where nothing was read."""
+    """The remembered cursors, where nothing was read."""
     bindings: Mapping[bytes, CursorState] | None = None
-    """How other instances have renamed identifiers, where these were read."""
+    """How other instances have renamed identifiers, where the bindings were read."""
     generation: int = 0
     """The cassette's own generation when the view was made."""
 
@@ -107,7 +107,7 @@ class OutOfUse:
 
 
 class Source(Protocol):
-    """Where views come from: `Loaded` for stores of one process, `LookedUp` for shared ones.
+    """Where views come from: `Loaded` for stores of one process, `LookedUp` for shared stores.
 
     The default of a method suits a cassette that is whole in memory.
     """
@@ -115,7 +115,7 @@ class Source(Protocol):
     control: Control
     """What is in force."""
     shared: bool = False
-    """Whether other processes use the store at the same time."""
+    """Whether several processes use the store at once."""
     loaded: Mapping[str, CassetteIndex]
     """Cassettes that are whole in memory, by name."""
 
@@ -123,7 +123,7 @@ class Source(Protocol):
         """Open the store."""
 
     async def close(self, within_s: float = math.inf) -> None:
-        """Save what the store does not have yet within so many seconds, and close the store."""
+        """Save everything that is not stored yet, within so many seconds, and close the store."""
 
     async def keep_fresh(self) -> None:
         """Unload cassettes that somebody else has changed, until cancelled."""
@@ -139,7 +139,7 @@ class Source(Protocol):
     # Deciding.
 
     async def begin(self, name: str, incoming: Incoming, mode: Mode) -> Search:
-        """A search for a request, whose large body is read for it. Raises StoreError."""
+        """A search for a request, with the digests of a large body. Raises StoreError."""
 
     def turn(self, search: Search) -> AbstractAsyncContextManager[object]:
         """Held while a request is decided on, where requests for the same would compete."""
@@ -174,8 +174,8 @@ class Source(Protocol):
     async def alike(self, view: View, asked: Request, *, asks: bool) -> View:
         """The view with the recordings that may differ from a request in identifiers alone.
 
-        Where the request `asks` the upstream, also with the answers that may have issued its
-        identifiers.
+        Where the request `asks` the upstream, also with the answers that may have issued
+        identifiers of the request.
         """
         return view
 
@@ -183,7 +183,7 @@ class Source(Protocol):
         """A few recordings that may be nearest to a missed request. Raises StoreError."""
 
     async def under(self, view: View, keys: Sequence[bytes]) -> View:
-        """The recordings with these match keys, as they are now. Raises StoreError."""
+        """The present recordings with some match keys. Raises StoreError."""
         return view
 
     async def matched(self, view: View, seen: CorrelationMatches) -> View:
@@ -191,10 +191,10 @@ class Source(Protocol):
         return view
 
     def has_begun(self, name: str) -> bool:
-        """Whether a cassette held nothing when this process first asked for it."""
+        """Whether a cassette was empty when this process first asked."""
 
     async def begin_with(self, view: View, preset: Rules) -> None:
-        """Give a cassette that begins the preset of its client."""
+        """Give a new cassette the preset of the client."""
 
     # Calling.
 
@@ -223,13 +223,13 @@ class Source(Protocol):
     def replacing(
         self, ask: LiveCall, interaction: Interaction
     ) -> AbstractAsyncContextManager["Latest | None"]:
-        """Held from comparing a new answer with earlier ones until it is durable.
+        """Held from comparing a new answer with earlier answers until the new answer is durable.
 
         None where nothing is compared.
         """
 
     async def load_bindings(self, view: View, keys: Sequence[bytes]) -> Mapping[bytes, CursorState]:
-        """Load into the take how other instances have renamed identifiers, from these cursors."""
+        """Load into the take how other instances have renamed identifiers, from some cursors."""
         return NO_TURNS
 
     async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""What one instance reads of the cassettes of a shared store.
+"""Reads cassettes of a shared store for one instance.
 
-Of each cassette what is known without its recordings, and for each request a view: the few recordings
-that may answer it, as a small cassette.
+Of each cassette it reads facts without recordings, and for each request a view: the few recordings
+that may answer, as a small cassette.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
 
 class CassetteInfos:
-    """What one instance knows of the cassettes of a shared store."""
+    """Facts that one instance knows about the cassettes of a shared store."""
 
     def __init__(self, store: SharedStore, context: CassetteContext) -> None:
         self._store = store
@@ -62,12 +62,12 @@ class CassetteInfos:
         return self._info_of(ruled.head, outline, stored_already=True)
 
     def empty(self, name: str) -> CassetteInfo:
-        """What is known of a cassette that does not exist, or cannot be read."""
+        """The facts about a cassette that does not exist, or cannot be read."""
         head = self._new_head(name)
         return self._info_of(head, Outline(head, 0), stored_already=False)
 
     def _new_head(self, name: str) -> CassetteHead:
-        # One head until it is stored, or a placeholder would change with every request.
+        # The head stays until stored, or a placeholder would change with every request.
         if (known := self.known.get(name)) is not None:
             return known.head
         # Instances that create the cassette simultaneously must use equal placeholders for a secret.
@@ -99,7 +99,7 @@ def _route_of(base: str, prefix: str, table: RouteTable) -> str:
 
 
 async def until_in_touch(store: SharedStore) -> None:
-    """Have a process that was suspended meanwhile first hear which mode is in force now."""
+    """Let a process that was suspended meanwhile first hear of the mode in force."""
     for _ in range(_TOUCH_CHECKS):
         if not isinstance(store.trouble, StoreAway):
             return
@@ -126,7 +126,7 @@ class EmptyTakes:
 
 
 def info_of(search: Search) -> CassetteInfo:
-    """What is known of the cassette that is searched in a shared store."""
+    """The facts about the cassette of a search."""
     if search.info is None:
         raise ValueError("a search in a shared store knows the cassette")
     return search.info
@@ -146,9 +146,9 @@ def merged_view(view: View, more: Iterable[TakenRecording]) -> list[TakenRecordi
 
 
 class _RecordingKeys:
-    """The match keys of recordings that the store gives again as the same objects.
+    """The match keys of recordings that the store returns as the same objects again.
 
-    Those of the last large look-up are remembered: a client that only misses looks at the same
+    Those of the last large look-up are remembered: a client with only misses looks at equal
     recordings each time.
     """
 
@@ -157,7 +157,7 @@ class _RecordingKeys:
         self._known: dict[int, tuple[AnyInteraction, bytes]] = {}
 
     def of(self, items: Sequence[AnyInteraction], rules: Rules) -> Mapping[int, bytes]:
-        """By index, the keys of these recordings under these rules; none where they are few."""
+        """The keys of recordings under some rules, by index; none for few recordings."""
         if len(items) < _LARGE_VIEW:
             return {}
         before = self._known if rules == self._rules else {}
@@ -185,7 +185,7 @@ class CassetteViews:
     async def look_up(
         self, search: Search, names: Sequence[bytes] = (), writes: Sequence[bytes] = ()
     ) -> View:
-        """The recordings of a search, and those under `names`, further digests of them.
+        """The recordings of a search, and the recordings under `names`, further digests.
 
         The take gets these counters of `writes` too. Recordings without a route that answer are found
         too. Raises StoreError.
@@ -203,13 +203,13 @@ class CassetteViews:
         return await self.of(search, found, turns, mark)
 
     async def under(self, search: Search, keys: Sequence[bytes]) -> View:
-        """The recordings with other keys than the request's, as they are now. Raises StoreError."""
+        """The present recordings with further keys. Raises StoreError."""
         digests = list(map(key_digest, keys))
         turns, found, mark = await self._store.look(search.name, search.take, keys, digests)
         return await self.of(search, found, turns, mark)
 
     async def _find_routes(self, name: str, info: CassetteInfo) -> None:
-        """Find out on which routes recordings are that name none: a miss tells whether any is."""
+        """Find the routes of recordings without a stated route: a miss tells whether any is."""
         table = self._context.routes
         for base in list(info.unsure):
             prefixes = path_prefixes(base, table)
@@ -224,7 +224,7 @@ class CassetteViews:
         turns: Mapping[bytes, CursorState] = NO_TURNS,
         mark: str | None = None,
     ) -> View:
-        """The recordings found, with the cursors of their keys in this take."""
+        """A view of found recordings, with the cursors of a take."""
         found = list(found)
         if any(is_large(each.item.request) for each in found if isinstance(each.item, Interaction)):
             return await asyncio.to_thread(self._indexed, search, found, turns, mark)

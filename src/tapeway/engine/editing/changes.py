@@ -1,6 +1,6 @@
 """Values that an editor gets and returns: additions, receipts, digests.
 
-A receipt makes an append idempotent: repeated with the same key, it is done once.
+A receipt makes an append idempotent: repeated with an equal key, the append is done once.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from tapeway.formats.native import document
 MOST_KEYS = 10_000
 """Idempotency keys that are remembered, over all cassettes; the oldest are forgotten first."""
 MOST_BYTES = 16 * 1024 * 1024
-"""What these take in memory together, with the index and digest of each interaction appended."""
+"""The memory for all receipts, with index and digest of each appended interaction."""
 _RECEIPT_BYTES, _APPENDED_BYTES = 1000, 300
-"""As measured: a receipt without its key and interactions, and what an interaction adds."""
+"""As measured: a receipt without key and interactions, and the size of an interaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """An interaction to append, under this index if it is free."""
+    """An interaction to append, under `index` if the index is free."""
 
     item: AnyInteraction
     index: int | None = None
@@ -97,7 +97,7 @@ class IdempotencyReceipts:
         self._bytes = 0
 
     def of(self, name: str, key: str | None, digest: str, size: int = 1) -> Receipt:
-        """The receipt of this key, or a new one for `size` interactions.
+        """The receipt of a key, or a new receipt for `size` interactions.
 
         Raises AdminError (422) if the key belongs to a different call.
         """
@@ -167,7 +167,7 @@ class SpooledInteractions(Sequence[AnyInteraction]):
     """
 
     def __init__(self, folder: str | None) -> None:
-        """`folder` is that of the file, None for the system's own. Raises StoreError."""
+        """`folder` is the folder of the file, None for the system's. Raises StoreError."""
         self.replaced = 0
         """How many secrets were replaced in them."""
         self._file = TemporaryFile(folder)

@@ -47,7 +47,7 @@ from tapeway.ports import CassetteStore
 
 @dataclass(frozen=True, slots=True)
 class AppendCall:
-    """A call that appends interactions, with its progress."""
+    """A call to append interactions, with the progress."""
 
     additions: Sequence[Addition]
     head: CassetteHead | None
@@ -79,10 +79,10 @@ class AppendTarget(Protocol):
     head: CassetteHead
 
     async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
-        """Note in the receipt what came before, perhaps to another process."""
+        """Note in the receipt interactions that came before, perhaps to another process."""
 
     async def index(self, wanted: int | None) -> int:
-        """The index of the next interaction, which may come with one."""
+        """The index of the next interaction, which may ask for an index."""
 
     async def superseded(self, wanted: Sequence[Reference]) -> tuple[int, ...]:
         """The indexes of wanted interactions that still exist."""
@@ -114,18 +114,18 @@ class Editor(ABC):
 
     @abstractmethod
     async def outline(self, name: str) -> Outline | None:
-        """A cassette's metadata, its number of interactions, and their routes and upstreams."""
+        """The metadata, number of interactions, routes and upstreams of a cassette."""
 
     @abstractmethod
     async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
-        """Its metadata and interactions, those after an index or all, to be iterated once.
+        """Metadata and interactions, from behind an index or all, to be iterated once.
 
-        Raises CassetteEdited where that one is gone.
+        Raises CassetteEdited where no interaction has the index any more.
         """
 
     @abstractmethod
     async def body(self, name: str, digest: str) -> BodyFile | None:
-        """A large body of a cassette, or None where it has none such."""
+        """A large body of a cassette, or None for an unknown digest."""
 
     @abstractmethod
     async def claim(self, name: str) -> None:
@@ -133,7 +133,7 @@ class Editor(ABC):
 
     @abstractmethod
     async def _settled(self, name: str) -> bool:
-        """Write a cassette's final form and let go of it; False where it is used here too."""
+        """Write a cassette's final form and let go; False where this process uses the cassette."""
 
     @abstractmethod
     async def _bodies_of(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
@@ -145,7 +145,7 @@ class Editor(ABC):
 
     @abstractmethod
     async def _unchanged(self, name: str, condition: Condition) -> Unchanged | None:
-        """What must be so when a cassette is saved under a condition. Raises AdminError (412)."""
+        """The state that a condition asks of a cassette. Raises AdminError (412)."""
 
     @abstractmethod
     async def _edit(
@@ -155,10 +155,10 @@ class Editor(ABC):
 
     @abstractmethod
     async def _append_to(self, name: str, head: CassetteHead | None, work: Append) -> None:
-        """Append to a cassette, which this call may create with a head."""
+        """Append to a cassette; the call may create the cassette with a head."""
 
     async def release(self, name: str) -> bool:
-        """Write a cassette's final form and let go of it, unless it is used here too."""
+        """Write a cassette's final form and let go, unless this process uses the cassette."""
         if not await self._settled(name):
             return False
         self._bodies.forget(name)
@@ -262,7 +262,7 @@ class Editor(ABC):
     async def keep(self, name: str, file: BodyFile) -> None:
         """Store a large body for a later interaction; durable on return.
 
-        Its digest is checked while it is written. Raises StoreError.
+        The digest is checked during the write. Raises StoreError.
         """
 
         async def work(target: AppendTarget) -> None:
@@ -284,7 +284,7 @@ class Editor(ABC):
         """Add interactions, durable on return; with a key, once however often it is asked.
 
         `head` is the metadata of a cassette that this call creates, `sent` the digest of the call's
-        body; `again` says that the call is repeated, perhaps to another process than before.
+        body; `again` says that the client repeats the call, perhaps to a new process.
         Nothing is kept where an AdminError is raised; where a StoreError is, asking again with the
         same key goes on from there.
         """
@@ -331,7 +331,7 @@ class Editor(ABC):
     ) -> ScreenedItems:
         """What may be stored: with large bodies found, without secrets.
 
-        Large bodies are looked for among those uploaded and those of `before`. `meta` says whether
+        Large bodies are looked for among uploaded bodies and in `before`. `meta` says whether
         the metadata is stored too, `move` whether the store is to hold large bodies apart.
         """
         if any(map(large_bodies, items)):
@@ -355,7 +355,7 @@ class Editor(ABC):
         secrets: Secrets,
         spooled: SpooledInteractions,
     ) -> None:
-        """Add interactions of a cassette that is put once all of it is spooled.
+        """Add interactions of a cassette that is put once all are spooled.
 
         Raises AdminError (422) for secrets that are refused and large bodies that are not there.
         """

@@ -71,7 +71,7 @@ def _after_index(
 def _identical_at(
     cassette: CassetteIndex, index: int | None, item: AnyInteraction
 ) -> Appended | None:
-    """The interaction of this index if it is identical to `item`."""
+    """The interaction of an index if identical to `item`."""
     held = None if index is None else cassette.get(index)
     if held is None or (digest := document.interaction_digest(held)) != document.interaction_digest(
         item
@@ -112,7 +112,7 @@ def _find_moved(
 class Numbering:
     """Chooses the index of an appended interaction that names an index.
 
-    A remote tapeway numbers recordings, and they may arrive in another order. A skipped index
+    A remote tapeway numbers recordings, which may arrive in a different order. A skipped index
     can still be taken.
     """
 
@@ -120,7 +120,7 @@ class Numbering:
         self._gaps: WeakKeyDictionary[CassetteIndex, list[range]] = WeakKeyDictionary()
 
     def index(self, cassette: CassetteIndex, wanted: int | None) -> int:
-        """The wanted index if it was never used, otherwise a new one."""
+        """The wanted index if never used, otherwise a new index."""
         if wanted is not None and self._take(cassette, wanted):
             return wanted
         following = cassette.reserve()
@@ -200,7 +200,7 @@ class LoadedEditor(Editor):
         await self._loaded.while_claimed(name, self._claimed)
 
     async def _settled(self, name: str) -> bool:
-        """Write a cassette's final form and unload it, unless it is served or recorded to here too."""
+        """Write a cassette's final form and unload the cassette, unless requests use the cassette."""
         cassette = self._loaded.loaded.get(name)
         if cassette is None or cassette not in self._loaded_for_editing or _is_used(cassette):
             return False
@@ -220,7 +220,7 @@ class LoadedEditor(Editor):
     async def _unchanged(self, name: str, condition: Condition) -> Unchanged | None:
         """The mark of a cassette that fulfils a condition; None without a condition.
 
-        Read after the cassette was claimed, which may change it. Raises AdminError (412).
+        Read after the claim, which may change the cassette. Raises AdminError (412).
         """
         if not condition.given:
             return None
@@ -249,7 +249,7 @@ class LoadedEditor(Editor):
         return await self._loaded.change(name, work)
 
     async def _append_to(self, name: str, head: CassetteHead | None, work: Append) -> None:
-        """Append to a cassette that is loaded and claimed for it."""
+        """Append to a loaded and claimed cassette."""
 
         async def claimed(cassette: CassetteIndex) -> None:
             await self._claimed(cassette)
@@ -293,7 +293,7 @@ class LoadedEditor(Editor):
         rebuilt = CassetteIndex(loaded.name, stored, take=loaded.take.number)
         rebuilt.set_takes({at: loaded.take_of(index) for index, at in moved.items()})
         rebuilt.take.touch([moved[each] for each in loaded.take.touched if each in moved])
-        # What was used up stays so, as when rules change.
+        # Used-up recordings stay used up, as when rules change.
         rebuilt.apply_rules(rules.NO_RULES)
         return rebuilt
 
@@ -314,7 +314,7 @@ class _LoadedTarget:
                 call.receipt.appended[number] = held
 
     async def index(self, wanted: int | None) -> int:
-        """The wanted index if it is free, otherwise a new one."""
+        """The wanted index if free, otherwise a new index."""
         return self._numbering.index(self._cassette, wanted)
 
     async def superseded(self, wanted: Sequence[Reference]) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class ScreenedItems:
-    """What may be stored, and how many secrets were replaced in it."""
+    """Interactions that may be stored, and the number of secrets replaced."""
 
     head: CassetteHead
     items: tuple[AnyInteraction, ...]

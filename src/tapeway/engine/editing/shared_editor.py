@@ -104,7 +104,7 @@ class SharedEditor(Editor):
         return None if changed is None else Appended(index, document.interaction_digest(changed))
 
     async def _append_to(self, name: str, head: CassetteHead | None, work: Append) -> None:
-        """Append to a cassette that others append to as well."""
+        """Append to a cassette; further processes may append too."""
         outline = await self._shared.outline(name)
         own = outline.head if outline is not None else head or self._new_head()
         await work(_SharedTarget(self._shared, name, own))
@@ -128,7 +128,7 @@ class _SharedTarget:
         self._store = store
 
     async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
-        """Note in the receipt what another process was asked for before."""
+        """Note in the receipt interactions that an earlier process has stored."""
         if call.again and not call.receipt.appended:
             call.receipt.appended |= await _find_identical(self._store, self.name, self.head, items)
 
@@ -151,7 +151,7 @@ class _SharedTarget:
 async def _find_identical(
     store: SharedStore, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
 ) -> dict[int, Appended]:
-    """The items that are in the cassette already, identical to the last byte, by their number."""
+    """The items that the cassette holds already, identical to the last byte, by number."""
     found: dict[int, Appended] = {}
     used: set[int] = set()
     for number, item in enumerate(items):

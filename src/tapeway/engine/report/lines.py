@@ -26,7 +26,7 @@ _NORMALISED = {
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why requests missed, and the rule that would let them match, if there is one."""
+    """Why requests missed, and a rule under which the requests would match, if known."""
 
     text: str
     rule: str | None

@@ -106,7 +106,7 @@ class CassetteReport:
     `elsewhere` are the origins of addresses in responses that no route leads to.
     `unrecorded` are live answers that were not stored. `repeated` are a model's recorded answers
     that equal calls of the same take got too.
-    `failed` counts the calls that got an error of tapeway's own, by its code.
+    `failed` counts the calls answered with an error of tapeway, by code.
     `unreached` are the replayed sessions whose tail no client reached.
     After an eject, `laggards` are the instances that have not left the take that ended.
     """
@@ -144,7 +144,7 @@ class CassetteReport:
 
     @property
     def failures(self) -> int:
-        """How many calls got an error of tapeway's own, such as one for an upstream that is down."""
+        """How many calls got an error of tapeway, for example for an upstream that is down."""
         return sum(self.failed.values())
 
 

@@ -105,7 +105,7 @@ async def _searched(
     try:
         if (shared := broker.store.shared) is not None:
             return await _searched_in(shared, context, entry, recordings=recordings)
-        stored = await broker.read(name)
+        stored = await broker.source.read(name)
     except StoreError:
         return _Searched("", NO_RULES)
     if stored is None:

@@ -115,7 +115,7 @@ async def the_interaction(context: HandlerContext, name: str, index: int) -> Any
     """An interaction. Raises AdminError (404), StoreError."""
     held = await _held(context, name)
     found = None if held is None else held.get(index)
-    found = found or await context.broker.interaction(name, index)
+    found = found or await context.broker.source.interaction(name, index)
     if found is None:
         await check_exists(context, name)
         raise no_interaction(name, index)

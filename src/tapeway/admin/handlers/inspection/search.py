@@ -189,10 +189,10 @@ class EntryReader:
     async def _recording(self, name: str, index: int) -> AnyInteraction | None:
         broker = self._context.broker
         if broker.cassette(name) is not None or broker.store.shared is not None:
-            return await broker.interaction(name, index)
+            return await broker.source.interaction(name, index)
         if name not in self._read:
             # A cassette that is not loaded is read as a whole, and once.
-            stored = await broker.read(name)
+            stored = await broker.source.read(name)
             items = () if stored is None else stored.interactions
             self._read[name] = {item.index: item for item in items}
         return self._read[name].get(index)
