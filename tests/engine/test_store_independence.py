@@ -277,6 +277,18 @@ async def test_whether_a_path_belongs_to_no_route_depends_on_the_recordings_with
     assert observed[0] == told  # type: ignore[index]  # a tuple that begins with the outcome
 
 
+async def test_a_miss_is_beside_a_recording_that_names_no_route_on_every_store() -> None:
+    asked = Sent(Request("openai", "GET", "/v1/x", base="https://up"))
+    held = [recorded_elsewhere("https://blue", "/api/v1/x")]
+
+    in_memory, in_sqlite = [
+        await play(kind, [asks(asked)], held=held, mode="replay") for kind in ("memory", "sqlite")
+    ]
+
+    assert in_sqlite == in_memory
+    assert "blue" in str(in_sqlite[0]) or "azure" in str(in_sqlite[0])
+
+
 @pytest.mark.parametrize("reissued", [True, False])
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "two over sqlite"])
 async def test_a_call_under_another_name_is_a_new_one_if_its_identifier_was_issued_anew(

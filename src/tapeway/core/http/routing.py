@@ -224,6 +224,12 @@ def path_prefixes(base: str, table: RouteTable) -> Sequence[str]:
     return [prefix for prefix, _ in _routes_to(base, table)]
 
 
+def base_paths(table: RouteTable) -> Sequence[str]:
+    """The paths of all routes' base URLs, each without a slash at the end."""
+    paths = [urlsplit(route.url).path.rstrip("/") for route in table if route.url is not None]
+    return list(dict.fromkeys(paths))
+
+
 def _routes_to(base: str, table: RouteTable) -> list[tuple[str, str]]:
     bases = [
         (urlsplit(route.url).path.rstrip("/"), route.name)

@@ -16,7 +16,7 @@ import heapq
 import re
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
@@ -84,6 +84,15 @@ class SoughtRequest:
         for endpoint in self.endpoints:
             prefix = prefix_of(endpoint)
             yield prefix + self.forward, prefix + self.backward
+
+    def below(self, prefixes: Iterable[str]) -> "SoughtRequest":
+        """The request with its paths below some prefixes too."""
+        more = [
+            MethodAndPath(each.method, escape_octets(prefix) + each.path)
+            for prefix in prefixes
+            for each in self.endpoints
+        ]
+        return replace(self, endpoints=tuple(dict.fromkeys([*self.endpoints, *more])))
 
     def is_similar(self, endpoint: MethodAndPath) -> bool:
         """Whether an endpoint differs from the sought endpoints only in an identifier or a version."""

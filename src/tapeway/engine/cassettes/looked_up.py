@@ -18,7 +18,7 @@ from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.cassette.rerecording import head_checked
 from tapeway.core.correlation.index import CorrelationIndex, issued_key
 from tapeway.core.correlation.unify import IdBindings
-from tapeway.core.http.routing import assign_route
+from tapeway.core.http.routing import assign_route, base_paths
 from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
 from tapeway.core.misses.miss import Miss
 from tapeway.core.misses.nearest import path_of
@@ -276,6 +276,10 @@ class LookedUp(Source):
         if miss.searched is None:
             return ()
         asked = sought(miss.request, path_of(miss.request, miss.searched.rules))
+        info = self._infos.known.get(miss.cassette)
+        if info is not None and info.has_unrouted:
+            # A recording without a route is found by its whole path.
+            asked = asked.below(base_paths(self._context.routes))
         found = await self.store.neighbours(miss.cassette, asked)
         return [assign_route(each.item, self._context.routes) for each in found]
 
