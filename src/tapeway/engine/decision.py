@@ -310,7 +310,7 @@ class Planner:
     def _why_missed(
         self, miss: Miss, cassette: CassetteIndex, found_key: FoundKey, asked: ReceivedRequest
     ) -> Miss:
-        """A miss despite recordings: they are used up, or headers exclude them."""
+        """A miss despite recordings: all are used up, or headers exclude all."""
         equal = cassette.recordings(found_key.key)
         why = {each.index: asked.why_not(each) for each in equal}
         used = [at for at, reason in why.items() if reason is None and at in cassette.take.touched]
@@ -377,7 +377,7 @@ def _routes_of(incoming: Incoming) -> tuple[str, ...]:
 
 
 def _asked(head: CassetteHead, rules: Rules, incoming: Incoming) -> ReceivedRequest:
-    """The request as a cassette with these rules looks it up."""
+    """The request as a cassette with some rules looks for recordings."""
     if (large := incoming.large_for(head, rules)) is not None:
         return large.asked
     digests = SecretDigests(head.run_id)

@@ -325,7 +325,7 @@ class LookedUp(Source):
 
     @asynccontextmanager
     async def asking(self, ask: LiveCall, again: DecideAgain) -> AsyncIterator[LiveCall | Replay]:
-        """Hold the lease to ask for this and record it; one instance has it at a time.
+        """Hold the lease to make a call and record the answer; one instance holds the lease at a time.
 
         Yields the call to make, decided again under the lease, or the replay of another instance's
         new recording. Raises StoreError.
@@ -358,7 +358,7 @@ class LookedUp(Source):
 
     @asynccontextmanager
     async def _numbered(self, ask: LiveCall) -> AsyncIterator[LiveCall]:
-        """Mode record: equal requests are recorded separately, so nothing fences them out."""
+        """Mode record: equal requests are recorded separately, and no fence refuses a recording."""
         name = ask.cassette.name
         number = await self.store.reserve(name)
         ask.cassette.set_next_index(number)
@@ -366,7 +366,7 @@ class LookedUp(Source):
             yield ask
 
     def replaces(self, ask: LiveCall, interaction: Interaction) -> bool:
-        """True: what other takes have of a request is looked up."""
+        """True: the recordings of earlier takes are looked up."""
         return True
 
     @asynccontextmanager

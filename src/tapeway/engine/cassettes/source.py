@@ -278,7 +278,7 @@ class Source(Protocol):
 
 
 DecideAgain = Callable[[LiveCall, Collection[int] | None], Awaitable[LiveCall | Replay]]
-"""Decides a request anew; recordings made beyond those known answer it, final or not."""
+"""Decides a request anew; recordings beyond the `known` ones answer the request, final or not."""
 
 Latest = Callable[[], Awaitable[View]]
 """Gives what is there now of a request."""

@@ -78,7 +78,7 @@ class CassetteInfos:
     ) -> CassetteInfo:
         table = self._context.routes
         bases = {base for route, base in outline.sources if not route}
-        # Where no route to an origin has a path, all its recordings are on one.
+        # Where no route to an origin has a path, all recordings of the origin are on one route.
         unsure = {base for base in bases if any(path_prefixes(base, table))}
         routes = {route for route, _ in outline.sources if route}
         routes.update(_route_of(base, "", table) for base in bases - unsure)
