@@ -8,6 +8,7 @@ import { attempt, confirm, modal, notify } from "../parts/dialog.js";
 import { VirtualList } from "../parts/virtual-list.js";
 
 const PAGE = 200;
+const MANY = 5000;
 const SLOW_MS = 300;
 const FORMATS = { json: "JSON", yaml: "YAML", jsonl: "JSON lines", har: "HAR" };
 const COLUMNS = ["Answer", "Request", "Model", "Tokens", "Size", "Duration"];
@@ -18,6 +19,7 @@ const ORDERS = { "": "as recorded", slowest: "slowest first", tokens: "most toke
 export async function open({ parts: [name], query, signal }) {
   const cassette = new CassetteView(name, query, signal);
   await cassette.load();
+  cassette.prepareSearch();
   document.title = `${name} · tapeway`;
   return cassette.element;
 }
@@ -109,6 +111,12 @@ class CassetteView {
     const more = first.unsearched > 0 ? `, but of ${counted(first.unsearched, "recording")} only the titles were searched` : "";
     setText(this.found, this.order === null ? "" : `${count(this.order.length)} found${more}`);
     this.resize();
+  }
+
+  // Of a large cassette the server reads all titles for the first search: before anybody asks.
+  prepareSearch() {
+    if (this.total < MANY) return;
+    get(path`cassettes/${this.name}/titles`, { order: "slowest", limit: 1 }, this.signal).catch(() => null);
   }
 
   get length() {
