@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from tapeway.core.cassette.plan import Answer
+from tapeway.core.http.routing import RequestAddress
 from tapeway.core.model.control import Delivery
 from tapeway.core.model.messages import Request
 from tapeway.core.streams.pacing import Pace
@@ -14,12 +15,23 @@ from tapeway.errors import TapewayError, UpstreamError
 from tapeway.ports import UpgradeRefused, UpstreamSocket
 from tapeway.server.messages import Exchange
 from tapeway.server.miss_explainer import Explainer
+from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.recorded_messages import RecordedTurns
 
 _LONGEST_REASON = 123
 """Bytes; RFC 6455 section 5.5."""
 _MOST_REFUSAL = 200
 """Bytes of a refusal that an error shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenConnection:
+    """A client's connection, and the request for the connection."""
+
+    exchange: Exchange
+    address: RequestAddress
+    handshake: Request
+    client: ClientSocket
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ _TEXT, _BINARY = 0x81, 0x82
 """The first octet of a frame that holds a whole message (RFC 6455 section 5.2)."""
 _SHORT, _MEDIUM, _LONG = struct.Struct("!BB"), struct.Struct("!BBH"), struct.Struct("!BBQ")
 
-# Its one warning repeats the subprotocols that a client offers, and browsers put keys there.
+# Its only warning repeats the offered subprotocols, and browsers put keys into these.
 ws_logger.setLevel(logging.ERROR)
 
 
@@ -60,7 +60,7 @@ def check_handshake(raw: ClientRequest) -> None:
 
 
 def offered_subprotocols(headers: Headers) -> list[str]:
-    """The subprotocols that a client offers, in its order. They may contain a key."""
+    """The subprotocols offered by a client, in order. One of them may contain a key."""
     lines = [value for name, value in headers if name.lower() == _PROTOCOLS]
     found = b",".join(lines).decode("latin-1").split(",")
     return [each.strip() for each in found if each.strip()]
@@ -74,7 +74,7 @@ def offers_deflate(headers: Headers) -> bool:
 async def accept(
     raw: ClientRequest, subprotocol: str | None, fields: Headers, max_message: int
 ) -> ClientSocket:
-    """Complete the client's handshake with these fields. Raises ConnectionError if it has left."""
+    """Complete a client's handshake with these fields. Raises ConnectionError if the client has left."""
     response: Any = WebSocketResponse(
         protocols=() if subprotocol is None else (subprotocol,),
         autoclose=False,

@@ -14,7 +14,7 @@ _ANY_SIZE = 2**63
 
 
 class KnownEnd(EndDetector):
-    """The end of an answer, which its connection knows."""
+    """The end of an answer, as told by the connection."""
 
     def __init__(self) -> None:
         super().__init__(expected=True)
@@ -23,7 +23,7 @@ class KnownEnd(EndDetector):
 
     @property
     def releasable(self) -> int:
-        """All bytes but those of the message that ends the answer."""
+        """All bytes but those of the last message."""
         return self.released
 
     def feed(self, data: bytes) -> None:
@@ -59,7 +59,7 @@ class LiveLines:
     # What the connection tells.
 
     def put(self, line: bytes, last: Verdict = "") -> None:
-        """Add a line, which may be the last one. Wait for `room` where too much is held then."""
+        """Add a line, perhaps the last. Wait for `room` afterwards where `is_full` says so."""
         if self._dropped or self._ended:
             return
         if not self._waiting:
@@ -72,7 +72,7 @@ class LiveLines:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much was not recorded yet that nothing more should be taken."""
+        """Whether too much waits to be recorded: take nothing more."""
         return self._held > _READ_AHEAD
 
     async def room(self) -> None:
@@ -94,7 +94,7 @@ class LiveLines:
             self.end("truncated")
 
     def drop(self) -> None:
-        """Keep nothing any more for the call that records, which has ended."""
+        """Keep nothing any more: the recording call has ended."""
         self._dropped = True
         self._waiting.clear()
         self._make_room()

@@ -31,7 +31,7 @@ class RecordedConnection:
 
 
 def about_connection(interaction: Interaction) -> RecordedConnection:
-    """What is in `metadata`, where people may have changed it."""
+    """The part of `metadata` about the connection; people may have changed it."""
     websocket = interaction.metadata.get("websocket")
     if not isinstance(websocket, dict):
         return RecordedConnection()
@@ -49,7 +49,7 @@ def about_connection(interaction: Interaction) -> RecordedConnection:
 
 
 Mark = AnswerMessage | None
-"""What a message is for the turns of its connection; None where it changes nothing for them."""
+"""The meaning of a message for the turns of a connection; None for most messages, which change nothing."""
 Said = tuple[WebSocketMessage, Mark]
 """A message for the client, and its mark."""
 Came = tuple[int, bool, Mark]
@@ -63,28 +63,28 @@ def mark_of(protocol: RequestProtocol, message: WebSocketMessage) -> Mark:
 
 
 def said_of(line: bytes, came: Came) -> Said:
-    """The message of a line that was recorded, with its mark."""
+    """The message of a recorded line, with the mark."""
     _, binary, mark = came
     return WebSocketMessage(line[:-1], binary), mark
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """The messages of a turn with their times, and the lane that was asked in."""
+    """The messages of a turn with their times, and the lane of the request."""
 
     lane: bytes
     times: Sequence[float]
     messages: Sequence[Said]
 
     def asked_in(self, lane: bytes, protocol: RequestProtocol) -> Sequence[Said]:
-        """The messages with the lane of the request that asks."""
+        """The messages with the lane of the asking request."""
         if lane == self.lane:
             return self.messages
         return [(protocol.echoed(each, self.lane, lane), what) for each, what in self.messages]
 
 
 class RecordedTurns:
-    """Reads recorded turns, and remembers those that were replayed last."""
+    """Reads recorded turns, and remembers the latest."""
 
     def __init__(self) -> None:
         self._read: OrderedDict[int, tuple[Response, RecordedTurn]] = OrderedDict()
@@ -93,7 +93,7 @@ class RecordedTurns:
         """The turn of a recording. Raises StoreError if its body cannot be read."""
         response = interaction.response
         known = self._read.get(id(response))
-        # The response is held here, so no second response can have its identity.
+        # While the response is held here, no second response can have the same identity.
         if known is not None:
             return known[1]
         about = about_connection(interaction)

@@ -1,4 +1,4 @@
-"""Passes the messages of two connections on to each other until one ends."""
+"""Passes messages on between two connections until either ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from tapeway.upstream.message_socket import CLOSE_S, LOST, MessageSocket
 GOING_AWAY = Close(WSCloseCode.GOING_AWAY, "tapeway is stopping")
 
 Seen = Callable[[WebSocketMessage | Close, bool], Awaitable[None]]
-"""Takes each message and the end before they are passed on, and whether the client sent them."""
+"""Takes each message and the end before these are passed on, and whether the client is the sender."""
 
 _Socket = MessageSocket | UpstreamSocket
 
@@ -26,9 +26,8 @@ async def relay(
 ) -> None:
     """Relay all messages until the connection has ended on both sides.
 
-    A close frame goes to the other side, whose answer comes back: so each side gets the code that
-    the other one sent. A side that is lost without a close frame costs the other one its connection
-    in the same way.
+    A close frame is passed on, and so is the answer: each side gets the code of the other. If either
+    side is lost without a close frame, the other side is lost in the same way.
     """
     both = _Relay(client, upstream, seen)
     try:
@@ -52,11 +51,11 @@ class _Relay:
         self._patience: asyncio.TimerHandle | None = None
 
     async def pass_on(self, source: _Socket, target: _Socket, *, by_client: bool) -> None:
-        """Pass on all messages of one side, and how it ends."""
+        """Pass on all messages of a side, and the end."""
         seen = self._seen
         while not isinstance(found := await source.receive(), Close):
             if seen is not None:
-                # While a long message goes out, the other side may answer it already, or leave.
+                # While a long message goes out, the other side may answer already, or leave.
                 await seen(found, by_client)
             try:
                 await target.send(found)
@@ -70,7 +69,7 @@ class _Relay:
         self._expect_close()
 
     async def stop(self) -> None:
-        """Close both sides, unless one of them has ended."""
+        """Close both sides, unless either has ended."""
         if self._patience is not None:
             return
         if self._seen is not None:

@@ -1,4 +1,4 @@
-"""A connection that is one session: recorded as a whole, and replayed by what its client sends."""
+"""A connection that is one session: recorded as a whole, and replayed message by message of the client."""
 
 import asyncio
 import logging
@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 
 from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
-from tapeway.core.http.routing import RequestAddress
 from tapeway.core.json_text import Json
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.misses.differences import difference_document
@@ -29,9 +28,9 @@ from tapeway.engine.single_flight import Pending
 from tapeway.errors import RequestError, TapewayError
 from tapeway.ports import StoredCall, UpgradeRefused, UpstreamSocket
 from tapeway.server.error_responses import log_miss
-from tapeway.server.messages import Exchange
 from tapeway.server.websocket.connection import (
     ConnectionServices,
+    OpenConnection,
     close_reason,
     refused_error,
     settled,
@@ -78,7 +77,7 @@ class LiveSession(LiveLines):
 
 
 class OpenSession:
-    """A session that is recorded: where its take ends before, its recording ends there."""
+    """A recorded session: an earlier end of the take ends the recording."""
 
     def __init__(self, cassette: str, take: int, session: LiveSession) -> None:
         self.cassette = cassette
@@ -95,21 +94,18 @@ class SessionConnection:
     def __init__(
         self,
         services: ConnectionServices,
-        exchange: Exchange,
-        address: RequestAddress,
-        handshake: Request,
-        client: ClientSocket,
+        opened: OpenConnection,
         dialect: SessionDialect,
     ) -> None:
         self._services = services
-        self._exchange = exchange
-        self._address = address
-        self._handshake = handshake
-        self._client = client
+        self._exchange = opened.exchange
+        self._address = opened.address
+        self._handshake = opened.handshake
+        self._client = opened.client
         self._dialect = dialect
         self._given: list[WebSocketMessage] = []
         """What has gone out before the client has said anything."""
-        exchange.method = WEBSOCKET
+        opened.exchange.method = WEBSOCKET
 
     # Deciding.
 
@@ -297,7 +293,7 @@ class SessionConnection:
         await self._say(error.code, error.message)
 
     async def _say(self, code: str, text: str) -> None:
-        """Send the protocol's own error, if it has one, and close the connection."""
+        """Send an error in the protocol's own form, if any, and close the connection."""
         try:
             if (event := self._dialect.error_message(code, text)) is not None:
                 await self._client.send(event)
@@ -312,7 +308,7 @@ class SessionConnection:
 
 
 class _SessionBeingRecorded:
-    """Records what passes on a connection; the end of it waits until all of it is stored."""
+    """Records all messages of a connection; the end waits until all are stored."""
 
     def __init__(
         self, connection: SessionConnection, ask: LiveCall, session: LiveSession, pending: Pending
@@ -373,7 +369,7 @@ class _Playback:
         return self._difference
 
     async def _end(self, close: Close) -> None:
-        """Close the connection, whose client is to answer that in time."""
+        """Close the connection; the client has to answer in time."""
         await self._client.close(close)
         loop = asyncio.get_running_loop()
         self._patience = self._patience or loop.call_later(CLOSE_S, self._client.abort)

@@ -9,10 +9,9 @@ from functools import partial
 
 from tapeway.body_files import with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
-from tapeway.core.http.routing import RequestAddress
 from tapeway.core.json_text import Json
 from tapeway.core.misses.miss import Miss
-from tapeway.core.model.messages import WEBSOCKET, Request
+from tapeway.core.model.messages import WEBSOCKET
 from tapeway.core.streams.pacing import Schedule
 from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
 from tapeway.core.websocket.request_protocol import (
@@ -31,11 +30,11 @@ from tapeway.server.error_responses import log_miss
 from tapeway.server.messages import Exchange
 from tapeway.server.websocket.connection import (
     ConnectionServices,
+    OpenConnection,
     close_reason,
     refused_error,
     settled,
 )
-from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.recorded_messages import (
     Mark,
     Said,
@@ -66,29 +65,26 @@ _REPLAYED_PARENT = (
 
 
 class TurnConnection:
-    """Serves the turns of one connection, from its first message to its end."""
+    """Serves the turns of a connection, from the first message to the end."""
 
     def __init__(
         self,
         services: ConnectionServices,
-        opened: Exchange,
-        address: RequestAddress,
-        handshake: Request,
-        client: ClientSocket,
+        opened: OpenConnection,
         upstream: UpstreamSocket | None,
         protocol: RequestProtocol,
     ) -> None:
         self._services = services
-        self._opened = opened
-        self._address = address
-        self._handshake = handshake
-        self._headers = message_fields(handshake.headers)
-        self._client = client
+        self._opened = opened.exchange
+        self._address = opened.address
+        self._handshake = opened.handshake
+        self._headers = message_fields(opened.handshake.headers)
+        self._client = opened.client
         self._protocol = protocol
         self._lanes = ReplayLanes()
         self._changed = asyncio.Event()
         self._deciding = asyncio.Lock()
-        """Turns are decided on, and sent, in the order in which they came."""
+        """Turns are decided on, and sent, in the order of the requests."""
         self._dropped: set[int] = set()
         self._tasks = asyncio.TaskGroup()
         self._link: UpstreamLink | None = None
@@ -107,17 +103,18 @@ class TurnConnection:
         """Serve until one side ends the connection, and every turn that is recorded has ended."""
         found: WebSocketMessage | Close = first
         try:
-            with self._services.stopping.told(self._stop):
-                async with self._tasks:
-                    if self._upstream is not None:
-                        self._begin_link(self._upstream)
+            async with self._tasks:
+                if self._upstream is not None:
+                    self._begin_link(self._upstream)
+                # A group whose last task has ended takes no more: tell no longer than the client stays.
+                with self._services.stopping.told(self._stop):
                     while not isinstance(found, Close):
                         await self._take(found)
                         found = await self._client.receive()
-                    self._has_left = True
-                    self._tell()
-                    await self._client.close(found)
-                    self._tasks.create_task(self._end_link(found))
+                self._has_left = True
+                self._tell()
+                await self._client.close(found)
+                self._tasks.create_task(self._end_link(found))
         finally:
             if self._patience is not None:
                 self._patience.cancel()
@@ -427,7 +424,7 @@ class TurnConnection:
     async def _hand_out_pieces(
         self, turn: "ServedTurn", reader: ResponseReader, live: LiveTurnAnswer
     ) -> Sequence[Said]:
-        """Hand out an answer as it is released, up to the message that ends it; that message."""
+        """Hand out an answer as it is released, except for the last message; returns the last message."""
         held, last = b"", list[Said]()
         async for pieces in reader.pieces():
             said: list[Said] = []
@@ -474,7 +471,7 @@ class TurnConnection:
         return True
 
     async def _may_send(self, turn: "ServedTurn", mark: Mark) -> bool:
-        """Wait until a message may go out; False where the client wants it no more."""
+        """Wait until a message may go out; False where the client wants no more."""
         place, lanes = turn.place, self._lanes
         while not (self._has_left or lanes.may_send(place, mark)):
             if id(place) in self._dropped:
@@ -524,7 +521,7 @@ class TurnConnection:
 
 @dataclass(slots=True)
 class ServedTurn:
-    """One request of the client while it is served."""
+    """A request of the client while it is served."""
 
     exchange: Exchange
     message: WebSocketMessage
@@ -538,7 +535,7 @@ class ServedTurn:
 
 @dataclass(frozen=True, slots=True)
 class OpenSubscription:
-    """A subscription that is recorded: where its take ends before, its recording ends there."""
+    """A recorded subscription: an earlier end of the take ends the recording."""
 
     cassette: str
     take: int

@@ -1,4 +1,4 @@
-"""Requests to become a WebSocket connection: what is done with each, and how it ends."""
+"""Requests for a WebSocket connection, each served to the end of the connection."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,6 +14,7 @@ from tapeway.core.model.messages import WEBSOCKET, Headers, Request, Response
 from tapeway.core.redaction.credentials import plain_subprotocols
 from tapeway.core.streams.pacing import Pace
 from tapeway.core.websocket.messages import Close, WebSocketMessage
+from tapeway.core.websocket.request_protocol import RequestProtocol
 from tapeway.engine.broker import Broker
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, WebSocketOff
@@ -22,7 +23,7 @@ from tapeway.providers.websocket.choice import protocol_of, session_dialect_of
 from tapeway.server.answers import outcome_headers
 from tapeway.server.messages import Exchange, WireResponse
 from tapeway.server.miss_explainer import Explainer
-from tapeway.server.websocket.connection import ConnectionServices
+from tapeway.server.websocket.connection import ConnectionServices, OpenConnection
 from tapeway.server.websocket.handshake import (
     ClientSocket,
     accept,
@@ -141,7 +142,7 @@ class Upgrades:
         ]
 
     def _caller(self, cassette: CassetteIndex, request: Request) -> bytes:
-        """Who asks: in the take that made it, a recording answers its own caller alone."""
+        """The caller: in the take of a recording, nobody else gets the answer."""
         handshake = replace(request, method=WEBSOCKET, headers=message_fields(request.headers))
         salt, rules = cassette.head.run_id, cassette.rules
         return caller(self._broker.redaction.redact(salt, handshake, rules).credentials)
@@ -179,68 +180,45 @@ class Upgrades:
             await relay(client, upstream, self._stopping)
             self._ended(exchange, "live", upstream.head.status)
             return
+        opened = OpenConnection(exchange, address, request, client)
         if upstream is not None:
-            await self._serve_live(exchange, address, request, client, upstream)
+            await self._serve_live(opened, upstream)
         else:
-            await self._serve_replay(exchange, address, request, client, recorded)
+            await self._serve_replay(opened, recorded)
 
-    async def _serve_live(
-        self,
-        exchange: Exchange,
-        address: RequestAddress,
-        request: Request,
-        client: ClientSocket,
-        upstream: UpstreamSocket,
-    ) -> None:
+    async def _serve_live(self, opened: OpenConnection, upstream: UpstreamSocket) -> None:
         """Serve a connection whose messages are recorded."""
-        first, opening = await _first_message(client, upstream)
-        protocol = None
-        if not isinstance(first, Close):
-            protocol = protocol_of(request.target, client.subprotocol or "", first)
+        first, opening = await _first_message(opened.client, upstream)
+        protocol = _protocol_of(opened, first)
         if protocol is None or isinstance(first, Close):
-            session = self._session(exchange, address, request, client)
-            await session.serve_live(upstream, opening, first)
+            await self._session(opened).serve_live(upstream, opening, first)
             return
-        connection = TurnConnection(
-            self._services, exchange, address, request, client, upstream, protocol
-        )
-        await connection.serve(first)
+        await TurnConnection(self._services, opened, upstream, protocol).serve(first)
 
-    async def _serve_replay(
-        self,
-        exchange: Exchange,
-        address: RequestAddress,
-        request: Request,
-        client: ClientSocket,
-        recorded: Sequence[Interaction],
-    ) -> None:
+    async def _serve_replay(self, opened: OpenConnection, recorded: Sequence[Interaction]) -> None:
         """Serve a connection whose messages are replayed, as far as they are recorded."""
-        sessions = [
-            recording for recording in recorded if about_connection(recording).session is not None
-        ]
-        session = self._session(exchange, address, request, client)
-        given = await session.open(sessions)
-        first = await client.receive()
-        protocol = None
-        if not isinstance(first, Close):
-            protocol = protocol_of(request.target, client.subprotocol or "", first)
+        session = self._session(opened)
+        given = await session.open(
+            [recording for recording in recorded if about_connection(recording).session is not None]
+        )
+        first = await opened.client.receive()
+        protocol = _protocol_of(opened, first)
         if protocol is None or given or isinstance(first, Close):
             await session.serve_replay(first)
             return
-        connection = TurnConnection(
-            self._services, exchange, address, request, client, None, protocol
-        )
-        await connection.serve(first)
+        await TurnConnection(self._services, opened, None, protocol).serve(first)
 
-    def _session(
-        self,
-        exchange: Exchange,
-        address: RequestAddress,
-        request: Request,
-        client: ClientSocket,
-    ) -> SessionConnection:
-        dialect = session_dialect_of(request.target)
-        return SessionConnection(self._services, exchange, address, request, client, dialect)
+    def _session(self, opened: OpenConnection) -> SessionConnection:
+        return SessionConnection(
+            self._services, opened, session_dialect_of(opened.handshake.target)
+        )
+
+
+def _protocol_of(opened: OpenConnection, first: WebSocketMessage | Close) -> RequestProtocol | None:
+    """The protocol of the requests on a connection; None for a session."""
+    if isinstance(first, Close):
+        return None
+    return protocol_of(opened.handshake.target, opened.client.subprotocol or "", first)
 
 
 def _caller_of(interaction: Interaction) -> bytes:
@@ -250,7 +228,7 @@ def _caller_of(interaction: Interaction) -> bytes:
 async def _first_message(
     client: ClientSocket, upstream: UpstreamSocket
 ) -> tuple[WebSocketMessage | Close, Sequence[WebSocketMessage]]:
-    """What the client says first, and what the service has said before, which the client has got."""
+    """The client's first message, and the earlier messages of the service, already passed on."""
     opening: list[WebSocketMessage] = []
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(client.receive())
