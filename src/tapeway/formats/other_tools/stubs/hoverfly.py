@@ -155,10 +155,10 @@ def _query(request: Fields, calls: CallReader) -> str:
     pairs = []
     for name in ("query", "queriesWithMatchers"):
         parameters = request.object(name) if isinstance(request.values.get(name), dict) else None
-        for value in parameters.values if parameters else ():
-            if value not in _EXACT:
-                values = _exact_values(parameters, value)
-                pairs += [f"{quote_plus(value)}={quote_plus(value)}" for value in values]
+        for parameter in parameters.values if parameters else ():
+            if parameter not in _EXACT:
+                values = _exact_values(parameters, parameter)
+                pairs += [f"{quote_plus(parameter)}={quote_plus(value)}" for value in values]
     if "query" not in request and not pairs:
         calls.note((*request.at, "query"), NARROWED.format("a request without one"))
     return "&".join(pairs)
