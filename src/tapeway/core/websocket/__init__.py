@@ -1,1 +1,1 @@
-"""WebSocket messages: request protocols divide them into turns, anything else is one session."""
+"""WebSocket messages: a request protocol divides a connection into turns, or it is one session."""

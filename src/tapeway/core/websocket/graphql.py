@@ -1,7 +1,7 @@
 """GraphQL over WebSocket: the subprotocol `graphql-transport-ws` and the older `graphql-ws`.
 
-The `id` is the lane. What a client sends with `connection_init` is to a connection what headers are
-to a request: it is passed on, and neither stored nor compared.
+The `id` is the lane. The payload of `connection_init` plays the part of a request's headers: the
+proxy passes the payload on, and neither stores nor compares it.
 """
 
 import re
@@ -25,7 +25,7 @@ _INIT = "connection_init"
 _INIT_CONTENT = orjson.dumps({"type": _INIT})
 _FIRST_ANSWERS = {"connection_ack": "end", "connection_error": "error"}
 _NO_SYNTAX = re.compile(r'"""(?:\\"""|[^"]|"(?!""))*"""|"(?:\\.|[^"\\\n])*"|#[^\n]*')
-"""Texts and comments of a document."""
+"""Matches strings and comments of a document."""
 _OPERATION = re.compile(r"\b(query|mutation|subscription|fragment)\b[ \t\r\n,]*(\w*)")
 _SIGNS_OF_LIFE = frozenset({"ping", "pong", "ka"})
 
@@ -36,14 +36,14 @@ class GraphQL:
 
     name: str
     asks: str
-    """The type of the message that asks."""
+    """The message type of a request."""
     stops: str
-    """The type of the message by which the client wants no more."""
+    """The message type by which the client cancels an operation."""
     is_older: bool = False
     lanes_last: bool = field(default=False, init=False)
 
     def read_sent(self, message: WebSocketMessage) -> Sent:
-        """An operation asks, and so does the beginning of the connection."""
+        """An operation is a request, and so is `connection_init`."""
         kind = _type(message)
         lane = member_text(message.data, "id") or DEFAULT_LANE
         if kind == self.asks:
@@ -67,13 +67,13 @@ class GraphQL:
         lane = member_text(message.data, "id")
         if kind == "complete":
             return AnswerMessage(lane, "end")
-        # The older subprotocol sends `complete` behind an error in the middle of an operation.
+        # The older subprotocol still sends `complete` after an error inside an operation.
         return AnswerMessage(lane, "error" if kind == "error" else "")
 
     def echoed(
         self, message: WebSocketMessage, recorded_lane: bytes, asked_lane: bytes
     ) -> WebSocketMessage:
-        """The `id` of the recorded request becomes that of the request that asks."""
+        """Replace the `id` of the recorded request by the `id` of the current request."""
         if recorded_lane == asked_lane or member_text(message.data, "id") is None:
             return message
         return WebSocketMessage(with_member(message.data, "id", asked_lane), message.binary)
@@ -81,7 +81,7 @@ class GraphQL:
     def error_message(
         self, lane: bytes, code: str, text: str, status: int = 400
     ) -> WebSocketMessage | None:
-        """A GraphQL error; the beginning of a connection has no form for one."""
+        """A GraphQL error; None without a lane, as for `connection_init`."""
         if not lane:
             return None
         error = {"message": text, "extensions": {"code": code, "type": code, "status": status}}
@@ -91,7 +91,7 @@ class GraphQL:
 
 
 def _subscribes(message: WebSocketMessage) -> bool:
-    """Whether an operation is a subscription; a document may have several operations."""
+    """Whether the chosen operation is a subscription; a document may have several operations."""
     payload = (json_object(message.data) or {}).get("payload")
     if not isinstance(payload, dict):
         return False
@@ -105,7 +105,7 @@ def _subscribes(message: WebSocketMessage) -> bool:
 
 
 def _outermost(query: str) -> str:
-    """The text of a document outside of all brackets."""
+    """The text of a document outside all brackets."""
     depth = 0
     kept: list[str] = []
     for each in _NO_SYNTAX.sub(" ", query):

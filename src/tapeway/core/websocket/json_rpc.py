@@ -1,8 +1,8 @@
 """JSON-RPC 2.0 over WebSocket (https://www.jsonrpc.org/specification): the `id` is the lane.
 
-A batch is one request. Its identifiers are those of its members in their order, and the stored
-content has their positions instead. Notifications of the client have no answer. What the service
-notifies, or asks the client, belongs to the turn that was asked last.
+A batch is one request. The lane of a batch lists the `id` of each call in order. The stored content
+has positions in place of these values. A notification of the client has no answer. A notification
+or call of the service belongs to the turn whose request came last.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from tapeway.core.websocket.request_protocol import AnswerMessage, Sent, TurnReq
 
 _VERSION = "2.0"
 _SERVER_ERROR = -32000
-"""The first code that the specification leaves to implementations."""
+"""The first error code for use by implementations."""
 
 
 def is_json_rpc(data: bytes) -> bool:
@@ -42,7 +42,7 @@ class JsonRpc:
     lanes_last = False
 
     def read_sent(self, message: WebSocketMessage) -> Sent:
-        """A call asks; a notification, and an answer to the service, ask nothing."""
+        """A call is a request; a notification or an answer to the service is none."""
         data = message.data
         if (call := json_object(data)) is not None:
             if not _is_call(call):
@@ -80,7 +80,7 @@ class JsonRpc:
     def echoed(
         self, message: WebSocketMessage, recorded_lane: bytes, asked_lane: bytes
     ) -> WebSocketMessage:
-        """Each `id` of the recorded request becomes the one at its place in the request that asks."""
+        """Replace each recorded `id` by the `id` at the same place in the current request."""
         data = message.data
         if recorded_lane == asked_lane or b'"id"' not in data:
             return message
@@ -99,7 +99,7 @@ class JsonRpc:
     def error_message(
         self, lane: bytes, code: str, text: str, status: int = 400
     ) -> WebSocketMessage | None:
-        """An error object; in a batch every call gets one."""
+        """An error object; in a batch, an error object for every call."""
         error: dict[str, Json] = {
             "code": _SERVER_ERROR,
             "message": text,
@@ -114,7 +114,7 @@ class JsonRpc:
 
 
 def _batch(data: bytes) -> list[tuple[bytes, Mapping[str, Json]]]:
-    """The members of a batch, each with its text; empty for any other message."""
+    """Text and value of each member of a batch; empty for a message without a batch."""
     found = [(text, json_object(text)) for text in elements(data) or ()]
     return [(text, each) for text, each in found if each is not None]
 

@@ -1,4 +1,4 @@
-"""Reads and changes members of one JSON object in its text; every other byte stays as it was."""
+"""Reads and changes members of a JSON object inside the text, and keeps all remaining bytes."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tapeway.core.json_text import json_object
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
-# Numbers are not read: one may have more digits than Python converts.
+# Numbers stay text: a number may have more digits than Python converts.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
@@ -20,7 +20,7 @@ class _MemberSpan(NamedTuple):
 
 
 def without_members(data: bytes, names: Collection[str]) -> bytes:
-    """The text of an object without these members; the very text where it has none of them."""
+    """The text of an object without these members; `data` itself if none of them is present."""
     if not _may_have(data, names) or json_object(data) is None:
         return data
     text = data.decode()
@@ -32,7 +32,7 @@ def without_members(data: bytes, names: Collection[str]) -> bytes:
         return data
     if not kept:
         return b"{}"
-    # What stands between two members that stay is taken from before the second.
+    # The separator before a kept member is the separator before this member in the original.
     parts = [text[: members[0].start], text[kept[0].start : kept[0].end]]
     before = {each: members[at - 1] for at, each in enumerate(members) if at}
     parts += [text[before[each].end : each.end] for each in kept[1:]]
@@ -40,7 +40,7 @@ def without_members(data: bytes, names: Collection[str]) -> bytes:
 
 
 def with_member(data: bytes, name: str, value: bytes) -> bytes:
-    """The text of an object in which a member has this JSON value; a new member comes first."""
+    """The text of an object with this JSON value for a member; a new member comes first."""
     if json_object(data) is None:
         return data
     text, written = data.decode(), value.decode()
@@ -60,7 +60,7 @@ def with_member(data: bytes, name: str, value: bytes) -> bytes:
 
 
 def member_text(data: bytes, name: str) -> bytes | None:
-    """The text of a member's value as it is written, the last of several; None without one."""
+    """The raw JSON text of a member's value; the last of several, None without the member."""
     if not _may_have(data, (name,)) or json_object(data) is None:
         return None
     text = data.decode()
@@ -69,7 +69,7 @@ def member_text(data: bytes, name: str) -> bytes | None:
 
 
 def elements(data: bytes) -> list[bytes] | None:
-    """The texts of the elements of a JSON array, None for any other text."""
+    """The texts of the elements of a JSON array; None if the text is no array."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -79,7 +79,7 @@ def elements(data: bytes) -> list[bytes] | None:
 
 
 def with_elements(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
-    """The text of an array with each of its elements changed, and what stands between as it was."""
+    """The text of an array with each element changed; separators stay."""
     if elements(data) is None:
         return data
     text = data.decode()
@@ -97,7 +97,7 @@ def _may_have(data: bytes, names: Collection[str]) -> bool:
 
 
 def _members(text: str) -> list[_MemberSpan] | None:
-    """The members of the object that a text is, None for any other text."""
+    """The members of a JSON object; None if the text is no object."""
     try:
         at = _after_blanks(text, 0)
         if text[at : at + 1] != "{":
@@ -124,7 +124,7 @@ def _members(text: str) -> list[_MemberSpan] | None:
 
 
 def _elements(text: str) -> list[tuple[int, int]] | None:
-    """Where the elements of the array stand that a text is, None for any other text."""
+    """Start and end of each element of a JSON array; None if the text is no array."""
     try:
         at = _after_blanks(text, 0)
         if text[at : at + 1] != "[":

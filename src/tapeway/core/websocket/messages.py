@@ -1,16 +1,16 @@
-"""The messages of a WebSocket connection, as both sides see them: joined, plain, without pings."""
+"""Messages of a WebSocket connection: fragments joined, compression undone, no pings."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 MISS_CLOSE = 4424
-"""The close code after a miss whose protocol goes on no further (RFC 6455 section 7.4.2)."""
+"""The close code after a miss that ends the connection (RFC 6455 section 7.4.2)."""
 
 
 class WebSocketMessage(NamedTuple):
     """One whole message; `data` of a text message is UTF-8.
 
-    A tuple, since a connection has thousands of messages, and a frozen dataclass takes longer to make.
+    A tuple, since a connection has thousands of messages: a frozen dataclass takes longer to make.
     """
 
     data: bytes
@@ -19,7 +19,7 @@ class WebSocketMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """How a connection ended. Code 0 is a connection that was lost without a close frame."""
+    """How a connection ended. Code 0 means that no close frame came."""
 
     code: int
     reason: str = ""

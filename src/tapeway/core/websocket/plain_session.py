@@ -1,4 +1,4 @@
-"""Sessions of protocols that nobody has described: what most of them have in common."""
+"""Sessions of unknown protocols: conventions common to most JSON and voice services."""
 
 import base64
 import binascii
@@ -16,10 +16,10 @@ _CORRELATING = frozenset(
         *("correlation_id", "correlationId", "trace_id", "traceId", "client_event_id"),
     }
 )
-"""Members that tie a message to its answer: clients draw their values."""
+"""Members that tie a message to the answer: clients draw the values at random."""
 
 _CONTENTS = frozenset({"args", "arguments", "body", "data", "params", "payload"})
-"""A message with one of these has what is asked for there, so that its `id` only names the message."""
+"""Members that hold the content of a message. Beside these an `id` only names the message."""
 
 _AUDIO_MEMBERS = ("audio", "audio_chunk", "user_audio_chunk", "audio_base_64", "chunk", "data")
 _LEAST_AUDIO = 16
@@ -28,9 +28,10 @@ _MAGIC = (b"RIFF", b"OggS", b"fLaC", b"ID3", b"\x1aE\xdf\xa3", b"\xff\xfb", b"\x
 
 
 class PlainSession:
-    """JSON by value, base64 audio in well-known members, binary audio; other octets as they are.
+    """JSON counts by value, audio by length, and every remaining message byte by byte.
 
-    `binary_audio` says that binary messages are audio, as the path of a voice service tells.
+    Audio is base64 in well-known members, or a binary message that begins like an audio file. With
+    `binary_audio`, set by the path of a voice service, every binary message is audio.
     """
 
     name = "session"
@@ -40,7 +41,7 @@ class PlainSession:
         self._binary_audio = binary_audio
 
     def read_sent(self, message: WebSocketMessage) -> SentMessage:
-        """What a message of the client is."""
+        """Classify a message of the client."""
         value = json_object(message.data)
         if value is None:
             return self._read_octets(message)
@@ -51,7 +52,7 @@ class PlainSession:
         return CONTROL if piece is None else SentMessage("audio", (AudioPiece(piece),))
 
     def is_identifier(self, steps: tuple[str | int, ...], container: object) -> bool:
-        """An `id` is one only where the message has its content elsewhere."""
+        """Correlating members are identifiers, and a random `id` beside a member with content."""
         name = steps[-1] if steps else ""
         if name in _CORRELATING:
             return True
@@ -61,7 +62,7 @@ class PlainSession:
         return not _CONTENTS.isdisjoint(container) and isinstance(own, str) and looks_random(own)
 
     def error_message(self, code: str, text: str) -> WebSocketMessage | None:
-        """None: nobody knows its errors."""
+        """None: an unknown protocol has no known error message."""
         return None
 
     def _read_octets(self, message: WebSocketMessage) -> SentMessage:
@@ -78,7 +79,7 @@ VOICE = PlainSession(binary_audio=True)
 
 
 def audio_in(value: Mapping[str, Json]) -> bytes | None:
-    """The octets of a message that is a piece of audio, None for any other message."""
+    """The octets of a piece of audio; None if the message is no audio."""
     kind = value.get("type")
     if isinstance(kind, str) and "audio" not in kind.lower():
         return None
@@ -92,7 +93,7 @@ def audio_in(value: Mapping[str, Json]) -> bytes | None:
 
 
 def decoded(text: str) -> bytes | None:
-    """The octets that a base64 text stands for, None for any other text."""
+    """The octets of a base64 text; None if the text is no base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Compares the messages of a client with the recorded ones, and binds identifiers both ways."""
+"""Compares the messages of a client with a recording, and binds identifiers in both directions."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from tapeway.core.websocket.session_dialect import SessionDialect
 
 MOST_DIFFERENCES = 3
 OPTIONAL = frozenset({"event_id", "eventId", "client_event_id", "id", "message_id", "request_id"})
-"""Identifiers that a client may as well leave to the service, unless they refer to something."""
+"""Identifiers that a client may leave out, unless the identifier refers to something."""
 
 _JSON_FIELDS = ((b"content-type", b"application/json"),)
 _STRING = re.compile(rb'"([^"\\]{1,512})"')
@@ -27,17 +27,17 @@ Steps = tuple[str | int, ...]
 
 
 class Bindings:
-    """The identifiers of a recording, each with the one that stands for it on this connection."""
+    """Pairs each identifier of a recording with an identifier of the current connection."""
 
     def __init__(self) -> None:
         self._sent_of: dict[str, str] = {}
         self._recorded_of: dict[str, str] = {}
         self._changed: dict[bytes, bytes] = {}
-        """Those that differ, as JSON texts."""
+        """The pairs with different identifiers, as JSON texts."""
         self._search: re.Pattern[bytes] | None = None
 
     def known(self, recorded: str, sent: str) -> bool | None:
-        """Whether one stands for the other; None where neither is known."""
+        """Whether the identifiers form a pair; None if both are unknown."""
         if recorded in self._sent_of:
             return self._sent_of[recorded] == sent
         if sent in self._recorded_of:
@@ -45,11 +45,11 @@ class Bindings:
         return None
 
     def has(self, text: str) -> bool:
-        """Whether a text is an identifier of either side."""
+        """Whether a text is an identifier of the recording or of the connection."""
         return text in self._sent_of or text in self._recorded_of
 
     def bind(self, recorded: str, sent: str) -> None:
-        """Have one stand for the other."""
+        """Pair a recorded identifier with a sent identifier."""
         self._sent_of[recorded], self._recorded_of[sent] = sent, recorded
         if recorded != sent:
             self._changed[orjson.dumps(recorded)] = orjson.dumps(sent)
@@ -65,10 +65,10 @@ class Bindings:
 
 
 class SessionComparison:
-    """Whether messages of a client are the recorded ones.
+    """Whether messages of a client match the recording.
 
-    `issued` is asked whether the service has sent a text before: such a text is no identifier of the
-    client's own. With `digests` a placeholder stands for its one value.
+    A text that the service has sent before (`issue`) is no identifier of the client. With `digests`
+    a placeholder matches the masked value alone.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SessionComparison:
     def differences(
         self, recorded: WebSocketMessage, sent: WebSocketMessage
     ) -> tuple[Difference, ...]:
-        """Where the messages differ; none where they are the same, and then identifiers are bound."""
+        """The differences between two messages; equal messages also bind the new identifiers."""
         left, right = self._value(recorded, recorded=True), self._value(sent)
         self._new = {}
         found = tuple(islice(self._walk((), left, right, None), MOST_DIFFERENCES))
@@ -177,9 +177,9 @@ class SessionComparison:
 
 
 def adopted(recorded: WebSocketMessage, sent: WebSocketMessage) -> dict[str, str] | None:
-    """The identifiers of a recorded message by those of another one that was sent in its place.
+    """Map each identifier of a recorded message to the identifier in the message sent instead.
 
-    None where the messages differ in anything but identifiers, numbers and times.
+    Return None if the messages differ in more than identifiers, numbers and times.
     """
     found: dict[str, str] = {}
     try:

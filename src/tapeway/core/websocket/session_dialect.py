@@ -1,7 +1,6 @@
-"""What a session replay has to know of a protocol that has no requests.
+"""The interface by which a session replay reads a protocol without requests.
 
-`plain_session.PLAIN` serves protocols that nobody has described; the dialects of providers are in
-`providers/websocket`.
+`plain_session.PLAIN` serves unknown protocols. `providers/websocket` has the dialects of providers.
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from tapeway.core.websocket.messages import WebSocketMessage
 
 @dataclass(frozen=True, slots=True)
 class AudioPiece:
-    """A piece of audio or video that a client streams; how the stream is cut does not matter."""
+    """A piece of a client's audio or video; a replay ignores where the client cuts the stream."""
 
     data: bytes
     format: str = ""
@@ -22,35 +21,35 @@ class AudioPiece:
 class SentMessage:
     """A message of the client.
 
-    A control message is compared. Audio is compared by its length and format. A sign of life (the
-    answer to a ping inside JSON) is not compared, and nothing waits for one.
+    A replay compares a control message by content, and audio by length and format. A replay neither
+    compares a sign of life (the answer to a ping inside JSON) nor waits for one.
     """
 
     kind: Literal["control", "audio", "sign of life"] = "control"
     audio: tuple[AudioPiece, ...] = ()
     ends_audio: bool = False
-    """Whether the service takes the audio before this message for a whole."""
+    """Whether the service treats the audio before this message as complete."""
 
 
 CONTROL = SentMessage()
 
 
 class SessionDialect(Protocol):
-    """One protocol of sessions; it keeps nothing of a connection."""
+    """One protocol of sessions, without state of a connection."""
 
     @property
     def name(self) -> str:
-        """Its name in recordings and logs."""
+        """The name in recordings and logs."""
 
     @property
     def ignored(self) -> frozenset[str]:
-        """Members of client messages that do not count, such as how far a player has come."""
+        """Members of client messages that a comparison skips, such as the position of a player."""
 
     def read_sent(self, message: WebSocketMessage) -> SentMessage:
-        """What a message of the client is."""
+        """Classify a message of the client."""
 
     def is_identifier(self, steps: tuple[str | int, ...], container: object) -> bool:
-        """Whether clients draw the text at this place, which is a member of `container`."""
+        """Whether clients draw the text at `steps`, a member of `container`, at random."""
 
     def error_message(self, code: str, text: str) -> WebSocketMessage | None:
-        """An error of the proxy in the protocol's own form, None where it has none."""
+        """The protocol's message for an error of the proxy; None if the protocol has none."""

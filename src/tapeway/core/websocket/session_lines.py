@@ -1,7 +1,7 @@
-"""A session as lines of JSON, one for each message of either side, and one for its end.
+"""Writes and reads a session as lines of JSON: a line for each message, and for the close.
 
-{"client":{"type":"response.create"}}       JSON, as it was written
-{"service_text":"hello"}                    any other text
+{"client":{"type":"response.create"}}       JSON, byte for byte
+{"service_text":"hello"}                    text without JSON
 {"client_binary":"AAEC"}                    bytes, in base64
 {"service_binary_json":{"setupComplete":{}}}    JSON in a binary message
 {"close":{"code":1000,"reason":"","by":"client"}}
@@ -21,9 +21,9 @@ from tapeway.core.websocket.sessions import SessionMessage, SessionRecording
 _CLIENT, _SERVICE, _CLOSE = "client", "service", "close"
 _TEXT, _BINARY, _BINARY_JSON = "_text", "_binary", "_binary_json"
 
-# A line ends at either of these, and blanks around a value would be lost.
+# CR or LF would end the line, and a reader would strip blanks around the value.
 _WRITTEN_ON_A_LINE = re.compile(rb"[{\[][^\r\n]*[}\]]\Z")
-# In a cassette's file an object with this name in a line refers to a file beside the cassette.
+# An object with this name in a line of a cassette refers to a file beside the cassette.
 _REFERENCE = b"__agenttape_asset__"
 
 
@@ -40,16 +40,16 @@ def session_line(message: WebSocketMessage, *, by_client: bool) -> bytes:
 
 
 def close_line(close: Close) -> bytes:
-    """The line that says how a session ended."""
+    """The last line of a session: the close code and reason, and the side that closed."""
     by = _CLIENT if close.by_client else _SERVICE
     value: dict[str, Json] = {"code": close.code, "reason": close.reason, "by": by}
     return dump({_CLOSE: value}) + b"\n"
 
 
 def read_session(lines: Iterable[tuple[float, bytes]]) -> SessionRecording:
-    """The session in these lines, each with its time in milliseconds.
+    """Read a session from pairs of time (in milliseconds) and line.
 
-    What nobody can read, in a file that was edited, is left out.
+    Skip unreadable lines, such as lines of an edited file.
     """
     messages: list[SessionMessage] = []
     close: Close | None = None
@@ -63,7 +63,7 @@ def read_session(lines: Iterable[tuple[float, bytes]]) -> SessionRecording:
 
 
 def _member(line: bytes) -> tuple[str, Json, bytes]:
-    """The name, the value and the text of a line's only member; nothing for any other line."""
+    """Name, value and text of a line's only member; empty for a line of different form."""
     text = line.strip()
     found = json_object(text)
     if found is None or len(found) != 1:

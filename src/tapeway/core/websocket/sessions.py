@@ -1,16 +1,16 @@
 """Replays one recorded session: a connection on which client and service speak at any time.
 
-A message of the service goes out once the client has sent what came before that message in the
-recording: as many control messages, and as many bytes of audio. The client's control messages are
-compared in order. Its audio is compared by length and format, where the service took the audio for
-a whole, or byte for byte (`audio = "exact"` in the rules). After a difference nothing more goes out.
+Before a message of the service goes out, the client must have sent as much as in the recording: as
+many control messages, and as many bytes of audio. The replay compares the client's control messages
+in order. Audio is compared by length and format at each end of audio, or byte for byte
+(`audio = "exact"` in the rules). After a difference the replay sends nothing more.
 
-How to use a replay: look the recordings up by the handshake and `lookup_content` of the client's
-first message, and make a `SessionChoice` of them. Call `received` for each message of the client,
-and `due` after the handshake and after each of these, until `due` returns None. `awaited` names what
-a stall waits for, `close_due` says when the recorded close comes, and `unreached` is the tail that
-nobody asked for. A service that speaks first does so before the client has said anything: make the
-choice of all recordings with this handshake then.
+How to use a replay: look the recordings up by the handshake and by `lookup_content` of the client's
+first message, and make a `SessionChoice` from the results. If the service speaks first, make the
+choice from all recordings with this handshake, before the client's first message. Call `received`
+for each message of the client. Call `due` after the handshake and after each message of the client,
+until `due` returns None. `awaited` names the cause of a stall, `close_due` returns the recorded
+close, and `unreached` lists the messages not replayed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from tapeway.core.websocket.session_comparison import OPTIONAL, SessionCompariso
 from tapeway.core.websocket.session_dialect import AudioPiece, SentMessage, SessionDialect
 
 EXACT = "exact"
-"""The value of the rule `audio` by which audio is compared byte for byte."""
+"""The value of the rule `audio` for a comparison byte by byte."""
 
 
 _BEGUN_OTHERWISE = "the service began in another way than what has gone out to the client"
@@ -34,7 +34,7 @@ _BEGUN_OTHERWISE = "the service began in another way than what has gone out to t
 
 @dataclass(frozen=True, slots=True)
 class SessionMessage:
-    """One message of a recorded session, and when it came, in milliseconds since the handshake."""
+    """A message of a recorded session; `at_ms` counts milliseconds since the handshake."""
 
     message: WebSocketMessage
     by_client: bool = False
@@ -43,14 +43,14 @@ class SessionMessage:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecording:
-    """A recorded session; `close` is None where nobody saw its end."""
+    """A recorded session; `close` is None if the recording stopped before the end."""
 
     messages: tuple[SessionMessage, ...]
     close: Close | None = None
 
     @property
     def opening(self) -> tuple[SessionMessage, ...]:
-        """What the service said before the client said anything."""
+        """The service's messages before the client's first message."""
         messages: list[SessionMessage] = []
         for message in self.messages:
             if message.by_client:
@@ -61,10 +61,10 @@ class SessionRecording:
 
 @dataclass(frozen=True, slots=True)
 class SessionDifference:
-    """A message of the client that differs from the recorded one.
+    """The difference between a message of the client and the recording.
 
-    `number` is the place of the recorded message among all of the recording, and `paths` in
-    `differences` begin there: `messages[4].item.content`.
+    `number` is the place of the recorded message in the recording. The paths of `differences` begin
+    with this place: `messages[4].item.content`.
     """
 
     number: int
@@ -74,7 +74,7 @@ class SessionDifference:
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """What the client has to have sent."""
+    """The number of control messages and bytes of audio that the client must have sent."""
 
     controls: int = 0
     audio: int = 0
@@ -82,7 +82,7 @@ class _Needs:
 
 @dataclass(frozen=True, slots=True)
 class _Audio:
-    """The recorded audio between two messages that end audio; `data` only where bytes count."""
+    """The recorded audio between two ends of audio; `data` only for the comparison by bytes."""
 
     length: int
     formats: frozenset[str]
@@ -96,7 +96,7 @@ def _audio_of(pieces: Sequence[AudioPiece], *, exact: bool) -> _Audio:
 
 
 class SessionReplay:
-    """One connection that gets a recorded session."""
+    """Replays a recorded session on one connection."""
 
     def __init__(
         self,
@@ -115,12 +115,12 @@ class SessionReplay:
         self._needs: list[_Needs] = []
         self._read_recording()
         self._next = 0
-        """The place of the message of the recording that goes out next, or later."""
+        """The place of the service's next message in the recording."""
         self._sent = _Needs()
         self._ended = 0
-        """How often the client has ended its audio."""
+        """How often the client has ended audio."""
         self._length = 0
-        """The bytes of audio since then."""
+        """The bytes of audio since the last end of audio."""
         self._has_audio = any(each.formats for each in self._audio)
         self.difference: SessionDifference | None = None
         self._skip_client()
@@ -144,7 +144,7 @@ class SessionReplay:
         self._needs.append(needs)
 
     def received(self, message: WebSocketMessage) -> SessionDifference | None:
-        """Take a message of the client; the difference where the recording has another one."""
+        """Take a message of the client; return the difference from the recording, or None."""
         if self.difference is not None:
             return self.difference
         sent = self._dialect.read_sent(message)
@@ -154,9 +154,9 @@ class SessionReplay:
         return self.difference
 
     def due(self) -> SessionMessage | None:
-        """The next message for the client, with the identifiers of this connection.
+        """Return the next message for the client, with the identifiers of this connection.
 
-        None while the client has to send something first, and at the end. A message is given once.
+        Return each message once, and None while the client must send first, and at the end.
         """
         if self.difference is not None or not self._is_open(self._next):
             return None
@@ -172,7 +172,7 @@ class SessionReplay:
         return replace(message, message=WebSocketMessage(data, message.message.binary))
 
     def close_due(self) -> Close | None:
-        """The recorded close, once everything before it has come; None where the client closed."""
+        """The recorded close, after all messages have come; None if the recorded client closed."""
         close = self.recording.close
         if close is None or close.by_client or self.difference is not None:
             return None
@@ -181,7 +181,7 @@ class SessionReplay:
 
     @property
     def gap_ms(self) -> float:
-        """How long after the message before it the next message came in the recording."""
+        """The recorded milliseconds between the previous message and the next message."""
         messages = self.recording.messages
         if self._next >= len(messages):
             return 0.0
@@ -189,7 +189,7 @@ class SessionReplay:
         return max(0.0, messages[self._next].at_ms - before)
 
     def awaited(self) -> str | None:
-        """What the next message for the client waits for; None where nothing is missing."""
+        """What the next message for the client waits for; None if nothing is missing."""
         needs = self._needs[self._next]
         if self._sent.controls < needs.controls:
             place = self._controls[self._sent.controls]
@@ -199,15 +199,15 @@ class SessionReplay:
         return None
 
     def unreached(self) -> tuple[int, ...]:
-        """The places of the messages that neither side has come to."""
+        """The places of the messages that client and service have not reached."""
         left = self._controls[self._sent.controls :]
         return tuple(sorted({*left, *self._service_places(self._next)}))
 
     def adopt(self, sent: Sequence[WebSocketMessage]) -> bool:
-        """Take messages of another recording for the first ones of this one; whether they are alike.
+        """Count messages already sent from a different recording as the first of this recording.
 
-        They have gone out already: a service that speaks first does so before anybody knows what
-        the client wants. The identifiers of the other recording stand for the identifiers here.
+        A service may speak before the client's first message chooses the recording. Return whether
+        the messages are alike. The identifiers of `sent` replace the identifiers of this recording.
         """
         places = [*self._service_places(0)][: len(sent)]
         if len(places) < len(sent):
@@ -273,7 +273,7 @@ class SessionReplay:
 
     def _is_recorded(self, recorded: _Audio, data: bytes) -> bool:
         expected = recorded.data[self._length : self._length + len(data)]
-        # Behind the end of the last recorded audio a microphone may go on.
+        # After the end of the last recorded audio a microphone may go on.
         is_last = self._ended >= len(self._audio) - 1
         return data.startswith(expected) if is_last else data == expected
 
@@ -295,11 +295,12 @@ class SessionReplay:
 
 
 class SessionChoice:
-    """One connection that gets whichever of several recordings its client asks for.
+    """Chooses among several recordings while the client sends messages on one connection.
 
-    The handshake and the first message are equal in all of them. The first one that agrees with everything
-    the client has sent, and with what has gone out by then, goes on: two sessions that run side by
-    side each get their own, whichever connected first. `replay` is the one that is played.
+    All recordings have the same handshake and first message. The choice falls on the first
+    recording that agrees with all messages of the client and with all messages sent to the client.
+    Two sessions side by side thus each get the right recording, in whatever order the clients
+    connect. `replay` is the current choice.
     """
 
     def __init__(
@@ -310,7 +311,7 @@ class SessionChoice:
         digests: SecretDigests | None = None,
         given: Sequence[WebSocketMessage] = (),
     ) -> None:
-        """`given` has gone out already, of whichever recording: the service has spoken first."""
+        """`given` has gone out already, from any recording: the service has spoken first."""
         self._left = list(recordings)
         self._make = partial(SessionReplay, dialect=dialect, rules=rules, digests=digests)
         self._received: list[WebSocketMessage] = []
@@ -322,7 +323,7 @@ class SessionChoice:
             self.replay = found
 
     def received(self, message: WebSocketMessage) -> SessionDifference | None:
-        """Take a message of the client; the difference where no recording has this message."""
+        """Take a message of the client; return the difference if no recording has this message."""
         if self._left:
             self._received.append(message)
         difference = self.replay.received(message)
@@ -335,7 +336,7 @@ class SessionChoice:
         return None
 
     def _next(self) -> SessionReplay | None:
-        """The next recording that agrees with all messages so far."""
+        """The replay of the next recording in agreement with all messages so far."""
         while self._left:
             other = self._make(self._left.pop(0))
             if self._agrees(other):
@@ -356,7 +357,7 @@ class SessionChoice:
 
 
 def title_of(message: WebSocketMessage) -> str:
-    """What people call a message: its type, or its first member, or what it is made of."""
+    """A short title for error texts: the type, the first member's name, or the kind of message."""
     value = json_object(message.data)
     if value is None:
         return f"{len(message.data)} bytes" if message.binary else "a text"
@@ -365,13 +366,13 @@ def title_of(message: WebSocketMessage) -> str:
 
 
 def lookup_content(first: WebSocketMessage | None, dialect: SessionDialect) -> bytes:
-    """The JSON by which a session is looked up: the client's first message, without what varies.
+    """The lookup key of a session: the client's first message as JSON, without varying members.
 
     Empty for a session in which the client says nothing.
     """
     if first is None:
         return b""
-    # What orjson writes takes 4 KiB, and this is held as long as the session.
+    # orjson allocates 4 KiB for each result; the copy, held as long as the session, is small.
     return bytes(memoryview(canonical(_looked_up(first, dialect))))
 
 

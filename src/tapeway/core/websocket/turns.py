@@ -1,8 +1,8 @@
 """Divides the messages of a connection into turns, live and on a replay.
 
-Lanes are independent of each other; in a lane a turn follows the one before. A request that joins
-(steering) goes into the answer that is under way in its lane. The service acknowledges such a
-request at once, and answers it after that answer.
+Lanes are independent; in a lane the turns come one after the other. A joining request (steering)
+goes into the answer under way in the lane. The service acknowledges a joining request at once, and
+answers the request after the answer under way.
 """
 
 from dataclasses import dataclass, field
@@ -19,13 +19,13 @@ from tapeway.core.websocket.request_protocol import (
 )
 
 _MOST_ENDED = 64
-"""Lanes whose last turn is remembered after its end; OpenAI allows 32 on a connection."""
+"""How many lanes keep the last turn in memory; OpenAI allows 32 lanes on a connection."""
 
 _MOST_ISSUED = 4096
-"""Identifiers of answers that are remembered on a connection."""
+"""How many identifiers of answers a connection keeps in memory."""
 
 NO_TURN = -1
-"""The turn of a late message that belongs to no turn."""
+"""The turn number of a late message without a turn."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -35,9 +35,9 @@ V = TypeVar("V")
 class TurnArrival:
     """The turn that a message of the service belongs to, and whether the message ends the turn.
 
-    `ended_before` are turns that ended without a message of their own. A message is `late` if its
-    turn had ended: a notification of a subscription, say. A late message without a lane belongs to
-    the turn that ended last.
+    `ended_before` lists turns that ended without an end message. A message is `late` if the turn
+    had ended: a notification of a subscription, say. A late message without a lane belongs to the
+    turn with the latest end.
     """
 
     turn: int
@@ -53,44 +53,44 @@ class _Turn:
     parent: str
     joins: bool
     begun: bool = False
-    """Whether its answer has an identifier; of a request that joins, whether it is acknowledged."""
+    """Whether the answer has an identifier, or the joining request an acknowledgement."""
     joined: str = ""
     """The service's name for a joining request."""
     arrival: TurnArrival = field(init=False)
-    """That of a message in the middle of the answer."""
+    """The arrival of every message in the middle of the answer."""
 
     def __post_init__(self) -> None:
         self.arrival = TurnArrival(self.number)
 
 
 class LiveTurns:
-    """Which turn each message of the service belongs to; turns are numbered from 0."""
+    """Assigns each message of the service to a turn; the first turn has the number 0."""
 
     def __init__(self) -> None:
         self._count = 0
         self._open: list[_Turn] = []
-        """In the order of the requests."""
+        """Turns without an end, in the order of the requests."""
         self._latest = NO_TURN
-        """The turn that ended last."""
+        """The turn with the latest end."""
         self._under_way: dict[bytes, _Turn] = {}
-        """Of each lane the turn whose answer has begun."""
+        """For each lane the turn whose answer has begun."""
         self._ended = _Latest[bytes, int](_MOST_ENDED)
         self._lanes = IssuedIn()
 
     @property
     def open(self) -> tuple[int, ...]:
-        """The turns without an end, in the order in which they were asked."""
+        """The turns without an end, in the order of the requests."""
         return tuple([each.number for each in self._open])
 
     def asked(self, request: TurnRequest) -> int:
-        """The number of the turn that begins with a request."""
+        """Begin a turn with a request; return the turn's number."""
         lane = self._lanes.lane_of(request)
         self._open.append(_Turn(self._count, lane_key(lane), request.parent, request.joins))
         self._count += 1
         return self._count - 1
 
     def cancelled(self, lane: bytes) -> int | None:
-        """The turn that its client has ended, None where none is open in this lane."""
+        """End the first open turn of a lane for the client; return the turn's number, or None."""
         key = lane_key(lane)
         for each in self._open:
             if each.lane == key:
@@ -99,7 +99,7 @@ class LiveTurns:
         return None
 
     def came(self, answer: AnswerMessage) -> TurnArrival | None:
-        """The turn of a message; None while no turn has begun."""
+        """The turn of a message; None before the first turn."""
         if answer is PLAIN_ANSWER and (begun := self._under_way.get(DEFAULT_LANE)) is not None:
             return begun.arrival
         if answer.joined is not None and (joining := self._joining(answer)) is not None:
@@ -130,7 +130,7 @@ class LiveTurns:
             turn.begun = True
             self._under_way[lane] = turn
             return self._arrived(turn, answer)
-        # What was queued by several requests goes into one answer: it comes when all were asked.
+        # One answer serves all joining requests, and comes after the last of the requests.
         *before, turn = joined
         for each in before:
             self._end(each)
@@ -153,7 +153,7 @@ class LiveTurns:
         if not self._open:
             return self._late(DEFAULT_LANE)
         if not answer.end:
-            # A notification: most likely of what was asked last.
+            # A notification: most likely about the latest request.
             return self._arrived(self._open[-1], answer)
         turn = self._under_way.get(DEFAULT_LANE) or self._next(DEFAULT_LANE) or self._open[0]
         return self._arrived(turn, answer)
@@ -167,7 +167,7 @@ class LiveTurns:
     def _late(self, lane: bytes) -> TurnArrival | None:
         if not self._count:
             return None
-        # What names no lane may be about the connection.
+        # A message without a lane may be about the connection.
         otherwise = NO_TURN if lane else self._latest
         return TurnArrival(self._ended.get(lane, otherwise), late=True)
 
@@ -181,22 +181,22 @@ class LiveTurns:
 
 @dataclass(eq=False, slots=True)
 class LanePlace:
-    """The place of one turn in the order of a replay; `lane` is written into its messages."""
+    """The place of one turn in the order of a replay; the turn's messages get this `lane`."""
 
     lane: bytes
     joins: bool = False
     joined: bool = False
-    """Whether a request has joined an answer, whose recorded end may come then."""
+    """Whether a request has joined this answer. The recorded end may wait for the request."""
     acknowledged: bool = False
-    """Of a request that joins, whether its acknowledgement has gone out."""
+    """Whether the acknowledgement of a joining request has gone out."""
 
 
 class ReplayLanes:
-    """The order in which the messages of replayed turns go out.
+    """Gives the order in which the messages of replayed turns go out.
 
-    Enter each request as it comes, in `auto` the live ones too. Send a message of a turn when
-    `may_send` allows it, and call `sent` for each. Call `left` after the last one. What `may_send`
-    says may change after `left`, and where `sent` says so.
+    Call `enter` for each request, in `auto` for live requests too. Send a message of a turn when
+    `may_send` allows, and call `sent` for each message. Call `left` after the last message. Ask
+    `may_send` again after `left`, and after `sent` returns true.
     """
 
     def __init__(self) -> None:
@@ -205,15 +205,15 @@ class ReplayLanes:
         self._replayed = _Latest[str, None](_MOST_ISSUED)
 
     def enter(self, request: TurnRequest) -> LanePlace:
-        """The place of a new turn, behind the others of its lane."""
+        """The place of a new turn, last in the lane."""
         place = LanePlace(self._lanes.lane_of(request), request.joins)
         self._queues.setdefault(lane_key(place.lane), []).append(place)
         return place
 
     def may_send(self, place: LanePlace, answer: AnswerMessage | None) -> bool:
-        """Whether the next message of a turn may go out, `answer` being what it is."""
+        """Whether the next message of a turn may go out; `answer` classifies the message."""
         if answer is not None and answer.joined is not None and not place.acknowledged:
-            # The acknowledgement comes in the middle of the answer that the request goes into.
+            # The acknowledgement comes in the middle of the joined answer.
             return True
         if self._queues[lane_key(place.lane)][0] is not place:
             return False
@@ -222,9 +222,9 @@ class ReplayLanes:
     def sent(
         self, place: LanePlace, answer: AnswerMessage | None, *, replayed: bool = True
     ) -> bool:
-        """Note a message of a turn that goes out; a live one is noted too.
+        """Note an outgoing message of a turn, replayed or live.
 
-        Returns whether other turns may send more now.
+        Return whether more turns may send now.
         """
         if answer is None:
             return False
@@ -239,32 +239,32 @@ class ReplayLanes:
         return acknowledges
 
     def left(self, place: LanePlace) -> None:
-        """Let the next turn of its lane go on; a turn may leave twice."""
+        """Let the next turn of the lane go on; a turn may leave twice."""
         key = lane_key(place.lane)
         queue = self._queues.get(key, [])
         if place in queue:
             queue.remove(place)
             if queue and place.joins:
-                # A request that was refused goes into nothing: the answer ends all the same.
+                # A refused request joins no answer: let the answer end without the request.
                 queue[0].joined = True
         if not queue:
             self._queues.pop(key, None)
 
     def cancelled(self, lane: bytes) -> LanePlace | None:
-        """The turn that its client has ended, None where none is under way in this lane."""
+        """The turn that a cancellation in this lane ends; None without a turn under way."""
         queue = self._queues.get(lane_key(lane))
         return queue[0] if queue else None
 
     def was_replayed(self, parent: str) -> bool:
-        """Whether a recording has issued this identifier to the client of this connection.
+        """Whether the client got this identifier from a recording on this connection.
 
-        The service knows it no more, or never did: a live request must not go on from it.
+        The service does not know such an identifier: a live request must not continue from there.
         """
         return parent in self._replayed
 
 
 class IssuedIn:
-    """The lane in which each identifier of an answer was issued."""
+    """Remembers the lane of each identifier of an answer."""
 
     def __init__(self) -> None:
         self._lanes = _Latest[str, bytes](_MOST_ISSUED)
@@ -274,14 +274,14 @@ class IssuedIn:
         self._lanes.put(issued, lane)
 
     def lane_of(self, request: TurnRequest) -> bytes:
-        """The lane of a request, which may be that of the answer it goes into."""
+        """The lane of a request, if need be the lane of the parent answer."""
         if request.lane is not None:
             return request.lane
         return self._lanes.get(request.parent, DEFAULT_LANE)
 
 
 def lane_key(lane: bytes) -> bytes:
-    """The same for each spelling of a lane; of a batch the order does not matter."""
+    """A key equal for all spellings of a lane, and for all orders of a batch."""
     if not lane:
         return lane
     try:
@@ -294,14 +294,14 @@ def lane_key(lane: bytes) -> bytes:
 
 
 class _Latest(dict[K, V]):
-    """What was put in last, for a bounded number of keys."""
+    """Keeps a bounded number of keys, and drops the oldest first."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most = most
 
     def put(self, key: K, value: V) -> None:
-        """Add a value, as the latest one also where its key is known."""
+        """Add a value as the latest, also if the key is known."""
         self.pop(key, None)
         self[key] = value
         if len(self) > self._most:
