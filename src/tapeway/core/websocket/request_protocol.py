@@ -49,7 +49,7 @@ class TurnRequest:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The client cancels the answers of this lane; the recording ends like an unfinished answer."""
+    """The client cancels the answers of a lane. A replay of the recording stays open there."""
 
     lane: bytes
 

@@ -1,4 +1,4 @@
-"""What connections with turns and sessions have in common."""
+"""Parts shared by connections with turns and by sessions."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from tapeway.server.websocket.recorded_messages import RecordedTurns
 _LONGEST_REASON = 123
 """Bytes; RFC 6455 section 5.5."""
 _MOST_REFUSAL = 200
-"""Bytes of a refusal that an error shows."""
+"""How many bytes of a refusal an error text shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class OpenConnection:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionServices:
-    """What connections need of the proxy."""
+    """The parts of the proxy that connections use."""
 
     broker: Broker
     explainer: Explainer
@@ -44,7 +44,7 @@ class ConnectionServices:
     ended: Callable[..., None]
     """Enters an exchange in the journal."""
     begun: Callable[[Exchange], Exchange]
-    """The exchange of a turn on the connection of another exchange."""
+    """Makes the exchange of a turn from the exchange of the connection."""
     dial: Callable[[Request], Awaitable[UpstreamSocket]]
     delivery: Delivery
     pace: Pace
@@ -58,7 +58,7 @@ def close_reason(text: str) -> str:
 
 
 def refused_error(refusal: UpgradeRefused) -> UpstreamError:
-    """The error for an upstream that refuses a connection after the client's is open."""
+    """The error if the upstream refuses a connection after the client's connection is open."""
     response = refusal.response
     text = response.body[:_MOST_REFUSAL].decode("utf-8", "replace")
     return UpstreamError(

@@ -18,15 +18,15 @@ from tapeway.upstream.message_socket import MessageSocket
 _PROTOCOLS = b"sec-websocket-protocol"
 _EXTENSIONS = b"sec-websocket-extensions"
 _TEXT, _BINARY = 0x81, 0x82
-"""The first octet of a frame that holds a whole message (RFC 6455 section 5.2)."""
+"""The first octet of a frame with a whole message (RFC 6455 section 5.2)."""
 _SHORT, _MEDIUM, _LONG = struct.Struct("!BB"), struct.Struct("!BBH"), struct.Struct("!BBQ")
 
-# Its only warning repeats the offered subprotocols, and browsers put keys into these.
+# The only warning of aiohttp's logger repeats the offered subprotocols, where browsers put keys.
 ws_logger.setLevel(logging.ERROR)
 
 
 class ClientSocket(MessageSocket):
-    """The connection of a client whose handshake was accepted."""
+    """The connection of a client after an accepted handshake."""
 
     def __init__(self, response: Any, raw: ClientRequest, subprotocol: str | None) -> None:
         super().__init__(response, self._cut, subprotocol)
@@ -38,7 +38,7 @@ class ClientSocket(MessageSocket):
             transport.abort()
 
     async def send_all(self, messages: Sequence[WebSocketMessage]) -> None:
-        """Send messages as fast as the client takes them, with one write where nothing is compressed.
+        """Send messages as fast as the client reads, in a single write without compression.
 
         Raises ConnectionError.
         """
@@ -74,7 +74,7 @@ def offers_deflate(headers: Headers) -> bool:
 async def accept(
     raw: ClientRequest, subprotocol: str | None, fields: Headers, max_message: int
 ) -> ClientSocket:
-    """Complete a client's handshake with these fields. Raises ConnectionError if the client has left."""
+    """Complete a handshake with these fields. Raises ConnectionError if the client has left."""
     response: Any = WebSocketResponse(
         protocols=() if subprotocol is None else (subprotocol,),
         autoclose=False,

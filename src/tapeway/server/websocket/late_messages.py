@@ -1,7 +1,6 @@
-"""Messages of a service after the end of their turn: stored with the turn, and then passed on.
+"""Late messages of a service, after the end of the turn: stored with the turn, then passed on.
 
-Each time the whole turn is written anew. Messages that come while one write is under way share the
-next write.
+Each write stores the whole turn again. Messages that come during a write share the next write.
 """
 
 import asyncio
@@ -18,9 +17,9 @@ from tapeway.ports import StoredCall
 from tapeway.server.websocket.connection import settled
 
 MOST_WRITTEN = 64 * 1024 * 1024
-"""Bytes that are written anew for one turn before a message no longer waits for its write."""
+"""How many bytes a turn writes again until late messages no longer wait for a write."""
 _READ_AHEAD = 1024 * 1024
-"""Bytes of messages that wait; beyond that, nothing more is read."""
+"""How many bytes of messages may wait before reading stops."""
 
 
 class AnsweredTurn(Protocol):
@@ -28,36 +27,36 @@ class AnsweredTurn(Protocol):
 
     @property
     def handed_out(self) -> asyncio.Event:
-        """Set once the client has all that it gets of the answer."""
+        """Set once nothing more of the answer goes to the client."""
 
     def add_late(self, message: WebSocketMessage, at_ms: float) -> "StoredTurn | None":
-        """Add a message to the recording, which is to be stored then; None where none takes it."""
+        """Add a message to the recording; return the turn to store, or None without a recording."""
 
 
 @dataclass(frozen=True, slots=True)
 class LateMessage:
-    """The turn of a late message, None where none is known."""
+    """A late message's turn (None if unknown) and time."""
 
     turn: AnsweredTurn | None
     at_ms: float = 0.0
     counts: bool = True
-    """Whether somebody would miss the message in a replay."""
+    """Whether a replay without the message would be incomplete."""
 
 
 class StoredTurn:
-    """A turn that is stored and may go on, at most until its take ends."""
+    """A stored turn that may go on, at most until the take ends."""
 
     def __init__(
         self, call: StoredCall, recorder: Recorder, moved: Callable[[int], object]
     ) -> None:
-        """`moved` is called with the index of each recording that takes the place of another."""
+        """Each recording that replaces an earlier recording calls `moved` with the new index."""
         self.cassette = call.ask.cassette.name
         self.take = call.ask.take.number
         self._call = call
         self._recorder = recorder
         self._moved = moved
         self._stored = call.size
-        """The size of what is stored."""
+        """The stored size in bytes."""
         self._written = 0
         self._storing: Pending | None = None
         self._is_open = True
@@ -65,12 +64,12 @@ class StoredTurn:
         self._registered.enter_context(recorder.streams.registered(self))
 
     def add(self, message: WebSocketMessage, at_ms: float) -> bool:
-        """Add a message; False where the recording takes no more."""
+        """Add a message; return False if the recording is closed or full."""
         return self._is_open and self._call.add((message.data + b"\n",), at_ms)
 
     async def store(self) -> TapewayError | None:
-        """Store what was added, or leave that for later; the error if that failed."""
-        # A service may go on for hours: in total a few times what there is.
+        """Store the added messages now or later; return the error of a failed write."""
+        # A service may go on for hours: the writes add up to a few times the turn's size.
         if self._written < MOST_WRITTEN or self._call.size >= 2 * self._stored:
             self._store()
         if self._storing is None:
@@ -85,12 +84,12 @@ class StoredTurn:
         return None
 
     def close(self) -> None:
-        """Add nothing more, and store what was added."""
+        """Refuse further messages, and store the added messages."""
         self._is_open = False
         self._store()
 
     def release(self) -> None:
-        """Add nothing more: a later turn, or the end of the connection, has come."""
+        """Let go of the turn: a later turn, or the end of the connection, has come."""
         self.close()
         self._registered.close()
 
@@ -102,7 +101,7 @@ class StoredTurn:
 
 
 class LateMessages:
-    """The late messages of one connection, in the order in which they came."""
+    """The late messages of one connection, in order of arrival."""
 
     def __init__(
         self,
@@ -112,10 +111,10 @@ class LateMessages:
     ) -> None:
         """`pass_on` sends the client messages, `begin` runs a task of the connection.
 
-        `failed` is called with the error of the store; the message is not passed on then.
+        `failed` gets the error of the store; the client does not get the message in this case.
         """
         self.unrecorded = 0
-        """How many messages no recording has."""
+        """The number of messages without a recording."""
         self._pass_on = pass_on
         self._begin = begin
         self._failed = failed
@@ -124,7 +123,7 @@ class LateMessages:
         self._work: asyncio.Task[None] | None = None
 
     async def add(self, late: "LateMessage", message: WebSocketMessage) -> None:
-        """Take a message; waits while too much was not passed on yet."""
+        """Take a message; wait while too many bytes wait to be passed on."""
         self._waiting.append((late, message))
         self._size += len(message.data)
         if self._work is None:
@@ -138,7 +137,7 @@ class LateMessages:
         return self._work is not None
 
     async def passed_on(self) -> None:
-        """Wait until all messages are passed on: what comes now comes behind them."""
+        """Wait until all messages are passed on, so that the next message comes last."""
         while self._work is not None:
             await asyncio.wait((self._work,))
 

@@ -1,4 +1,4 @@
-"""Messages on their way into a recording: lines that the recorder reads like the body of an answer."""
+"""Messages on the way into a recording: the recorder reads lines like the body of an answer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -9,7 +9,7 @@ from tapeway.errors import UpstreamError, too_large
 from tapeway.ports import OnChunks
 
 _READ_AHEAD = 1024 * 1024
-"""Bytes that wait to be recorded; beyond that, nothing more is taken."""
+"""How many bytes may wait for the recorder before the connection stops reading."""
 _ANY_SIZE = 2**63
 
 
@@ -56,10 +56,10 @@ class LiveLines:
     def elapsed_ms(self) -> float:
         return (self._loop.time() - self._began) * 1000
 
-    # What the connection tells.
+    # Called by the connection.
 
     def put(self, line: bytes, last: Verdict = "") -> None:
-        """Add a line, perhaps the last. Wait for `room` afterwards where `is_full` says so."""
+        """Add a line; `last` is the verdict of the last line. Wait for `room` if `is_full`."""
         if self._dropped or self._ended:
             return
         if not self._waiting:
@@ -72,7 +72,7 @@ class LiveLines:
 
     @property
     def is_full(self) -> bool:
-        """Whether too much waits to be recorded: take nothing more."""
+        """Whether too many bytes wait for the recorder: stop reading."""
         return self._held > _READ_AHEAD
 
     async def room(self) -> None:
@@ -82,7 +82,7 @@ class LiveLines:
             await self._room.wait()
 
     def end(self, verdict: Verdict) -> None:
-        """The answer has ended so."""
+        """End the answer with this verdict."""
         if not self._ended:
             self._ended, self.ending.verdict = True, verdict
             self._wake()
@@ -99,7 +99,7 @@ class LiveLines:
         self._waiting.clear()
         self._make_room()
 
-    # What the recorder reads.
+    # Called by the recorder.
 
     async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
         while True:

@@ -1,4 +1,4 @@
-"""The messages of a recorded turn or session, as they are read back."""
+"""Reads the messages of a recorded turn or session."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from tapeway.core.websocket.sessions import SessionRecording
 
 _REMEMBERED = 64
 _MOST_REMEMBERED = 256 * 1024
-"""Bytes of a turn; a longer one is read each time."""
+"""The largest turn in memory, in bytes; a longer turn is read for each replay."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedConnection:
-    """What a recording says of its connection. A session names its dialect, a turn has a lane."""
+    """A recording's facts about the connection. A session names the dialect, a turn has a lane."""
 
     lane: bytes = b""
     binary: frozenset[int] = frozenset()
@@ -27,11 +27,11 @@ class RecordedConnection:
     subprotocol: str | None = None
     session: str | None = None
     is_described: bool = False
-    """Whether the recording says anything: a handwritten one may not."""
+    """Whether the recording has these facts: a handwritten recording may have none."""
 
 
 def about_connection(interaction: Interaction) -> RecordedConnection:
-    """The part of `metadata` about the connection; people may have changed it."""
+    """The part of `metadata` about the connection, checked: people may edit a recording."""
     websocket = interaction.metadata.get("websocket")
     if not isinstance(websocket, dict):
         return RecordedConnection()
@@ -49,11 +49,11 @@ def about_connection(interaction: Interaction) -> RecordedConnection:
 
 
 Mark = AnswerMessage | None
-"""The meaning of a message for the turns of a connection; None for most messages, which change nothing."""
+"""The effect of a message on the turns of a connection; None, for most messages, is no effect."""
 Said = tuple[WebSocketMessage, Mark]
 """A message for the client, and its mark."""
 Came = tuple[int, bool, Mark]
-"""The length of a message as it is recorded, whether the message is binary, and its mark."""
+"""The recorded length of a message, whether the message is binary, and the mark."""
 
 
 def mark_of(protocol: RequestProtocol, message: WebSocketMessage) -> Mark:

@@ -13,7 +13,7 @@ from tapeway.upstream.message_socket import CLOSE_S, LOST, MessageSocket
 GOING_AWAY = Close(WSCloseCode.GOING_AWAY, "tapeway is stopping")
 
 Seen = Callable[[WebSocketMessage | Close, bool], Awaitable[None]]
-"""Takes each message and the end before these are passed on, and whether the client is the sender."""
+"""Called before a message or the end is passed on; true means that the client is the sender."""
 
 _Socket = MessageSocket | UpstreamSocket
 
@@ -26,8 +26,8 @@ async def relay(
 ) -> None:
     """Relay all messages until the connection has ended on both sides.
 
-    A close frame is passed on, and so is the answer: each side gets the code of the other. If either
-    side is lost without a close frame, the other side is lost in the same way.
+    The relay passes on a close frame and the answering close frame: each side gets the opposite
+    side's code. If either side is lost without a close frame, so is the opposite side.
     """
     both = _Relay(client, upstream, seen)
     try:
@@ -84,7 +84,7 @@ class _Relay:
             self._patience.cancel()
 
     def _expect_close(self) -> None:
-        """Cut both sides off if one of them does not answer the close frame in time."""
+        """Cut both sides off if either does not answer the close frame in time."""
         if self._patience is None:
             loop = asyncio.get_running_loop()
             self._patience = loop.call_later(CLOSE_S, self._abort)

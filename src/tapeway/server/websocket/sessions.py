@@ -1,4 +1,4 @@
-"""A connection that is one session: recorded as a whole, and replayed message by message of the client."""
+"""Records a connection as one session, and replays a session as the client's messages come."""
 
 import asyncio
 import logging
@@ -45,11 +45,11 @@ from tapeway.upstream.message_socket import CLOSE_S, LOST
 log = logging.getLogger(__name__)
 
 STALL_S = 15.0
-"""After so long a wait for the client, the log names the message that is waited for."""
+"""After this wait for the client, in seconds, the log names the missing message."""
 _JSON: Headers = ((b"Content-Type", b"application/json"),)
 _OK = 200
 _MOST_REDACTED = 256 * 1024
-"""A longer message of a client holds media."""
+"""The longest redacted message of a client, in bytes; a longer message holds media."""
 _MIXED = (
     "the service would have to be asked, but the session has begun from a recording: record it anew "
     "(mode record, or another cassette)"
@@ -104,7 +104,7 @@ class SessionConnection:
         self._client = opened.client
         self._dialect = dialect
         self._given: list[WebSocketMessage] = []
-        """What has gone out before the client has said anything."""
+        """The messages sent before the client's first message."""
         opened.exchange.method = WEBSOCKET
 
     # Deciding.
@@ -112,7 +112,7 @@ class SessionConnection:
     async def _decided(
         self, first: WebSocketMessage | None, mode: Mode | None = None
     ) -> Replay | LiveCall | Miss:
-        """What to do, in the mode in force where none is given."""
+        """The plan for the session in `mode`, by default the mode in force."""
         exchange, address, broker = self._exchange, self._address, self._services.broker
         if mode is None:
             _, mode, _ = broker.in_force(address.cassette, address.slot)
@@ -129,7 +129,7 @@ class SessionConnection:
         exchange.key, exchange.shown = plan.key, plan.target
         if isinstance(plan, Replay | LiveCall):
             exchange.note = plan.note
-        # What was read of the request would be held as long as the session.
+        # The plan lives as long as the session: drop the request's parsed parts.
         return plan._replace(read=None) if isinstance(plan, LiveCall) else plan
 
     # Live.
@@ -141,7 +141,7 @@ class SessionConnection:
         first: WebSocketMessage | Close,
         ask: LiveCall | None = None,
     ) -> None:
-        """Relay a session and record it; `opening` is what the service said before the client."""
+        """Relay and record a session; `opening` has the service's messages before the client's."""
         if ask is None:
             ask = await self._ask_of(None if isinstance(first, Close) else first)
         recorder = self._services.broker.recorder
@@ -160,17 +160,17 @@ class SessionConnection:
         await recording.seen(LOST, False)
 
     async def _ask_of(self, first: WebSocketMessage | None) -> LiveCall:
-        """How to ask a service that is connected. Raises RequestError where nobody may ask."""
+        """The live call for a connected service. Raises RequestError if no live call is allowed."""
         plan = await self._decided(first)
         if isinstance(plan, Replay):
-            # Recorded since this client connected, and the service has begun with this client.
+            # Recorded after this client connected; the service has already begun with this client.
             plan = await self._decided(first, "record")
         if not isinstance(plan, LiveCall):
             raise RequestError(_MIXED, code="mixed_session")
         return plan
 
     def line(self, ask: LiveCall, message: WebSocketMessage, *, by_client: bool) -> bytes:
-        """The line that is recorded of a message; what only requests hide is hidden here."""
+        """The recorded line of a message; a text of the client is redacted like a request body."""
         if by_client and not message.binary and len(message.data) <= _MOST_REDACTED:
             route, target, base = ask.request.route, ask.request.target, ask.request.base
             request = Request(route, "POST", target, _JSON, message.data, base)
@@ -180,7 +180,7 @@ class SessionConnection:
         return session_line(message, by_client=by_client)
 
     def note_live(self, answer: Answer | TapewayError) -> None:
-        """Enter a session that has ended in the journal; one that is lost costs its connection."""
+        """Enter an ended session in the journal; cut the client off if the store failed."""
         if isinstance(answer, TapewayError):
             self._services.ended(self._exchange, "error", answer.status, error=answer)
             self._client.abort()
@@ -196,7 +196,7 @@ class SessionConnection:
     # A replay.
 
     async def open(self, recorded: Sequence[Interaction]) -> bool:
-        """Send what the service said before the client; whether that was anything."""
+        """Send the service's messages before the client's first; return whether there are any."""
         sessions = [await recorded_session(recording) for recording in recorded]
         if not (beginning := [session for session in sessions if session.opening]):
             return False
@@ -207,7 +207,7 @@ class SessionConnection:
         return True
 
     async def serve_replay(self, first: WebSocketMessage | Close) -> None:
-        """Replay the session that the client's first message asks for."""
+        """Replay the session chosen by the client's first message."""
         if isinstance(first, Close):
             await self._client.close(first)
             self._services.ended(self._exchange, "replayed", _OK)
@@ -221,7 +221,7 @@ class SessionConnection:
             await self._go_live(plan, first)
 
     async def _go_live(self, ask: LiveCall, first: WebSocketMessage) -> None:
-        """Ask the service for a session that no recording has, if nothing was replayed yet."""
+        """Ask the service for a session without a recording, if nothing was replayed yet."""
         if self._given:
             await self._refuse(RequestError(_MIXED, code="mixed_session"))
             return
@@ -266,7 +266,7 @@ class SessionConnection:
             await self._differ(plan, difference)
 
     async def _differ(self, plan: Replay, difference: SessionDifference) -> None:
-        """Tell of a message that the recording does not have."""
+        """Report a client message that differs from the recording."""
         index, cassette = plan.interaction.index, plan.cassette
         request = replace(plan.interaction.request, target=self._shown())
         nearest = NearestRecording(index, tuple(map(difference_document, difference.differences)))
@@ -293,7 +293,7 @@ class SessionConnection:
         await self._say(error.code, error.message)
 
     async def _say(self, code: str, text: str) -> None:
-        """Send an error in the protocol's own form, if any, and close the connection."""
+        """Send the protocol's error message, if any, and close the connection."""
         try:
             if (event := self._dialect.error_message(code, text)) is not None:
                 await self._client.send(event)
@@ -320,7 +320,7 @@ class _SessionBeingRecorded:
         self._ended = False
 
     async def seen(self, found: WebSocketMessage | Close, by_client: bool) -> None:
-        """Take a message, or how the connection has ended."""
+        """Take a message, or the end of the connection."""
         session = self._session
         if not isinstance(found, Close):
             session.put(self._connection.line(self._ask, found, by_client=by_client))
@@ -349,15 +349,15 @@ class _Playback:
         self._patience: asyncio.TimerHandle | None = None
         self._difference: SessionDifference | None = None
         self.stalled: str | None = None
-        """The message of the client that the recording waits for; None while it waits for none."""
+        """The client message that the recording waits for; None if nothing is missing."""
 
     @property
     def replay(self) -> SessionReplay:
-        """The recording that is played."""
+        """The current replay."""
         return self._play.replay
 
     async def run(self, first: WebSocketMessage) -> SessionDifference | None:
-        """Play to the end; the difference where the client sends what the recording does not have."""
+        """Play to the end; return the difference if a client message differs from the recording."""
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(self._send_all())
             with self._stopping.told(lambda: tasks.create_task(self._end(GOING_AWAY))):
@@ -401,7 +401,7 @@ class _Playback:
                 await self._wait_for_client()
 
     async def _wait_for_client(self) -> None:
-        """Wait until the client has sent something; the log names what is waited for too long."""
+        """Wait for the client's next message; after a long wait log the missing message."""
         self._changed.clear()
         try:
             async with asyncio.timeout(STALL_S if self.replay.awaited() else None):

@@ -1,4 +1,4 @@
-"""A connection of a request protocol: each request of its client is a turn, recorded or replayed."""
+"""A connection of a request protocol: each client request begins a turn, recorded or replayed."""
 
 import asyncio
 import logging
@@ -50,9 +50,9 @@ from tapeway.upstream.message_socket import CLOSE_S
 log = logging.getLogger(__name__)
 
 _UNKNOWN_LANE = b"\0"
-"""No lane is written so: whatever lane a message names is replaced."""
+"""A text that no lane has: `echoed` replaces every lane of a message."""
 _MOST_TURNS = 1024
-"""Of one connection at the same time; a client that asks for more is read no further."""
+"""The limit of turns under way on a connection; beyond, the connection reads no client message."""
 _AT_ONCE = 64 * 1024
 """Bytes of messages that go out together."""
 _OK = 200
@@ -92,21 +92,21 @@ class TurnConnection:
         self._upstream = upstream
         self._has_left = False
         self._prelude: list[tuple[WebSocketMessage, TurnRequest | None]] = []
-        """What an upstream that is dialled later has to know, such as how the connection began."""
+        """Messages for an upstream dialled later, such as the beginning of the connection."""
         self._newest: LanePlace | None = None
-        """The turn that was asked last."""
+        """The place of the latest turn."""
         self._under_way = 0
         """Turns that have begun and not ended."""
         self._patience: asyncio.TimerHandle | None = None
 
     async def serve(self, first: WebSocketMessage) -> None:
-        """Serve until one side ends the connection, and every turn that is recorded has ended."""
+        """Serve until either side ends the connection, and every turn being recorded has ended."""
         found: WebSocketMessage | Close = first
         try:
             async with self._tasks:
                 if self._upstream is not None:
                     self._begin_link(self._upstream)
-                # A group whose last task has ended takes no more: tell no longer than the client stays.
+                # A finished task group takes no new task: tell only while the client stays.
                 with self._services.stopping.told(self._stop):
                     while not isinstance(found, Close):
                         await self._take(found)
@@ -125,7 +125,7 @@ class TurnConnection:
         self._tasks.create_task(self._close(GOING_AWAY))
 
     async def _close(self, close: Close) -> None:
-        """Close the client's side once no turn is under way; cut off clients that ignore it."""
+        """Close the client's side once no turn is under way; cut off a client without an answer."""
         await self._idle()
         await self._client.close(close)
         if self._patience is None:
@@ -149,7 +149,7 @@ class TurnConnection:
             self._tasks.create_task(self._pass_on(message, sent))
 
     async def _pass_on(self, message: WebSocketMessage, sent: Sent) -> None:
-        """Pass on what nothing answers, behind the requests that came before."""
+        """Pass on a message without an answer, after the earlier requests."""
         async with self._deciding:
             if isinstance(sent, Cancelled):
                 self._cancel(sent.lane)
@@ -176,7 +176,7 @@ class TurnConnection:
         return link
 
     def _not_stored(self, error: TapewayError) -> None:
-        """A message after the end of its turn is lost, which costs the client its connection."""
+        """Cut the client off: the store failed for a message after the end of a turn."""
         exchange = self._services.begun(self._opened)
         self._services.ended(exchange, "error", error.status, error=error)
         self._client.abort()
@@ -189,7 +189,7 @@ class TurnConnection:
         if self._link is not link:
             return
         if link.used or not self._replays:
-            # Turns that are stored already are handed out before.
+            # Stored turns go out before the close.
             await self._close(close)
         self._link = None
         link.release()
@@ -233,7 +233,7 @@ class TurnConnection:
             await self._change()
 
     async def _idle_or_silent(self) -> None:
-        """Wait until no turn is under way; an upstream that has fallen silent is given up."""
+        """Wait until no turn is under way; cut off an upstream that has fallen silent."""
         while self._under_way:
             link = self._link
             before = 0 if link is None else link.received
@@ -310,7 +310,7 @@ class TurnConnection:
 
     @contextmanager
     def _closed_with_its_take(self, turn: "ServedTurn", ask: LiveCall) -> Iterator[None]:
-        """Have a subscription end with its take inside the block; other turns come to their end."""
+        """Inside the block the end of the take ends a subscription; other turns run to the end."""
         link = self._link
         if not turn.asked.subscribes or link is None:
             yield
@@ -320,13 +320,13 @@ class TurnConnection:
             yield
 
     def _check_parent(self, asked: TurnRequest, ask: LiveCall) -> None:
-        """Raise RequestError for a request that goes on from what the service never issued."""
+        """Raise RequestError if a recording, not the service, issued the parent of a request."""
         parent = asked.parent
         if parent and (self._lanes.was_replayed(parent) or parent in ask.replayed_ids):
             raise RequestError(_REPLAYED_PARENT.format(parent=parent), code="replayed_parent")
 
     def _is_beginning(self, turn: "ServedTurn") -> bool:
-        """Whether a request begins the connection: a protocol has no form for its failure."""
+        """Whether a request begins the connection: the protocol has no error message then."""
         return self._protocol.error_message(turn.place.lane, "", "") is None
 
     # A replay.
@@ -357,7 +357,8 @@ class TurnConnection:
     async def _until(self, due: float, ended: LanePlace | None = None) -> None:
         """Wait until this time, at most until the client leaves.
 
-        What came after the end of a turn goes out before the answer to the next request.
+        After the end of a turn wait only until the next request: late messages go out before the
+        next answer.
         """
         loop = asyncio.get_running_loop()
         while not self._has_left and (left := due - loop.time()) > 0:
@@ -372,7 +373,7 @@ class TurnConnection:
     # A live answer.
 
     async def _begin_live(self, turn: "ServedTurn", ask: LiveCall) -> "AskedLive":
-        """Ask, and return once the request is sent, or another call answers it."""
+        """Ask, and return once the request is sent, or a call under way serves the request too."""
         link = await self._open_link()
         about: dict[str, Json] = {"protocol": self._protocol.name}
         if turn.place.lane:
@@ -394,7 +395,7 @@ class TurnConnection:
         return AskedLive(reader, answer, live)
 
     async def _follow(self, turn: "ServedTurn", asked: "AskedLive") -> None:
-        """Hand out a live answer: as it comes, or as a whole once it is stored."""
+        """Hand out a live answer: message by message, or as a whole once the answer is stored."""
         live, is_streamed = asked.live, False
         last: Sequence[Said] = ()
         if live is not None and await asked.reader.head() is not None:
@@ -424,12 +425,12 @@ class TurnConnection:
     async def _hand_out_pieces(
         self, turn: "ServedTurn", reader: ResponseReader, live: LiveTurnAnswer
     ) -> Sequence[Said]:
-        """Hand out an answer as it is released, except for the last message; returns the last message."""
+        """Hand out an answer as the recorder releases pieces, but return the last message."""
         held, last = b"", list[Said]()
         async for pieces in reader.pieces():
             said: list[Said] = []
             for piece in pieces:
-                # A long message that lies in a file comes in several pieces.
+                # A long message in a file comes in several pieces.
                 held = held + piece if held else piece
                 if len(held) < live.came[0][0]:
                     continue
@@ -443,7 +444,7 @@ class TurnConnection:
     async def _hand_out_joined(
         self, turn: "ServedTurn", answer: Answer, messages: Sequence[WebSocketMessage]
     ) -> None:
-        """Hand out the answer that another connection was given."""
+        """Hand out the answer of a call made for an earlier request."""
         recorded, protocol = answer.recorded, self._protocol
         lane = _UNKNOWN_LANE if recorded is None else about_connection(recorded).lane
         shown = [protocol.echoed(message, lane, turn.place.lane) for message in messages]
@@ -452,11 +453,11 @@ class TurnConnection:
     # Handing out.
 
     async def _hand_out(self, turn: "ServedTurn", said: Sequence[Said]) -> bool:
-        """Send messages when their turn may; False where the client wants none of it any more."""
+        """Send messages when the turn may; return False if the client has cancelled or left."""
         together: list[WebSocketMessage] = []
         size = 0
         for message, mark in said:
-            # What says nothing about turns goes with the message before, in the same write.
+            # A message without a mark shares the write of the message before.
             if mark is not None or not together:
                 await self._send(*together)
                 together, size = [], 0
@@ -471,7 +472,7 @@ class TurnConnection:
         return True
 
     async def _may_send(self, turn: "ServedTurn", mark: Mark) -> bool:
-        """Wait until a message may go out; False where the client wants no more."""
+        """Wait until a message may go out; return False if the client has cancelled or left."""
         place, lanes = turn.place, self._lanes
         while not (self._has_left or lanes.may_send(place, mark)):
             if id(place) in self._dropped:
@@ -487,12 +488,12 @@ class TurnConnection:
         try:
             await self._client.send_all(messages)
         except ConnectionError:
-            # What is recorded goes on; reading the client's side shows that it has left.
+            # Recording goes on; reading the client's side returns the end.
             self._has_left = True
             self._tell()
 
     async def _say(self, place: LanePlace, code: str, text: str, status: int) -> None:
-        """Send an error in the protocol's own form, or close the connection where it has none."""
+        """Send the protocol's error message; close the connection if the protocol has none."""
         while not (self._has_left or self._lanes.may_send(place, None)):
             await self._change()
         message = self._protocol.error_message(place.lane, code, text, status)
@@ -521,16 +522,16 @@ class TurnConnection:
 
 @dataclass(slots=True)
 class ServedTurn:
-    """A request of the client while it is served."""
+    """A request of the client while the connection serves the answer."""
 
     exchange: Exchange
     message: WebSocketMessage
     asked: TurnRequest
     place: LanePlace
     live: LiveTurnAnswer | None = None
-    """The answer of a turn that was asked on this connection."""
+    """The live answer of a turn asked on this connection."""
     noted: bool = False
-    """Whether it is in the journal."""
+    """Whether the turn is in the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,13 +544,13 @@ class OpenSubscription:
     lane: bytes
 
     def close(self) -> None:
-        """End the recording; the client goes on to get what comes."""
+        """End the recording; the client still gets all later messages."""
         self.link.cancelled(self.lane)
 
 
 @dataclass(frozen=True, slots=True)
 class AskedLive:
-    """A live call for a turn; `live` is None where another call answers."""
+    """A live call for a turn; `live` is None if the call of an earlier request answers."""
 
     reader: ResponseReader
     answer: "asyncio.Task[Answer | TapewayError]"
@@ -557,7 +558,7 @@ class AskedLive:
 
 
 def _ends_connection(error: TapewayError) -> bool:
-    """Whether the connection ends with it: the client sees the upstream's own end."""
+    """Whether an error ends the connection: the client sees the upstream's close."""
     return isinstance(error, UpstreamError) and error.code == "upstream_truncated"
 
 
@@ -565,5 +566,5 @@ async def _unless_lost(sending: Awaitable[None]) -> None:
     try:
         await sending
     except UpstreamError:
-        # Reading the upstream's side shows that it has left.
+        # Reading the upstream's side returns the end.
         return

@@ -64,7 +64,7 @@ class Upgrades:
         ended: Callable[..., None],
         refused: Callable[[Exchange, Response, str], Awaitable[WireResponse]],
     ) -> None:
-        """`ended` enters the connection in the journal; `refused` answers in place of a connection."""
+        """`ended` enters the connection in the journal; `refused` answers a refused upgrade."""
         self._broker = broker
         self._dial = dial
         self._stopping = stopping
@@ -109,9 +109,9 @@ class Upgrades:
     async def _recorded(
         self, exchange: Exchange, address: RequestAddress, request: Request, mode: Mode
     ) -> Sequence[Interaction]:
-        """The recordings that may answer on a connection with this handshake.
+        """The usable recordings for a connection with this handshake.
 
-        Where there are none, and where they may not answer, the upstream is dialled at once.
+        Without such recordings the proxy dials the upstream at once.
         """
         if not MODE_POLICIES[mode].replays:
             return ()
@@ -128,8 +128,8 @@ class Upgrades:
         ]
         if not MODE_POLICIES[mode].asks:
             return found
-        # The service is asked in place of a recording of this take that is still open, of another
-        # caller, or used up: such a recording must not begin a session.
+        # Leave out a session of this take that is still open, of a different caller, or used up:
+        # the service answers in place of such a session.
         take = cassette.take.number if exchange.take is None else exchange.take
         asking = self._caller(cassette, request)
         once = (self._broker.repeats or cassette.repeats) == "miss"
@@ -142,7 +142,7 @@ class Upgrades:
         ]
 
     def _caller(self, cassette: CassetteIndex, request: Request) -> bytes:
-        """The caller: in the take of a recording, nobody else gets the answer."""
+        """The caller: during the take of a recording, the answer goes to this caller alone."""
         handshake = replace(request, method=WEBSOCKET, headers=message_fields(request.headers))
         salt, rules = cassette.head.run_id, cassette.rules
         return caller(self._broker.redaction.redact(salt, handshake, rules).credentials)
@@ -187,7 +187,7 @@ class Upgrades:
             await self._serve_replay(opened, recorded)
 
     async def _serve_live(self, opened: OpenConnection, upstream: UpstreamSocket) -> None:
-        """Serve a connection whose messages are recorded."""
+        """Serve a connection and record the messages."""
         first, opening = await _first_message(opened.client, upstream)
         protocol = _protocol_of(opened, first)
         if protocol is None or isinstance(first, Close):
@@ -196,7 +196,7 @@ class Upgrades:
         await TurnConnection(self._services, opened, upstream, protocol).serve(first)
 
     async def _serve_replay(self, opened: OpenConnection, recorded: Sequence[Interaction]) -> None:
-        """Serve a connection whose messages are replayed, as far as they are recorded."""
+        """Serve a connection from recordings, as far as messages are recorded."""
         session = self._session(opened)
         given = await session.open(
             [recording for recording in recorded if about_connection(recording).session is not None]
@@ -215,7 +215,7 @@ class Upgrades:
 
 
 def _protocol_of(opened: OpenConnection, first: WebSocketMessage | Close) -> RequestProtocol | None:
-    """The protocol of the requests on a connection; None for a session."""
+    """The request protocol of a connection; None for a session."""
     if isinstance(first, Close):
         return None
     return protocol_of(opened.handshake.target, opened.client.subprotocol or "", first)
@@ -252,9 +252,9 @@ async def _first_message(
 
 
 def _replayed_subprotocol(headers: Headers, recorded: Sequence[Interaction]) -> str | None:
-    """The subprotocol that a client gets without an upstream: the recorded one, or its first.
+    """The subprotocol for a client without an upstream: as recorded, or the first on offer.
 
-    Never one that carries a key. None where the upstream of the recording chose none.
+    Never a subprotocol with a key. None if the recorded upstream chose no subprotocol.
     """
     offered = plain_subprotocols(offered_subprotocols(headers))
     about = map(about_connection, recorded)

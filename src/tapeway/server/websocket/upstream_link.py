@@ -1,4 +1,4 @@
-"""The upstream's side of a connection with turns: messages find the turn that they answer."""
+"""The upstream's side of a connection with turns: assigns each message to a turn."""
 
 import asyncio
 from collections import deque
@@ -24,16 +24,16 @@ from tapeway.server.websocket.live_lines import LiveLines
 from tapeway.server.websocket.recorded_messages import Came
 
 _GOOD_ENDS = (1000, 1001)
-"""Close codes of a service that has come to its end, or goes away (RFC 6455, 7.4.1)."""
+"""Close codes of a service that has finished, or goes away (RFC 6455 section 7.4.1)."""
 
 _MOST_LANES = 32
-"""Lanes whose last turn may go on after its end: as many as OpenAI allows on a connection."""
+"""How many ended turns may go on, each in a lane: OpenAI allows 32 lanes on a connection."""
 
 _VERDICTS: Mapping[End, Verdict] = {"": "", "end": "marked", "error": "error"}
 
 
 class LiveTurnAnswer(LiveLines):
-    """A request that is sent on a connection, and its answer while it comes."""
+    """A request sent on a connection, and the answer while messages come."""
 
     is_session = False
 
@@ -45,16 +45,16 @@ class LiveTurnAnswer(LiveLines):
         metadata: dict[str, Json],
         moved: Callable[[int], object],
     ) -> None:
-        """`moved` is called with the index of a recording that takes the place of the turn's."""
+        """A recording that replaces the turn's recording calls `moved` with the new index."""
         super().__init__(link.head)
         self.shared = not request.subscribes
-        """A subscription goes on for long: nobody can wait for the end of another client's."""
+        """Whether equal requests share the answer; False for a subscription, without a near end."""
         self.came: deque[Came] = deque()
-        """What the client is to have, in order."""
+        """The messages for the client, in order."""
         self.sent = asyncio.Event()
-        """Set once the request has gone out, or cannot any more."""
+        """Set once the request has gone out, or the sending has failed."""
         self.handed_out = asyncio.Event()
-        """Set once the client has all that it gets of the answer."""
+        """Set once nothing more of the answer goes to the client."""
         self._about = metadata
         self._link = link
         self._message = message
@@ -67,7 +67,7 @@ class LiveTurnAnswer(LiveLines):
 
     @property
     def metadata(self) -> Mapping[str, Json]:
-        # A recording that is stored already keeps its own list.
+        # A copy: a stored recording keeps the list.
         binary: dict[str, Json] = {"binary": [*self._binary]} if self._binary else {}
         return {"websocket": {**self._about, **binary}}
 
@@ -89,7 +89,7 @@ class LiveTurnAnswer(LiveLines):
         return self._request.lane or b""
 
     def add(self, message: WebSocketMessage, answer: AnswerMessage | None, end: End) -> None:
-        """Take a message of the service. Wait for `room` where too much is held then."""
+        """Take a message of the service. Wait for `room` afterwards if `is_full`."""
         self._count_message(message)
         line = message.data + b"\n"
         mark = answer if answer is not None and answer.is_mark else None
@@ -104,11 +104,11 @@ class LiveTurnAnswer(LiveLines):
     # After the end.
 
     def stored(self, call: StoredCall) -> None:
-        """Take the call that has stored the answer, which may go on."""
+        """Take the call of the stored answer; the answer may go on."""
         self._stored = StoredTurn(call, self._link.recorder, self._moved)
 
     def add_late(self, message: WebSocketMessage, at_ms: float) -> StoredTurn | None:
-        """Add a message that came after the end to the recording; None where no recording takes it."""
+        """Add a late message to the recording; return None if no recording takes the message."""
         stored = self._stored
         if stored is None or not stored.add(message, at_ms):
             return None
@@ -122,7 +122,7 @@ class LiveTurnAnswer(LiveLines):
 
 
 class UpstreamLink:
-    """One connection to the upstream, with the turns that are under way on it."""
+    """One connection to the upstream, with the turns under way."""
 
     def __init__(
         self,
@@ -133,12 +133,12 @@ class UpstreamLink:
         begin: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         failed: Callable[[TapewayError], object],
     ) -> None:
-        """`pass_on` sends the client what belongs to no turn; see `LateMessages` for the rest."""
+        """`pass_on` sends the client a message without a turn; see `LateMessages` for the rest."""
         self.socket = socket
         self.recorder = recorder
         self.head = message_head(socket.head)
         self.used = False
-        """Whether any turn was asked on it."""
+        """Whether the connection has carried a turn."""
         self.received = 0
         """How many messages have come."""
         self.late = LateMessages(pass_on, begin, failed)
@@ -147,17 +147,17 @@ class UpstreamLink:
         self._turns = LiveTurns()
         self._live: dict[int, LiveTurnAnswer] = {}
         self._ending: dict[int, LiveTurnAnswer] = {}
-        """Turns that have ended, and whose end the client may not have yet, or which may go on."""
+        """Ended turns that may go on, and ended turns whose end is on the way to the client."""
         self._unheard: set[int] = set()
-        """Turns whose answer the client has already."""
+        """Turns with an answer from a recording: the client does not get the live answer."""
         self._cancelled: set[int] = set()
-        """Turns that ended because their client, or their take, wanted no more of them."""
+        """Turns ended by a cancellation of the client, or by the end of the take."""
         self._close: Close | None = None
 
     async def send_turn(
         self, turn: LiveTurnAnswer, message: WebSocketMessage, request: TurnRequest
     ) -> None:
-        """Send a request, and have its answers find it. Raises UpstreamError."""
+        """Send a request, and assign later answers to this turn. Raises UpstreamError."""
         if self._close is not None:
             raise _lost(self._close)
         self.used = True
@@ -165,32 +165,32 @@ class UpstreamLink:
         await self.send(message)
 
     async def prepare(self, message: WebSocketMessage, request: TurnRequest | None) -> None:
-        """Send what the client was answered from a recording. Raises UpstreamError."""
+        """Send a client message already answered from a recording. Raises UpstreamError."""
         if request is not None:
             self._unheard.add(self._turns.asked(request))
         await self.send(message)
 
     async def send(self, message: WebSocketMessage) -> None:
-        """Send a message that nothing answers. Raises UpstreamError."""
+        """Send a message to the upstream. Raises UpstreamError."""
         try:
             await self.socket.send(message)
         except ConnectionError:
             raise _lost(Close(0)) from None
 
     def cancelled(self, lane: bytes) -> None:
-        """Note that the client wants no more of the turn in this lane."""
+        """Note that the client has cancelled the turn in this lane."""
         number = self._turns.cancelled(lane)
         if number is not None and (turn := self._ended(number)) is not None:
             self._cancelled.add(number)
             turn.end("open")
 
     def unsubscribe(self) -> None:
-        """End all subscriptions: their client has left."""
+        """End all subscriptions: the client has left."""
         for lane in [each.lane for each in self._live.values() if each.subscribes]:
             self.cancelled(lane)
 
     async def run(self) -> Close:
-        """Read until the upstream ends the connection; returns how it did."""
+        """Read until the upstream ends the connection; return the close."""
         while not isinstance(found := await self.socket.receive(), Close):
             self.received += 1
             answer = self._protocol.read_answer(found)
@@ -214,7 +214,7 @@ class UpstreamLink:
         return found
 
     def _lose(self, close: Close) -> None:
-        """End the turns that are under way, as the connection has ended."""
+        """End the turns under way: the connection has ended."""
         self._close = close
         for each in self._live.values():
             if each.subscribes and close.code in _GOOD_ENDS:
@@ -224,14 +224,14 @@ class UpstreamLink:
         self._live.clear()
 
     def release(self) -> None:
-        """Store nothing more of turns that have ended, and let go of the connection."""
+        """Store nothing more of ended turns, and let go of the connection."""
         for each in self._ending.values():
             each.release()
         self._ending.clear()
         self.socket.release()
 
     def _turn_of(self, arrival: TurnArrival) -> LiveTurnAnswer | None:
-        """The turn that a message belongs to, and may end; None for a turn that no recording has."""
+        """The turn of a message, and possibly the end of this turn; None without a live turn."""
         for number in arrival.ended_before:
             if (before := self._ended(number)) is not None:
                 before.end("marked")
@@ -243,7 +243,7 @@ class UpstreamLink:
         await self.late.add(LateMessage(turn, at_ms, counts), message)
 
     def _ended(self, number: int) -> LiveTurnAnswer | None:
-        """A turn that ends now, None where the turn was not asked on this connection."""
+        """End a turn and return the answer; None if the turn is not live on this connection."""
         if (turn := self._live.pop(number, None)) is None:
             return None
         for at, each in [*self._ending.items()]:
@@ -257,14 +257,14 @@ class UpstreamLink:
 
 
 def message_head(head: ResponseHead) -> ResponseHead:
-    """The head of a recorded turn: what answered the handshake, with the media type of messages."""
+    """The head of a recorded turn: the handshake's answer with the media type of messages."""
     fields = [header for header in head.headers if header[0].lower() != b"content-type"]
     headers = ((b"Content-Type", MESSAGES_TYPE), *fields)
     return ResponseHead(200, "OK", headers, framing="chunked")
 
 
 def message_fields(headers: Headers) -> Headers:
-    """The fields of a handshake as those of the requests on its connection."""
+    """The header fields for requests on a connection, made from the handshake's fields."""
     kept = [header for header in headers if header[0].lower() not in _OF_THE_HANDSHAKE]
     return ((b"Content-Type", b"application/json"), *kept)
 
