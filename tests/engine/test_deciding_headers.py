@@ -12,7 +12,7 @@ import pytest
 
 from tapeway.body_files import Spool
 from tapeway.core.cassette.plan import Incoming
-from tapeway.core.http.headers import KEY_HEADERS, PREFLIGHT_HEADERS
+from tapeway.core.http.headers import MATCH_KEY_HEADERS, PREFLIGHT_HEADERS
 from tapeway.core.json_text import dump
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.control import Mode
@@ -110,7 +110,7 @@ def outcomes(served: Sequence[ServedAnswer]) -> list[str]:
     return [each.outcome for each in served]
 
 
-FIXED = sorted([name.decode() for name in KEY_HEADERS - {b"content-encoding"}])
+FIXED = sorted([name.decode() for name in MATCH_KEY_HEADERS - {b"content-encoding"}])
 
 
 @pytest.mark.parametrize("name", FIXED)

@@ -51,7 +51,9 @@ def command(
     cls: type[click.Command] = click.Command,
     defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> _MakeCommand:
-    """A decorator for a click command with the flags of these options, or of all `but` some.
+    """A decorator for a click command with the flags of the named options.
+
+    Without names, the command has the flags of all options except `but`.
 
     The help shows `defaults` where the command has others than `serve`. The function gets the values as written, None for a flag that is not given.
     """

@@ -38,7 +38,7 @@ class RequestAddresses:
         self, method: str, target: str, version: tuple[int, int], headers: Headers
     ) -> RequestAddress:
         """The address of a request. Raises RequestError if it cannot be forwarded."""
-        return self._found(method, target, version, _deciding(headers))
+        return self._found(method, target, version, _routing_fields(headers))
 
     def find_at(
         self, host: RoutedHost, method: str, target: str, version: tuple[int, int], headers: Headers
@@ -60,8 +60,8 @@ class RequestAddresses:
         return address if fault is None else replace(address, base_url_fault=fault)
 
 
-def _deciding(headers: Headers) -> Headers:
-    """The deciding fields. Of a field that names a provider, the name alone counts."""
+def _routing_fields(headers: Headers) -> Headers:
+    """The fields that decide the route. Of a field that names a provider, only the name counts."""
     first = request_fields(headers).first
     found = [(name, first[name]) for name in _DECIDE if name in first]
     found += [(name, b"") for name in PROVIDER_HEADERS if name in first]

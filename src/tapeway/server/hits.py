@@ -142,10 +142,10 @@ class Hits:
     def answer(
         self, head: PlainHead, body: bytes, give: GiveCounted, client_address: str
     ) -> bytes | Literal[_Counting.COUNTING] | KeyAndBody | None:
-        """The bytes that answer a plain request; the match key if the request takes the ordinary way.
+        """The bytes of the answer to a plain request.
 
-        None if the request is not understood. A hit in a shared store is counted first; `give` gets
-        the answer.
+        Otherwise the request takes the ordinary way: with its match key, or None without one. COUNTING
+        means that a shared store counts the hit first; `give` gets the answer then.
         """
         started = self._clock()
         if (place := self._place(head)) is None:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from tapeway.core.http.chunks import AWS_PAYLOAD, AWS_PAYLOAD_HEADER
-from tapeway.core.http.headers import CASSETTE_HEADER, KEY_HEADERS
+from tapeway.core.http.headers import CASSETTE_HEADER, MATCH_KEY_HEADERS
 from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER, attempt_number
 from tapeway.core.model.messages import Headers
 from tapeway.core.model.values import value_class
@@ -21,14 +21,14 @@ _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}+):([!-~ \t]*+)")
 _DIGITS = re.compile(rb"[0-9]{1,6}")
 
 _CODING = b"content-encoding"
-_IN_KEY = KEY_HEADERS - {_CODING, b"content-range"} | {b"content-type"}
+_IN_KEY = MATCH_KEY_HEADERS - {_CODING, b"content-range"} | {b"content-type"}
 """Fields that count in the match key of a plain request."""
 _READ = _IN_KEY | {
     *(b"host", b"connection", b"content-length", b"user-agent"),
     *(RETRIES_HEADER, TRIES_HEADER),
     *(CASSETTE_HEADER, *PROVIDER_HEADERS),
 }
-"""Fields that the front reads, or that aiohttp refuses twice. A plain head has each at most once."""
+"""Fields that the front reads. A plain head has each at most once."""
 _FRAMES = frozenset(
     {
         *(b"expect", b"upgrade", b"transfer-encoding", b"proxy-connection", b"http2-settings"),
@@ -36,13 +36,13 @@ _FRAMES = frozenset(
     }
 )
 """Fields that decide how a request is read. No plain head has them."""
-_DECIDES = frozenset(
+_NO_HIT = frozenset(
     {
         *(_CODING, AWS_PAYLOAD_HEADER),
         *(b"server", b"etag", b"content-range", b"content-location", b"max-forwards"),
     }
 )
-"""Fields that describe the body's coding, or that aiohttp refuses twice."""
+"""Fields with which no request is a hit: they describe a coding, or aiohttp refuses them twice."""
 MOST_LINES = 4096
 MOST_HEADS = 1024
 
@@ -60,7 +60,7 @@ class _Field:
 
 _NOT_PLAIN = _Field(b"", b"")
 _DECIDING = _Field(b"*", b"")
-"""Stands for a field of `_DECIDES` with any value."""
+"""Stands for a field of `_NO_HIT` with any value."""
 _LENGTH = _Field(b"content-length", b"")
 """Stands for a length, whatever its value."""
 _PRESENT = {name: _Field(name, b"") for name in (b"connection", b"user-agent", *PROVIDER_HEADERS)}
@@ -90,7 +90,7 @@ def _read_line(line: bytes) -> _Field | None:
     value = found[2].strip(b" \t")
     if name == AWS_PAYLOAD_HEADER and not value.startswith(AWS_PAYLOAD):
         return None
-    if name in _DECIDES:
+    if name in _NO_HIT:
         return _DECIDING
     if name == b"connection" and value.lower() != b"keep-alive":
         return _NOT_PLAIN
@@ -112,7 +112,7 @@ class PlainFields:
     length_at: int | None
     """The line with the Content-Length, if any."""
     may_be_hit: bool
-    """Whether nothing in them leaves the request to the ordinary way."""
+    """Whether a hit may answer: no field is in `_NO_HIT`."""
     attempt: int | None
     """The number of the try within a call, if the client sends a number."""
 

@@ -1,7 +1,7 @@
 """Pages, single recordings and their changes, for stores that read and write cassettes whole.
 
-A store for one process derives from `WholeCassettes`. The store itself loads, appends, saves, releases
-and removes cassettes, lists them, and tells whether a cassette has changed.
+A store for one process derives from `WholeCassettes`. The store itself implements the abstract
+methods, and `open`, `close` and `release`.
 """
 
 import asyncio

@@ -37,7 +37,7 @@ def next_by_alias(
     if index is None:
         return None
     exchange = _exchange(cassette, index)
-    if can_ask and exchange is not None and cassette.why_stale(exchange) is not None:
+    if can_ask and exchange is not None and cassette.why_out_of_date(exchange) is not None:
         return None
     return cassette.use(index)
 

@@ -213,16 +213,17 @@ class CassetteIndex:
         can_ask: bool = False,
         known: Collection[int] | None = None,
     ) -> Interaction | None:
-        """Take the recording that answers next; None if none is left.
+        """Choose the recording that answers next, and count it as used; None if none is left.
 
         `repeats` is the repeat rule, None for the cassette's. If recordings differ in
         headers, the recording nearest to `asked` comes first.
 
-        If the upstream can be called instead (`can_ask`), a recording of this take answers its
-        caller alone, and a second value of a credential field within a take is assumed to be the
-        token of a second page. Both get None instead, and so does a request whose recording is stale. `known`
-        are the recordings from before the request waited for an equal one: later
-        recordings answer the request, final or not.
+        With `can_ask` the upstream can be called instead, so the result is also None in three cases.
+        Another caller made the recording in this take. A credential field has its second value in this
+        take, perhaps the token of a second page. The recording is out of date.
+
+        `known` are the recordings from before the request waited for an equal request: later
+        recordings answer, final or not.
         """
         key = found.key
         recordings = as_recordings(self._by_key.get(key), self._place_of)
@@ -242,10 +243,10 @@ class CassetteIndex:
             if not allowed:
                 return None
         chosen = self._choose(recordings, key, allowed, repeats or self.repeats, asked)
-        if can_ask and chosen is not None and self.why_stale(chosen, known) is not None:
+        if can_ask and chosen is not None and self.why_out_of_date(chosen, known) is not None:
             # Under `first` and `cycle` this may be an old one of several recordings.
             chosen = self._choose(recordings, key, allowed, "last", asked)
-            if chosen is not None and self.why_stale(chosen, known) is not None:
+            if chosen is not None and self.why_out_of_date(chosen, known) is not None:
                 return None
         if chosen is not None:
             self.take.use(key, chosen.index, variant)
@@ -282,7 +283,7 @@ class CassetteIndex:
         if found is None or caller is None or found.index not in self.take.touched:
             return found
         try:
-            if self.why_stale(found) is not None:
+            if self.why_out_of_date(found) is not None:
                 return None
         except StoreError:
             # The recording cannot be read in its file any more.
@@ -330,7 +331,7 @@ class CassetteIndex:
         self.repeated.add(index)
         return True
 
-    def why_stale(
+    def why_out_of_date(
         self, interaction: Interaction, known: Collection[int] | None = None
     ) -> str | None:
         """Why a recording does not answer again in this take, or None. `known` as in `next`.
@@ -350,11 +351,11 @@ class CassetteIndex:
         return None
 
     def why_asked_again(self, key: bytes) -> str | None:
-        """Why the recordings of a key do not answer, None for a reason outside this module."""
+        """Why the recordings of a key are out of date; None if they are not, or without any."""
         held = self._by_key.get(key)
         if held is None:
             return None
-        return self.why_stale(held if isinstance(held, Interaction) else held.all[-1])
+        return self.why_out_of_date(held if isinstance(held, Interaction) else held.all[-1])
 
     def writes_on(self, request: Request) -> int:
         """The number of this take's writes on the path of a request."""
@@ -404,7 +405,8 @@ class CassetteIndex:
     ) -> Recording:
         """The recording of an answer, under a reserved or a new index, for a store to write.
 
-        `instead` are recordings of the request with other identifiers, replaced if none is equal.
+        `instead` are recordings of the same request with other identifiers. The new recording replaces
+        these if no earlier recording has the key.
 
         Nothing changes here before `add`. Until the first recording of a take is durable, each
         supersedes the earlier takes: after a failed write the next recording does.
@@ -417,7 +419,7 @@ class CassetteIndex:
     def earlier(self, interaction: Interaction, key: bytes, take: Take) -> tuple[int, ...]:
         """The recordings of earlier takes that a new recording replaces, in order.
 
-        None once the take has recorded a new answer to the request. Recordings that the take found
+        Empty once the take has recorded a new answer to the request. Recordings that the take found
         unchanged belong to the take.
         """
         if key in take.recorded_keys and not self._is_first(interaction, key, take):
@@ -430,7 +432,7 @@ class CassetteIndex:
         return tuple(
             [
                 each.index
-                for each in self._like(interaction, key)
+                for each in self._not_told_apart(interaction, key)
                 if self.is_earlier(each.index, take)
             ]
         )
@@ -442,9 +444,11 @@ class CassetteIndex:
             isinstance(held, KeyedRecordings) and held.has_conditions
         ):
             return False
-        return all(self.is_earlier(each.index, take) for each in self._like(interaction, key))
+        return all(
+            self.is_earlier(each.index, take) for each in self._not_told_apart(interaction, key)
+        )
 
-    def _like(self, interaction: Interaction, key: bytes) -> list[Interaction]:
+    def _not_told_apart(self, interaction: Interaction, key: bytes) -> list[Interaction]:
         """The recordings of a key that headers do not tell apart from a recording."""
         held, ignored = self.recordings(key), self.rules.ignore_vary
         return [each for each in held if not are_told_apart(each, interaction, ignored)]

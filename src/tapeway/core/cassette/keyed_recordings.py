@@ -10,12 +10,12 @@ from tapeway.core.model.lazy_interaction import LazyInteraction
 
 
 class KeyedRecordings:
-    """The recordings of one match key, in the order of the cassette: a reload replays in the same."""
+    """The recordings of one match key, in the order of the cassette, as after a reload."""
 
     __slots__ = ("_headers_differ", "_place_of", "all", "has_conditions")
 
     def __init__(self, place_of: Mapping[int, int]) -> None:
-        """`place_of` has the place of each index with another one; it stays while that is here."""
+        """`place_of` maps an index to its place, where the two differ."""
         self._place_of = place_of
         self.all: list[Interaction] = []
         self.has_conditions = False

@@ -38,7 +38,7 @@ HOPS_HEADER = b"tapeway-hops"
 OWN = frozenset({b"tapeway-outcome", CASSETTE_HEADER, b"tapeway-interaction"})
 """Fields that tapeway adds; the fields of a tapeway upstream would contradict them."""
 
-KEY_HEADERS = frozenset(
+MATCH_KEY_HEADERS = frozenset(
     {
         b"content-encoding",
         b"content-range",
@@ -67,7 +67,7 @@ PREFLIGHT_HEADERS = frozenset({_ASKED_METHOD, b"access-control-request-headers"}
 """The fields of a preflight (Fetch, section 3.2.2). In OPTIONS requests they belong to the key too."""
 
 STORED_REQUEST_HEADERS = (
-    KEY_HEADERS
+    MATCH_KEY_HEADERS
     | PREFLIGHT_HEADERS
     | frozenset(
         {
@@ -105,9 +105,9 @@ class RequestFields:
     first: dict[bytes, bytes] = field(repr=False)  # some hold credentials
     """The first value of each field as it is written, by the field's name in lower case."""
     content_encoding: bytes | None
-    """True also if a further field announces AWS's chunks."""
+    """The codings of the body, None without any. A field of AWS's may announce `aws-chunked` too."""
     selecting: Headers
-    """Those that belong to the match key."""
+    """The fields that belong to the match key."""
     preflight: Headers
     """The fields of a preflight, which belong to the key of an OPTIONS request."""
     content_type: bytes
@@ -148,7 +148,7 @@ def _request_fields(headers: Headers) -> RequestFields:
     for name, value in headers:
         first.setdefault(name.lower(), value)
     content_type = first.get(b"content-type", b"").strip(b" \t")
-    selecting = () if KEY_HEADERS.isdisjoint(first) else _named(headers, KEY_HEADERS)
+    selecting = () if MATCH_KEY_HEADERS.isdisjoint(first) else _named(headers, MATCH_KEY_HEADERS)
     coding = _content_encoding(first, selecting)
     return RequestFields(
         first,

@@ -19,35 +19,37 @@ class RecordingOrder(Generic[T]):
 
     def __init__(self, items: Iterable[tuple[int, T]] = ()) -> None:
         # Of two writers that gave the same index both are kept; the index names the later one.
-        self._slots: list[tuple[tuple[int, int], int, T] | None] = []
-        self._slot_of: dict[int, int] = {}
+        self._entries: list[tuple[tuple[int, int], int, T] | None] = []
+        self._entry_of: dict[int, int] = {}
         self.next_free = 0
         for place, (index, item) in enumerate(items):
             # Initial recordings come first, whatever their indexes.
             self._put(index, item, (0, place))
 
     def __contains__(self, index: int) -> bool:
-        return index in self._slot_of
+        return index in self._entry_of
 
     def get(self, index: int) -> T | None:
-        slot = self._slot_of.get(index)
-        found = None if slot is None else self._slots[slot]
+        entry = self._entry_of.get(index)
+        found = None if entry is None else self._entries[entry]
         return None if found is None else found[2]
 
     def add(self, index: int, item: T, supersedes: Iterable[int] = ()) -> None:
         freed: set[tuple[int, int]] = set()
         for superseded in supersedes:
-            if (slot := self._slot_of.pop(superseded, None)) is not None:
-                found, self._slots[slot] = self._slots[slot], None
+            if (entry := self._entry_of.pop(superseded, None)) is not None:
+                found, self._entries[entry] = self._entries[entry], None
                 if found is not None:
                     freed.add(found[0])
         self._put(index, item, min(freed, default=(1, index)))
 
     def items(self) -> list[tuple[int, T]]:
-        held = sorted([slot for slot in self._slots if slot is not None], key=lambda each: each[0])
+        held = sorted(
+            [entry for entry in self._entries if entry is not None], key=lambda each: each[0]
+        )
         return [(index, item) for _, index, item in held]
 
     def _put(self, index: int, item: T, place: tuple[int, int]) -> None:
-        self._slot_of[index] = len(self._slots)
-        self._slots.append((place, index, item))
+        self._entry_of[index] = len(self._entries)
+        self._entries.append((place, index, item))
         self.next_free = max(self.next_free, index + 1)

@@ -55,7 +55,7 @@ def varied_names(response: Headers) -> tuple[str, ...]:
 def told_apart_by(
     recorded: Request, asked: Headers, ignored: tuple[str, ...], is_of: IsOf | None = None
 ) -> list[str]:
-    """The fields on which a recorded answer depends and that a request has otherwise.
+    """The fields on which a recorded answer depends, and whose value in a request differs.
 
     `ignored` are names that do not decide.
     """

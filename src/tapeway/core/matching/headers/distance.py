@@ -47,11 +47,11 @@ def stored_credentials(
 _SIGNING_SCHEMES = frozenset(
     {"aws4-hmac-sha256", "digest", "dpop", "hawk", "hmac", "negotiate", "ntlm", "oauth"}
 )
-_NO_CALLER = frozenset({"mcp-session-id"})
-"""Fields with an identifier of a session, which a client gets anew with each."""
+_SESSION_HEADERS = frozenset({"mcp-session-id"})
+"""Fields with an identifier of a session: a client gets a new one with each session."""
 
 # Cookies of load balancers, of protection against bots, and of statistics: they come and go.
-_NO_CALLERS_COOKIE = re.compile(r"__cf|_cfuvid|cf_|AWSALB|_ga|_gid|_gat|__utm", re.IGNORECASE)
+_INFRASTRUCTURE_COOKIE = re.compile(r"__cf|_cfuvid|cf_|AWSALB|_ga|_gid|_gat|__utm", re.IGNORECASE)
 
 
 @lru_cache(maxsize=1024)
@@ -63,11 +63,11 @@ def caller(credentials: CredentialHeaders) -> bytes:
     found: list[str] = []
     for name, text in credentials:
         if name == "cookie":
-            pairs = [pair for pair in text.split("; ") if not _NO_CALLERS_COOKIE.match(pair)]
+            pairs = [pair for pair in text.split("; ") if not _INFRASTRUCTURE_COOKIE.match(pair)]
             found += sorted(
                 f"{pair.partition('=')[0]}={_placeholder_digest(pair)}" for pair in pairs
             )
-        elif name not in _NO_CALLER:
+        elif name not in _SESSION_HEADERS:
             scheme = text.partition(" ")[0].lower()
             signs = scheme in _SIGNING_SCHEMES
             found.append(f"{name}: {scheme if signs else _placeholder_digest(text)}")
