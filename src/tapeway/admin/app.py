@@ -131,7 +131,7 @@ def _new_id() -> str:
 
 
 def _check_store(request: web.Request, version: str) -> None:
-    """Check a call of a tapeway whose store is this tapeway.
+    """Check a call from another tapeway that uses this tapeway as store.
 
     Raises AdminError: 409 for a different version, 508 for a call in a circle of stores.
     """

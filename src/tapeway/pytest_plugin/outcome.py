@@ -1,4 +1,4 @@
-"""What a whole run left: unused and stale recordings, orphans, late requests, and its report files."""
+"""The outcome of a whole run: unused and stale recordings, orphans, late requests, report files."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -160,7 +160,7 @@ class RunOutcome:
             yield from ({**item, "cassette": report["name"]} for item in report[kind])
 
     def _deck_reports(self) -> list[dict[str, Any]]:
-        """The reports of cassettes that several tests shared, or that belong to wider scopes."""
+        """The reports of cassettes of several tests, or of a wider scope than a test."""
         names = [each["name"] for each in self._deck.report()["cassettes"]]
         found = []
         for name in names:
@@ -177,7 +177,7 @@ class RunOutcome:
         return found
 
     def _late_requests(self) -> Iterator[str]:
-        """Requests through a slot while no test ran, each with the test that ended before it."""
+        """Requests through a slot while no test ran, with the test that ended last before."""
         ended = sorted(self._ended)
         for entry in reversed(self._deck.journal(outcome="error", limit=_PAGE)):
             if not str(entry["message"]).startswith("no_slot"):
@@ -229,7 +229,7 @@ class RunOutcome:
                 yield f"all recordings of {name}" if fault is None else f"{name}: {fault}"
 
     def _fault(self, name: str) -> str | None:
-        """Why a cassette cannot be read, None for one that can."""
+        """Why a cassette cannot be read; None for a readable cassette."""
         try:
             self._deck.admin.call("GET", f"cassettes/{segment(name)}/interactions", limit=1)
         except DeckError as exc:

@@ -1,4 +1,4 @@
-"""The hooks and fixtures of the pytest plugin; pytest loads this module by its entry point."""
+"""The hooks and fixtures of the pytest plugin; pytest loads this module by an entry point."""
 
 import json
 from collections.abc import Callable, Generator
@@ -143,7 +143,7 @@ class RunPlugin:
         self._runs_tests = connection.is_worker or getattr(config.option, "dist", "no") == "no"
 
     def cassette(self) -> TestCassette:
-        """That of the test that runs."""
+        """The cassette of the running test."""
         take = self._recorder.current
         if take is None:
             raise RuntimeError("no test runs")
@@ -155,7 +155,7 @@ class RunPlugin:
     def pytest_sessionstart(self) -> Generator[None, object, object]:
         if self._runs_tests:
             self._connection.wait()
-            # What modules send while they are imported belongs to no test.
+            # A request sent during the import of a module belongs to no test.
             self._recorder.point_at_scope(scope_name("session", ""))
         # The workers of pytest-xdist start here, while the server does.
         found = yield
@@ -168,7 +168,7 @@ class RunPlugin:
             try:
                 self._recorded[item.nodeid] = self._checked(item)
             except pytest.UsageError as exc:
-                # An error in a worker of pytest-xdist would say nothing but that it crashed.
+                # After an error in a worker, pytest-xdist would only report a crash.
                 if not self._connection.is_worker:
                     raise
                 self._faults[item.nodeid] = str(exc)

@@ -1,4 +1,4 @@
-"""Points the slot of this process at the cassette of each test, and keeps what passed."""
+"""Points this process's slot at the cassette of each test; keeps recordings of passed tests."""
 
 import json
 import sys
@@ -77,7 +77,7 @@ class RunResults:
     reports: list[dict[str, Any]] = field(default_factory=list)
     """Reports of the cassettes of finished single tests."""
     trusted: list[str] = field(default_factory=list)
-    """Cassettes whose unused recordings count, since all their tests replayed and passed."""
+    """Cassettes with all tests replayed and passed, so that unused recordings count."""
     spoilt: list[str] = field(default_factory=list)
     """Cassettes of tests that recorded or did not pass."""
     missing: list[tuple[str, list[str]]] = field(default_factory=list)

@@ -20,9 +20,9 @@ Document = Mapping[str, Any]
 
 
 def miss_section(misses: Sequence[Document], printed: str = "", page: str | None = None) -> str:
-    """The misses of one test, as the journal has them: message, difference and suggestion of each.
+    """The misses of a test in the journal, each with message, difference and suggestion.
 
-    A message that the test's own report has `printed` is left out. `page` is the report that the run
+    A message `printed` in the report of the test is left out. `page` is the report that the run
     leaves, and shows each miss.
     """
     lines: list[str] = []

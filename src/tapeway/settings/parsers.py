@@ -78,7 +78,7 @@ class CertificateChoice:
     name: str
     cert: str
     key: str | None = None
-    """The file of its private key, None where that is in the file of the certificate."""
+    """The file of the private key; None if the key is in the certificate's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,14 +354,14 @@ def page_url(value: object) -> str:
 
 
 def list_items(value: object) -> list[object]:
-    """The items of a list, or of a text that separates them by commas."""
+    """The items of a list, or of a text separated by commas."""
     if isinstance(value, str):
         return [piece.strip() for piece in value.split(",") if piece.strip()]
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def list_of(parse: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
-    """A parser of lists from a parser of their items."""
+    """A parser of lists, made from a parser of items."""
     return lambda value: tuple([parse(item) for item in list_items(value)])
 
 

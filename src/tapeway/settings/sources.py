@@ -16,7 +16,7 @@ DEFAULTS_VARIABLE = "TAPEWAY_DEFAULTS"
 """Names a file of options of the lowest precedence, such as the file of an image."""
 DEFAULT_FILE = "tapeway.toml"
 IN_FILES = ("admin_token", "store", "store_token", "upstream_proxy")
-"""`TAPEWAY_STORE_FILE` names a file that holds the value of `TAPEWAY_STORE`, and so on."""
+"""`TAPEWAY_STORE_FILE` names a file with the value of `TAPEWAY_STORE`; so for every variable."""
 TABLES = tuple(name for name, option in OPTION_OF.items() if option.table)
 OPTIONS = tuple(name for name in OPTION_OF if name not in TABLES)
 SWITCHES_OFF = {f"no_{name}": name for name, option in OPTION_OF.items() if option.flag}

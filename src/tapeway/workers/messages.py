@@ -46,7 +46,7 @@ _MARSHAL = 2
 """The last version of marshal's encoding without a search for repeated objects."""
 _EncodedNearest = tuple[int, tuple[dict[str, Json], ...], int]
 _EncodedRequest = tuple[str, str, str, Headers, bytes, str, CredentialHeaders, bytes, int | None]
-"""The last is the size of a body that is left out."""
+"""The last member is the size of a body left out."""
 _EncodedHead = tuple[int, str, Headers, str, str, int | None]
 _EncodedResponse = tuple[
     _EncodedHead, bytes, float, tuple[tuple[float, int], ...], float, int | None, str
@@ -54,7 +54,7 @@ _EncodedResponse = tuple[
 _EncodedKept = tuple[_EncodedRequest, _EncodedResponse, tuple[int, tuple[int, ...]] | None]
 
 _NO_TEXTS = cast("ClientTexts", ())
-"""Stands in an encoded request for the client's texts, which come beside it."""
+"""A placeholder in an encoded request: the client's texts come separately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,7 @@ class WorkerConfig:
     """The settings, the URLs and the id that a worker needs to serve.
 
     `own_listeners` are no upstreams. By `identity` the worker recognises requests that come back.
-    The config goes through a pipe, since it
-    holds secrets that no command line may show.
+    The config goes through a pipe: no command line may show the secrets.
     """
 
     settings: Settings
@@ -86,17 +85,17 @@ def encode_error(error: TapewayError) -> EncodedError:
 
 
 def decode_error(encoded: EncodedError) -> TapewayError:
-    """The error, to be raised in this process; a ConfigError stays one."""
+    """The error, to be raised in this process; a ConfigError stays a ConfigError."""
     message, code, status = encoded
     kind = ConfigError if code == ConfigError.code else TapewayError
     return kind(message, code=code, status=status)
 
 
 class WorkerReport(NamedTuple):
-    """A request that a worker served, and how many connections to upstreams it has opened.
+    """A request served by a worker, and the number of upstream connections opened so far.
 
-    `at` is the monotonic time of the report. All processes of a machine share the monotonic clock:
-    it orders the reports of several workers.
+    `at` is the monotonic time of the report. All processes of a machine share the monotonic clock,
+    so `at` orders the reports of several workers.
     """
 
     at: float
@@ -181,7 +180,7 @@ def encode_frame(value: Value) -> bytes:
 
 
 class FrameDecoder:
-    """Values from a stream of frames, wherever its chunks end."""
+    """Reads values from a stream of frames, wherever chunks end."""
 
     def __init__(self) -> None:
         self._rest = bytearray()

@@ -35,7 +35,7 @@ _CAPACITY = 1024 * 1024
 _READ_SIZE = 1024 * 1024
 _HINT_S = 0.05
 MAX_BUFFERED = 64 * 1024 * 1024
-"""A worker buffers at most this much for a supervisor that does not read; more is dropped."""
+"""The limit in bytes of a worker's buffer if the supervisor does not read; more is dropped."""
 _CHANNEL_READ_SIZE = 64 * 1024
 
 
@@ -53,10 +53,7 @@ class PipeReader:
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _CAPACITY)
 
     def read(self) -> list[tuple[float, ServedRequest]]:
-        """The requests that the worker has reported and that were not read yet.
-
-        Each comes with its monotonic time.
-        """
+        """The worker's reports since the last call: monotonic time and request."""
         found: list[tuple[float, ServedRequest]] = []
         for report in self._reports():
             self.connections = report.connections
@@ -81,10 +78,10 @@ class PipeReader:
 
 
 class PipeWriter(ServedRequests):
-    """A worker's end of its pipe, in place of a journal: the supervisor keeps that, and counts.
+    """A worker's end of the pipe, in place of a journal: the supervisor keeps journal and counters.
 
-    `connections` returns how many connections to upstreams were opened; `hint` tells the supervisor
-    that there is something to read.
+    `connections` returns the number of upstream connections opened so far; `hint` tells the
+    supervisor that reports wait.
     """
 
     def __init__(
@@ -183,10 +180,10 @@ class Channel:
             self._writer.write(encode_frame(value))
 
     async def ask(self, question: str, *arguments: Value) -> Value:
-        """The answer of the process at the far end, None if the process has ended. Somebody has to `receive` meanwhile.
+        """Ask the far process, and return the answer; None if the process has ended.
 
-        The far process gets the question, a number and the arguments, and sends `answer`, the
-        number and the answer.
+        A task of this process must call `receive` meanwhile. The far process gets the question, a
+        number and the arguments, and sends `answer`, the number and the answer.
         """
         if self._gone:
             return None

@@ -1,4 +1,4 @@
-"""The workers behind one port: starts them, replaces dead ones, and merges their reports."""
+"""Starts the workers behind one port, replaces dead workers, and merges the reports."""
 
 import asyncio
 import logging
@@ -58,7 +58,7 @@ class WorkerPool:
         """Set when workers failed too often, and the last was not replaced."""
 
     async def start(self, tasks: asyncio.TaskGroup) -> TapewayError | None:
-        """Return when all workers serve, or the error that kept one from serving.
+        """Return None when all workers serve, or the error that kept a worker from serving.
 
         From then on they are supervised in `tasks`.
         """
@@ -242,7 +242,7 @@ class WorkerPool:
     def _add(self, served: ServedRequest) -> None:
         tallies = self._journal.tallies
         if served.cassette not in tallies:
-            # The cassette is loaded in the worker, so from now on it counts as loaded here.
+            # The worker has loaded the cassette: from now on the cassette counts as loaded here.
             tallies[served.cassette] = Tally()
         if served.outcome in ("miss", "error"):
             self._forget_empty(served.cassette)

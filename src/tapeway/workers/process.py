@@ -21,7 +21,7 @@ from tapeway.workers.pipe import Channel, PipeReader
 MODULE = "tapeway.workers"
 
 _RESPONSE_S = 2.0
-"""A worker that does not respond for this long is assumed to serve no client either."""
+"""After this silence, in seconds, a worker is assumed to serve no client."""
 _UNRESPONSIVE_S = 0.1
 
 
@@ -61,7 +61,7 @@ class WorkerProcess:
                 # Only the supervisor writes to standard output: the ready line.
                 stdout=asyncio.subprocess.DEVNULL,
                 pass_fds=inherited,
-                # Signals of the terminal go to the supervisor alone, which tells its workers.
+                # The supervisor alone gets the terminal's signals, and tells the workers.
                 start_new_session=True,
             )
         except BaseException:
@@ -81,7 +81,7 @@ class WorkerProcess:
 
     @property
     def name(self) -> str:
-        """How people call it."""
+        """The worker's name for people."""
         return f"worker {self.number} (process {self.pid})"
 
     async def ready(self) -> None:
@@ -99,7 +99,7 @@ class WorkerProcess:
         raise TapewayError(f"worker {self.number} ended before it served: its log says why")
 
     async def receive(self, hint: Callable[[], object]) -> None:
-        """Receive its messages until it is gone; `hint` is called when it has reported something."""
+        """Receive the worker's messages until the end; each report leads to a call of `hint`."""
         with suppress(EOFError):
             while True:
                 if await self._channel.receive() == ("hint",):
@@ -107,7 +107,7 @@ class WorkerProcess:
         self.serving = False
 
     async def update_status(self) -> None:
-        """Ask for its status. Afterwards, the pipe holds all that the worker served before."""
+        """Ask for the worker's status. Afterwards the pipe holds all requests served before."""
         try:
             # The full wait was done once: later callers need not wait as long.
             async with asyncio.timeout(
@@ -128,7 +128,7 @@ class WorkerProcess:
         await self._channel.ask("wait_for_recordings", cassette)
 
     async def recordings(self) -> list[RecordingUnderWay]:
-        """Its live calls; none if it is gone or does not respond."""
+        """The worker's live calls; none if the worker is gone or does not respond."""
         try:
             async with asyncio.timeout(_RESPONSE_S):
                 answer = await self._channel.ask("recordings")
@@ -140,25 +140,25 @@ class WorkerProcess:
 
     async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
         """A call's news since a follower's last visit; None if the call is not under way."""
-        # However long it takes: an answer that nobody waits for would be missing in what is shown.
+        # Without a time limit: a follower would miss the news of an abandoned question.
         answer = await self._channel.ask("recording_news", id, follower)
         return RecordingNews(*cast("tuple[bytes | None, bool]", answer)) if answer else None
 
     def leave_recording(self, follower: str) -> None:
-        """Have it forget a follower."""
+        """Let the worker forget a follower."""
         self._channel.send(("leave_recording", follower))
 
     def drain(self) -> None:
-        """Tell it to finish calls in flight, and then to end."""
+        """Tell the worker to finish calls in flight, and then to end."""
         self._channel.send(("drain",))
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the worker at once."""
         with suppress(ProcessLookupError):
             self._process.kill()
 
     async def ended(self) -> int:
-        """Wait for its exit code; negative for the signal that ended it."""
+        """Wait for the worker's exit code; after a signal, the negative number of the signal."""
         return await self._process.wait()
 
     def close(self) -> None:

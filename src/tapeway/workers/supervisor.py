@@ -1,7 +1,7 @@
 """`tapeway serve --workers N`: the process that starts workers and replaces ended workers.
 
-It holds the port and the admin API, and serves no request itself. It opens the store too, for what
-the API reads and controls.
+The supervisor holds the port and the admin API, and serves no client request. The supervisor also
+opens the store, so that the API can read and control cassettes.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 def serve(settings: Settings) -> None:
     """Serve with several processes until a signal; returns after a clean stop.
 
-    Raises ConfigError for a store that processes cannot share, and what a single process raises.
+    Raises ConfigError for a store that processes cannot share, and the errors of a single process.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings))

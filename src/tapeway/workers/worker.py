@@ -1,4 +1,4 @@
-"""A worker: one of several processes on one port, under a supervisor."""
+"""A worker: a process that shares a port with further workers, under a supervisor."""
 
 import asyncio
 import logging
@@ -109,7 +109,7 @@ def _configure_log(settings: Settings, number: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """What it serves with."""
+    """The parts that a worker serves with."""
 
     broker: Broker
     client: UpstreamClient
@@ -173,7 +173,7 @@ async def _follow_commands(
                 case ("recording_news", int(question), str(id), str(follower)):
                     tasks.create_task(_recording_news(worker, channel, question, id, follower))
                 case ("leave_recording", str(follower)):
-                    # After a question before it, whose task has not begun yet.
+                    # The task of an earlier question may not have begun: leave after that task.
                     asyncio.get_running_loop().call_soon(worker.followers.leave, follower)
                 case ("drain",):
                     stop()

@@ -120,7 +120,7 @@ async def report(
 
 
 def reported_cassette(report: CassetteReport) -> ReportedCassette:
-    """One cassette's part of the report, as the API returns it."""
+    """One cassette's part of the report in the API's form."""
     fields = {name: getattr(report, name) for name in ReportedCassette.model_fields}
     fields["unused"] = [
         {

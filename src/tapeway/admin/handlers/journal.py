@@ -166,7 +166,7 @@ def _passes(entry: ServedRequest, query: JournalQuery) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _ToldCall:
-    """What a request asked, what came of it, and its model and tokens."""
+    """The gist of an entry: question, outcome, model and tokens."""
 
     asked: str
     answered: str

@@ -125,7 +125,7 @@ async def the_interaction(context: HandlerContext, name: str, index: int) -> Any
 async def _held(context: HandlerContext, name: str) -> HeldRecordings | None:
     """The recordings of a file that is not loaded: the file is read for the first look alone.
 
-    None for any other cassette, and for a file that is too large to be kept.
+    None for a loaded cassette, for a shared store, and for a file too large to keep in memory.
     """
     broker = context.broker
     if broker.store.shared is not None or broker.cassette(name) is not None:

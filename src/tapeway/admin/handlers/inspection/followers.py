@@ -133,7 +133,7 @@ class Follower:
         return await asyncio.to_thread(self._settled_text, part)
 
     def _settled_text(self, part: Response) -> str:
-        """The text without its last word, which may be the beginning of a secret."""
+        """The text without the last word: a secret may begin there."""
         response = self._call.redacted(part)
         text = answer_text(Interaction(0, self._call.ask.redacted, response))
         text = _LAST_WORD.sub("", text)

@@ -53,7 +53,7 @@ async def _send(
     follower: str,
     news: RecordingNews | None,
 ) -> None:
-    """Send what is new until the last event, or until its process is gone."""
+    """Send news until the last event, or until the recording process is gone."""
     quiet_s = 0.0
     while news is not None:
         if news.event is not None:

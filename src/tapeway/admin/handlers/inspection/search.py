@@ -17,7 +17,7 @@ from tapeway.inspection.search import RecordedTexts, TextFilter
 from tapeway.paging import bytes_of_bodies
 
 MOST_ENTRIES = 5000
-"""The number of entries whose texts are searched in one call."""
+"""How many entries a single call searches."""
 
 MOST_BYTES = 8 * 1024 * 1024
 """Of their bodies."""
@@ -34,7 +34,7 @@ _Batch = list[tuple[ServedRequest, bool, Searchable | str]]
 
 @dataclass(slots=True)
 class FoundEntries:
-    """The entries that were found, how many were passed, and the last of these."""
+    """The found entries, the number of searched entries, and the last searched entry."""
 
     found: list[ServedRequest] = field(default_factory=list)
     passed: int = 0
@@ -51,7 +51,7 @@ async def search(
 ) -> FoundEntries:
     """Search entries for a text, until enough are found or the work of a call is done.
 
-    Each found entry comes with whether it passes the other filters. `last` is None at the end.
+    `entries` yields each entry with the result of the other filters. `last` is None at the end.
     """
     searched = FoundEntries()
     texts = _TextsOfCassettes(context)
@@ -86,7 +86,7 @@ async def search(
 
 
 def _said(wanted: TextFilter, batch: _Batch, texts: "_TextsOfCassettes") -> list[bool]:
-    # An entry is often one of many of the same recording.
+    # Many entries often belong to the same recording.
     known: dict[int, bool] = {}
     found: list[bool] = []
     for entry, passes, item in batch:
@@ -120,7 +120,7 @@ def _item_says(
 
 
 class _TextsOfCassettes:
-    """What the recordings of cassettes say, as far as earlier searches read it."""
+    """The texts of recordings, as far as earlier searches have read them."""
 
     def __init__(self, context: HandlerContext) -> None:
         self._context = context
@@ -128,7 +128,7 @@ class _TextsOfCassettes:
         """None for a cassette that is gone, or cannot be read."""
 
     async def of(self, entry: ServedRequest) -> str | None:
-        """What the recording of an entry says; None where nothing is known of it."""
+        """The text of an entry's recording; None if no earlier search has read the recording."""
         if entry.interaction is None:
             return None
         name = entry.cassette
@@ -150,7 +150,7 @@ class _TextsOfCassettes:
 
 
 async def kept_call(context: HandlerContext, entry: ServedRequest) -> KeptCall | None:
-    """What the journal keeps of a call that no recording holds, redacted; None for nothing."""
+    """The journal's redacted copy of a call without a recording; None without a copy."""
     kept = context.journal.kept.get(entry.id)
     if kept is None or kept.redact is None:
         return kept
