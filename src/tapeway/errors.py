@@ -135,6 +135,10 @@ class CassetteEdited(StoreError):
     code = "cassette_edited"
 
 
+class RecordingEdited(CassetteEdited):
+    """Somebody changed or removed the recording that was to go on; nothing was written."""
+
+
 class StoreFull(StoreError):
     """There is no room for the recording. Recording works again when there is room."""
 

@@ -242,6 +242,9 @@ class SharedStore(CassetteStore, Protocol):
     and ends the lease. The store raises `Fenced` unless this instance holds the lease. An instance
     holds a lease until another instance takes over, the lease is given back, or a recording is made
     under the lease.
+
+    `append` of a recording that goes on from another recording raises `RecordingEdited` where
+    somebody changed or removed the other recording.
     """
 
     # Finding recordings, at a cost that does not grow with their number.

@@ -36,7 +36,7 @@ from tapeway.core.model.interaction import (
     large_bodies,
 )
 from tapeway.core.model.messages import BodyFile
-from tapeway.errors import CassetteEdited, Fenced, StoreError, closed
+from tapeway.errors import CassetteEdited, Fenced, RecordingEdited, StoreError, closed
 from tapeway.formats.native.document import interaction_digest, numbered
 from tapeway.ports import Found, FoundUnused, Issuer, MoveDone, StoreFacts
 from tapeway.stores.support.columns import columns_of, head_text, imported_text, recording_text
@@ -171,6 +171,7 @@ class ModelStore:
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         self._of(name)
         text = recording_text(recording)
+        self._check_unchanged(name, recording.goes_on)
         await self._use_up(name, recording.lease)
         held, place = self._made(name, head), self._place
         gone = [each for each in map(held.drop, recording.supersedes) if each is not None]
@@ -190,6 +191,16 @@ class ModelStore:
             state = step.advance(None if now is None else now.state)
             place.turn((name, step.take, step.key), state)
             place.touch(name, step.take, index)
+
+    def _check_unchanged(self, name: str, before: AnyInteraction | None) -> None:
+        if before is None:
+            return
+        held = self._of(name)
+        found = None if held is None else held.items.get(before.index)
+        if found is None or interaction_digest(found.item) != interaction_digest(before):
+            raise RecordingEdited(
+                f"interaction {before.index} of cassette '{name}' is not the same"
+            )
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         self._of(name)

@@ -401,6 +401,8 @@ class LiveCallInProgress:
         self._reserve = reserve
         self._part: int | None = None
         """The recording of the part of a session, or of a turn, that has come so far."""
+        self._stored: Interaction | None = None
+        """The recording of a turn that goes on after its end."""
         self._streams = streams
         self._opened = opened
         self._requests = streams.requests(ask.cassette.name, ask.take.number, ask.request.route)
@@ -477,6 +479,7 @@ class LiveCallInProgress:
                 # The lease ended with the first recording.
                 self._ask = self._ask._replace(lease=None)
                 response = buffer.finish(before.response.latency_ms, before.response.verdict)
+                self._stored = before.recorded
                 kept = await self._record(response)
                 self._part = kept.index
                 self.result = self._answer("recorded", response, kept.index, recorded=kept)
@@ -780,7 +783,9 @@ class LiveCallInProgress:
             )
         # They may be many times as large as the text of a recording that waits.
         read, self._read = self._read, NOT_READ
-        checked = Recording(interaction, recording.supersedes, check, ask.lease, step, read)
+        checked = Recording(
+            *(interaction, recording.supersedes, check, ask.lease, step, read), goes_on=self._stored
+        )
         await self._store.append(cassette.name, cassette.head, checked)
         cassette.add(
             *(recording, ask.key, ask.take, ask.variant, ask.writes_before), goes_on=goes_on

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from aiohttp import WSMsgType, web
@@ -10,9 +13,12 @@ from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Delivery, Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.engine.recorder import Policy
 from tapeway.errors import StoreFull
 from tapeway.server.websocket import late_messages
 from tapeway.stores.memory import MemoryStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.conversing import (
     Event,
@@ -203,6 +209,61 @@ async def test_what_comes_after_the_end_of_its_take_is_passed_on_and_named_in_th
             "messages of the service outside of any recorded turn (1): they were passed on, and not "
             "stored"
         ]
+
+
+async def test_nothing_is_stored_behind_a_message_that_does_not_fit() -> None:
+    texts = ["short", "a" * 300, "short again"]
+    async with (
+        serving(notifying(text=texts.__getitem__)) as service,
+        running_proxy(service.url, mode="record", policy=Policy(max_body=400)) as proxy,
+    ):
+        async with connected(proxy.url, "/rpc") as client:
+            said = await _said(client, call(1))
+        assert [each["params"][1] for each in said[1:]] == texts
+        assert await _stored(proxy) == [said[:2]]
+        assert await _unrecorded(proxy) == [
+            "messages of the service outside of any recorded turn (2): they were passed on, and not "
+            "stored"
+        ]
+
+
+def _edited(item: Interaction) -> Interaction:
+    return replace(item, metadata={**item.metadata, "by": "hand"})
+
+
+@pytest.mark.parametrize("change", [lambda _: None, _edited], ids=["removed", "edited"])
+@pytest.mark.parametrize("on", ["memory", "sqlite"])
+async def test_a_recording_that_somebody_changed_goes_on_no_more(
+    on: str, change: Callable[[Interaction], Interaction | None], tmp_path: Path
+) -> None:
+    goes_on = asyncio.Event()
+
+    async def answer(socket: web.WebSocketResponse) -> None:
+        await socket.receive()
+        await socket.send_json({"jsonrpc": "2.0", "id": 1, "result": {}})
+        await goes_on.wait()
+        await socket.send_json(news("after the change"))
+        await socket.receive()
+        await socket.close()
+
+    async with (
+        serving(answer) as service,
+        running_proxy(
+            service.url,
+            mode="record",
+            store=MemoryStore() if on == "memory" else SqliteStore(tmp_path / "c.db"),
+        ) as proxy,
+    ):
+        async with connected(proxy.url, "/rpc") as client:
+            await _said(client, call(1), 1)
+            [item] = await proxy.recorded()
+            await proxy.broker.editor.edit("default", item.index, changed := change(item))
+            goes_on.set()
+            assert await next_event(client) == news("after the change")
+        assert [each.metadata for each in await proxy.recorded()] == [
+            each.metadata for each in [changed] if each is not None
+        ]
+        assert len(await _unrecorded(proxy)) == 1
 
 
 async def test_a_message_that_cannot_be_stored_is_not_passed_on() -> None:

@@ -11,7 +11,7 @@ from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
 from tapeway.core.misses.neighbours import MOST_NEWEST, NEIGHBOURS, Neighbours, sought
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.control import CursorState
-from tapeway.errors import Fenced
+from tapeway.errors import Fenced, RecordingEdited
 from tapeway.ports import Issuer, SharedStore
 from tests.stores.contract.test_shared_moves import Moves
 from tests.stores.large_bodies import kept, large
@@ -152,6 +152,45 @@ async def test_only_one_recording_is_made_under_a_lease(store: SharedStore) -> N
 
     assert bodies(await store.load("x", writable=False)) == answers(0)
     assert await store.fences("x") == frozenset()
+
+
+async def test_a_recording_goes_on_only_while_nobody_has_changed_what_is_stored(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    before = recording(0)
+    more = replace(other_answer(0, 1, 0, body=b'{"more": 1}'), goes_on=before.interaction)
+    await one.append("x", HEAD, before)
+    await other.edit("x", 0, replace(before.exchange, metadata={"by": "hand"}))
+
+    with pytest.raises(RecordingEdited, match="interaction 0 of cassette 'x'"):
+        await one.append("x", HEAD, more)
+    assert bodies(await one.load("x", writable=False)) == answers(0)
+
+    await other.edit("x", 0, None)
+    with pytest.raises(RecordingEdited, match="interaction 0 of cassette 'x'"):
+        await one.append("x", HEAD, more)
+    assert bodies(await one.load("x", writable=False)) == []
+
+    await other.remove("x")
+    with pytest.raises(RecordingEdited, match="interaction 0 of cassette 'x'"):
+        await one.append("x", HEAD, more)
+    assert await one.names() == []
+
+
+async def test_a_recording_goes_on_in_the_place_of_what_is_stored(store: SharedStore) -> None:
+    first, large_body = recording(0), await store.keep("x", [b"a" * 1024])
+    held = replace(first.exchange.response, body=b"", file=large_body)
+    first = replace(first, interaction=replace(first.exchange, response=held))
+    await store.append("x", HEAD, first)
+    await append_recordings(store, 1)
+
+    more = other_answer(0, 2, 0, body=b'{"more": 1}')
+    await store.append("x", HEAD, replace(more, goes_on=first.interaction))
+    last = other_answer(0, 3, 2, body=b'{"more": 2}')
+    await store.append("x", HEAD, replace(last, goes_on=more.interaction))
+
+    assert bodies(await store.load("x", writable=False)) == [b'{"more": 2}', *answers(1)]
 
 
 async def test_a_lease_is_of_use_to_the_instance_alone_that_claimed_it(

@@ -4,6 +4,7 @@ Each write stores the whole turn again. Messages that come during a write share 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.engine.recorder import Recorder
 from tapeway.engine.single_flight import Pending
-from tapeway.errors import TapewayError
+from tapeway.errors import RecordingEdited, TapewayError
 from tapeway.ports import StoredCall
 from tapeway.server.websocket.connection import settled
 
@@ -65,7 +66,9 @@ class StoredTurn:
 
     def add(self, message: WebSocketMessage, at_ms: float) -> bool:
         """Add a message; return False if the recording is closed or full."""
-        return self._is_open and self._call.add((message.data + b"\n",), at_ms)
+        # After a message that does not fit none is added: a replay would have a gap.
+        self._is_open = self._is_open and self._call.add((message.data + b"\n",), at_ms)
+        return self._is_open
 
     async def store(self) -> TapewayError | None:
         """Store the added messages now or later; return the error of a failed write."""
@@ -154,6 +157,7 @@ class LateMessages:
     async def _store(self, together: Sequence[tuple["LateMessage", WebSocketMessage]]) -> bool:
         """Store messages with their turns; whether they may be passed on."""
         changed: dict[int, StoredTurn] = {}
+        added = Counter[int]()
         for late, message in together:
             stored = None
             if late.turn is not None:
@@ -164,8 +168,13 @@ class LateMessages:
                 self.unrecorded += late.counts
             else:
                 changed[id(stored)] = stored
-        for each in changed.values():
-            if (error := await each.store()) is not None:
+                added[id(stored)] += 1
+        for at, each in changed.items():
+            error = await each.store()
+            if isinstance(error, RecordingEdited):
+                # Somebody wanted the recording otherwise: the client gets what the service says.
+                self.unrecorded += added[at]
+            elif error is not None:
                 self._failed(error)
                 return False
         return True

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from tapeway.core.model.cassette import CassetteHead, Lease, Recording
 from tapeway.core.model.condition import Condition
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
-from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.formats.native.document import interaction_digest
+from tapeway.errors import CassetteCorrupt, RecordingEdited, StoreError
+from tapeway.formats.native.document import decode, encode, interaction_digest
 from tapeway.paging import batch_from
 from tapeway.stores.sql import cursors, rows
 from tapeway.stores.sql.cassette_rows import CassetteRow, cassette, cassette_or_new
@@ -75,13 +75,15 @@ def record(
 ) -> Op[None]:
     """Write a recording in the place of the superseded recordings, or of its index.
 
-    The cursor moves on once the recording is durable. Raises Fenced, IndexTaken.
+    The cursor moves on once the recording is durable. Raises Fenced, IndexTaken, RecordingEdited.
     """
     into = yield from cassette_or_new(name, head)
     if recording.lease is not None:
         yield from use_lease(recording.lease)
     change, step, index = CountChange(), recording.step, recording.interaction.index
     gone = (yield from _remove(into, recording.supersedes, change)) if recording.supersedes else []
+    if recording.goes_on is not None:
+        _check_unchanged(name, gone, recording.goes_on)
     # Not at the end: the index was reserved at the request, and later requests may finish earlier.
     place = min([held.place for held in gone], default=index)
     take = 0 if step is None else step.take
@@ -186,6 +188,22 @@ def _remove(into: CassetteRow, gone: Sequence[int], change: CountChange) -> Op[l
     for held in found:
         change.remove(held.exchange, held.route, held.base, held.size)
     return found
+
+
+def _check_unchanged(name: str, gone: Sequence[_Held], before: AnyInteraction) -> None:
+    """Raise RecordingEdited unless these rows hold the interaction as it was recorded."""
+    for held in gone:
+        if held.number == before.index:
+            item = rows.interaction_of(
+                held.document, held.sha256, held.number, f"cassette '{name}'"
+            )
+            # A document may change once when it is read and written again.
+            if interaction_digest(item) == interaction_digest(decode(encode(before), before.index)):
+                return
+    raise RecordingEdited(
+        f"interaction {before.index} of cassette '{name}' was changed or removed meanwhile: what "
+        "came after it was not written"
+    )
 
 
 def _add(
