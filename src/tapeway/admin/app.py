@@ -138,7 +138,7 @@ def _check_store(request: web.Request, version: str) -> None:
     theirs = request.headers.get(VERSION_HEADER, version)
     if theirs != version and request.path != _STATUS:
         raise AdminError(
-            f"this is tapeway {version}, and the one whose store it is has the version "
+            f"this tapeway has version {version}, but the calling tapeway has version "
             f"{theirs[:_LONGEST_VERSION]!r}: run the same version on both sides",
             status=409,
             code="store_version",

@@ -29,7 +29,7 @@ EXACT = "exact"
 """The value of the rule `audio` for a comparison byte by byte."""
 
 
-_BEGUN_OTHERWISE = "the service began in another way than what has gone out to the client"
+_BEGUN_OTHERWISE = "no recorded session begins with the messages already sent to the client"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class SessionReplay:
     ) -> SessionDifference | None:
         number = self._sent.controls
         if number >= len(self._controls):
-            text = f"the client sends {title_of(message)} where the recording has no more of it"
+            text = f"the client sends {title_of(message)} after the recording's last client message"
             return SessionDifference(len(self.recording.messages), text)
         place = self._controls[number]
         differences = self._comparison.differences(self.recording.messages[place].message, message)

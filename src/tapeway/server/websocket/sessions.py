@@ -51,8 +51,8 @@ _OK = 200
 _MOST_REDACTED = 256 * 1024
 """The longest redacted message of a client, in bytes; a longer message holds media."""
 _MIXED = (
-    "the service would have to be asked, but the session has begun from a recording: record it anew "
-    "(mode record, or another cassette)"
+    "a session that began from a recording cannot continue live: record the session anew (mode "
+    "record, or another cassette)"
 )
 
 

@@ -59,8 +59,8 @@ _OK = 200
 _OUTSIDE = f"messages of the service outside of any recorded turn ({{count}}): they were passed on, and {NOT_STORED}"
 _LEFT = "the client left before the answer ended"
 _REPLAYED_PARENT = (
-    "the request goes on from {parent}, which a recording issued: the service does not know it. Record "
-    "the whole conversation anew (mode record, or another cassette)"
+    "the request continues {parent}, an id from a recording: the service does not know this id. "
+    "Record the whole conversation anew (mode record, or another cassette)"
 )
 
 
