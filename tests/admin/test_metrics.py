@@ -203,7 +203,7 @@ async def test_they_are_told_while_the_store_is_away(
 
     await open_world.ask()
     before = await _samples(open_world)
-    monkeypatch.setattr(open_world.broker, "loaded", away)
+    monkeypatch.setattr(open_world.broker.source, "counts", away)
     during = await _samples(open_world)
 
     assert _by_outcome(during)["recorded"] == 1.0
