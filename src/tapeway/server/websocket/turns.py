@@ -99,13 +99,20 @@ class TurnConnection:
         """Turns that have begun and not ended."""
         self._patience: asyncio.TimerHandle | None = None
 
-    async def serve(self, first: WebSocketMessage) -> None:
-        """Serve until either side ends the connection, and every turn being recorded has ended."""
+    async def serve(
+        self, first: WebSocketMessage, opening: Sequence[WebSocketMessage] = ()
+    ) -> None:
+        """Serve until either side ends the connection, and every turn being recorded has ended.
+
+        `opening` are the service's messages before the client's first, already passed on.
+        """
         found: WebSocketMessage | Close = first
         try:
             async with self._tasks:
                 if self._upstream is not None:
-                    self._begin_link(self._upstream)
+                    link = self._begin_link(self._upstream)
+                    answers = map(self._protocol.read_answer, opening)
+                    link.late.unrecorded = sum([each is not None for each in answers])
                 # A finished task group takes no new task: tell only while the client stays.
                 with self._services.stopping.told(self._stop):
                     while not isinstance(found, Close):

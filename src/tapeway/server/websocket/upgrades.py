@@ -193,7 +193,8 @@ class Upgrades:
         if protocol is None or isinstance(first, Close):
             await self._session(opened).serve_live(upstream, opening, first)
             return
-        await TurnConnection(self._services, opened, upstream, protocol).serve(first)
+        connection = TurnConnection(self._services, opened, upstream, protocol)
+        await connection.serve(first, opening)
 
     async def _serve_replay(self, opened: OpenConnection, recorded: Sequence[Interaction]) -> None:
         """Serve a connection from recordings, as far as messages are recorded."""
