@@ -263,7 +263,7 @@ class Calls:
 
     async def alike(self) -> object:
         request = turn(0, "call_1", f"in {self.which}").exchange.request
-        key = alike_key(request, recorded=False, rules=NO_RULES)
+        key = alike_key(request, NO_RULES)
         return key and self._labels(await self.s.alike(self.n, key))
 
     async def issuers(self) -> object:

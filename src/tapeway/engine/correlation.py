@@ -179,8 +179,8 @@ async def refers_to_earlier(request: Request, rules: Rules) -> bool:
 async def key_of_alike(request: Request, rules: Rules) -> bytes | None:
     """The key of recordings that may differ from a request in identifiers alone; None for none."""
     if len(request.body) <= SMALL_BODY:
-        return alike_key(request, rules, recorded=False)
-    return await asyncio.to_thread(partial(alike_key, request, rules, recorded=False))
+        return alike_key(request, rules)
+    return await asyncio.to_thread(alike_key, request, rules)
 
 
 async def meant_by(

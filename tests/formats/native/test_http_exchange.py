@@ -13,6 +13,7 @@ from tapeway.core.agenttape import key
 from tapeway.core.cassette.credential_index import credential_places, may_hold_credentials
 from tapeway.core.json_text import Json
 from tapeway.core.matching.key import key_of_read, request_key
+from tapeway.core.matching.recorded_request import RecordedRequest
 from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
@@ -460,7 +461,7 @@ def test_a_body_that_was_read_has_the_match_key_of_the_one_that_was_sent(
     assert key == request_key(sent)
     held, exactly = (
         may_hold_credentials(request, NO_RULES, read),
-        credential_places(sent, key, NO_RULES),
+        credential_places(RecordedRequest(sent, NO_RULES), key),
     )
     assert held or exactly is None
     if "?" not in url:

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tapeway.core.correlation.index import MOST_ALIKE, alike_key, issued_key
+from tapeway.core.correlation.index import MOST_ALIKE, alike_key_of, issued_key
 from tapeway.core.json_text import dump
+from tapeway.core.matching.recorded_request import RecordedRequest
 from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
 from tapeway.core.misses.neighbours import MOST_NEWEST, NEIGHBOURS, Neighbours, sought
 from tapeway.core.model.cassette import Recording, StoredCassette
@@ -373,7 +374,7 @@ async def test_a_cassette_that_is_renamed_to_its_own_name_stays(store: SharedSto
 
 def alike_to(text: str) -> bytes:
     """The digest of turns with this text."""
-    found = alike_key(turn(0, "call_1", text).exchange.request, recorded=True, rules=NO_RULES)
+    found = alike_key_of(RecordedRequest(turn(0, "call_1", text).exchange.request, NO_RULES))
     assert found is not None
     return found
 

@@ -36,6 +36,7 @@ from tapeway.core.matching.received_request import (
     octets_text,
     outline_key,
 )
+from tapeway.core.matching.recorded_request import RecordedRequest
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
@@ -94,12 +95,13 @@ def may_hold_credentials(request: Request, rules: Rules, read: ReadJson | None) 
     return bool(open_request(request, rules, recorded=True).fields)
 
 
-def credential_places(request: Request, key: bytes, rules: Rules) -> CredentialPlaces | None:
+def credential_places(recorded: RecordedRequest, key: bytes) -> CredentialPlaces | None:
     """Where a recorded request holds credentials, None where it holds none."""
+    request, rules = recorded.request, recorded.rules
     redacted = _is_redacted(request)
     if not redacted and not may_have_credential_fields(request):
         return None
-    opened = open_request(request, rules, recorded=True)
+    opened = recorded.opened
     texts = tuple(_texts_with_placeholders(request, opened, rules)) if redacted else ()
     if not texts and not opened.fields:
         return None
@@ -140,7 +142,7 @@ class CredentialIndex:
         """Add a recording with its match key."""
         if key in self._places or not _may_hold_any(interaction):
             return
-        found = credential_places(interaction.request, key, self._rules)
+        found = credential_places(RecordedRequest(interaction.request, self._rules), key)
         if found is not None:
             self._places[key] = found
             self._keys_like(found).append(key)

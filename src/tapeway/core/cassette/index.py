@@ -38,6 +38,7 @@ from tapeway.core.matching.headers.conditions import are_told_apart, is_for, of_
 from tapeway.core.matching.key import KeyAndBody, key_and_body, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.received_request import ReceivedRequest
+from tapeway.core.matching.recorded_request import RecordedRequest
 from tapeway.core.matching.rules import Rules, merged_rules, meta_with_rules, rules_of_meta
 from tapeway.core.misses.neighbours import Neighbours
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Recording, StoredCassette
@@ -457,7 +458,7 @@ class CassetteIndex:
         self, interaction: Interaction, key: bytes, take: Take
     ) -> tuple[int, ...]:
         """Recordings of earlier takes with a single different credential: a changed API key."""
-        places = credential_places(interaction.request, key, self.rules)
+        places = credential_places(RecordedRequest(interaction.request, self.rules), key)
         if places is None and self._credentials is None:
             # Nearly every request; going through all recordings for each would take long.
             return ()

@@ -2,19 +2,23 @@
 
 from tapeway.core.agenttape.lookup import answers_in_order, recording_aliases
 from tapeway.core.cassette.credential_index import credential_places, open_digest
-from tapeway.core.correlation.index import alike_key
+from tapeway.core.correlation.index import alike_key_of
 from tapeway.core.matching.key import key_digest, request_key
+from tapeway.core.matching.recorded_request import RecordedRequest
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 
 
-def recording_key(interaction: Interaction, rules: Rules) -> bytes:
+def recording_key(
+    interaction: Interaction, rules: Rules, recorded: RecordedRequest | None = None
+) -> bytes:
     """The match key of a recording: the match key of the request.
 
     A recording that answers any request in order has an alias in place of a digest.
+    `recorded` is the recorded request under the rules, if known.
     """
     if not answers_in_order(interaction):
-        return request_key(interaction.request, rules)
+        return request_key(interaction.request, rules) if recorded is None else recorded.key()
     (alias,) = recording_aliases(interaction, rules)
     return interaction.request.route.encode() + b"\0" + alias
 
@@ -27,10 +31,11 @@ def index_keys(interaction: Interaction, rules: Rules) -> tuple[bytes, ...]:
     search without them. A request that refers to earlier answers has a key that it shares with
     requests under other identifiers. Only recordings that AgentTape made have aliases.
     """
-    key = recording_key(interaction, rules)
+    recorded = RecordedRequest(interaction.request, rules)
+    key = recording_key(interaction, rules, recorded)
     digests = [key_digest(key)]
-    if (places := credential_places(interaction.request, key, rules)) is not None:
+    if (places := credential_places(recorded, key)) is not None:
         digests.append(open_digest(places.outline_key if places.texts else places.open_key))
-    if (alike := alike_key(interaction.request, rules, recorded=True)) is not None:
+    if (alike := alike_key_of(recorded)) is not None:
         digests.append(alike)
     return tuple(dict.fromkeys([*digests, *recording_aliases(interaction, rules)]))

@@ -31,10 +31,12 @@ from tapeway.core.correlation.unify import (
     body_texts,
     differ_in_references,
     may_have_references,
+    refers,
 )
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.document import request_document
+from tapeway.core.matching.recorded_request import RecordedRequest
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
@@ -75,12 +77,13 @@ _REPLACEMENT = re.compile(r"<[^<>]*>|REDACTED")
 # All JSON writers spell these characters alike, except writers that escape beyond ASCII.
 _SPELLED_ALIKE = re.compile(r"[\w .,:;-]+")
 
-_TEXT = rb'[^" \\]*(?:\\.[^" \\]*)*'
-_ANY = rb'[^"\\]*(?:\\.[^"\\]*)*'
+# Without going back: neither ends before a quote or a blank.
+_TEXT = rb'[^" \\]*+(?:\\.[^" \\]*+)*+'
+_ANY = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
 
 # All but texts without a blank: names of members, texts with a blank, and what is no text.
 _IN_COARSE_KEY = re.compile(
-    rb'("' + _TEXT + rb"(?: " + _ANY + rb'"|"(?=:))|[^"]+)|"' + _TEXT + rb'"'
+    rb'((?:"' + _TEXT + rb"(?: " + _ANY + rb'"|"(?=:))|[^"]++)++)|"' + _TEXT + rb'"'
 )
 
 
@@ -97,9 +100,7 @@ class CorrelatedRecording:
 
 def has_references(request: Request, rules: Rules) -> bool:
     """Whether a request refers to anything that an earlier answer could have issued."""
-    return may_have_references(request) and any(
-        body_text.is_reference for body_text in body_texts(request_document(request, rules))
-    )
+    return may_have_references(request) and refers(request_document(request, rules))
 
 
 def may_carry_ids(request: Request) -> bool:
@@ -149,7 +150,7 @@ class CorrelationIndex:
         if not may_have_references(interaction.request):
             return
         recorded = compared_document(interaction.request, self._rules, recorded=True)
-        if any(body_text.is_reference for body_text in body_texts(recorded)):
+        if refers(recorded):
             coarse = _coarse_key(interaction.request.route, recorded)
             self._coarse_keys[interaction.index] = coarse
             self._read.setdefault(coarse, {})[interaction.index] = interaction
@@ -365,16 +366,22 @@ def _pieces(texts: Iterable[BodyText]) -> list[str]:
     return [pieces[at * len(pieces) // _PIECES] for at in range(min(_PIECES, len(pieces)))]
 
 
-def alike_key(request: Request, rules: Rules, *, recorded: bool) -> bytes | None:
+def alike_key(request: Request, rules: Rules) -> bytes | None:
     """The digest that requests share which differ in identifiers alone, and maybe in more.
 
     A store finds recordings by it. None for a request that refers to nothing. Route and target are
     left out: a recording may get its route when it is loaded.
     """
-    if not may_have_references(request):
-        return None
-    document = compared_document(request, rules, recorded=recorded)
-    if not any(body_text.is_reference for body_text in body_texts(document)):
+    return _alike_key(compared_document(request, rules)) if may_have_references(request) else None
+
+
+def alike_key_of(recorded: RecordedRequest) -> bytes | None:
+    """The `alike_key` of a recorded request."""
+    return _alike_key(recorded.compared) if may_have_references(recorded.request) else None
+
+
+def _alike_key(document: Mapping[str, Json]) -> bytes | None:
+    if not refers(document):
         return None
     text = _coarse_text({"body": document.get("body")})
     return hashlib.blake2b(text, digest_size=ALIKE_BYTES, person=b"alike").digest()

@@ -81,6 +81,11 @@ def body_texts(document: Mapping[str, Json]) -> Iterator[BodyText]:
     return _texts(document.get("body"), "body", _Context.ANYWHERE)
 
 
+def refers(document: Mapping[str, Json]) -> bool:
+    """Whether the body of a request's document has any reference."""
+    return _refers(document.get("body"), "body", _Context.ANYWHERE)
+
+
 def may_have_references(request: Request) -> bool:
     """Whether the body of a request may have references; a quick search that is sometimes wrong."""
     body = request.body
@@ -237,6 +242,22 @@ def _texts(value: Json, field: str, context: _Context) -> Iterator[BodyText]:
     elif isinstance(value, list):
         for inner in value:
             yield from _texts(inner, field, context)
+
+
+def _refers(value: Json, field: str, context: _Context) -> bool:
+    if isinstance(value, str):
+        return _is_reference(context, field)
+    if context is _Context.DATA:
+        return False
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if _refers(inner, key, _context_in(context, key, inner)):
+                return True
+    elif isinstance(value, list):
+        for inner in value:
+            if _refers(inner, field, context):
+                return True
+    return False
 
 
 def _references(value: Json, field: str, context: _Context) -> Iterator[tuple[str, _Kind]]:

@@ -115,15 +115,22 @@ class OpenedRequest(NamedTuple):
 
 
 def open_request(
-    request: Request, rules: Rules, *, recorded: bool = False, wide: bool = False
+    request: Request,
+    rules: Rules,
+    *,
+    recorded: bool = False,
+    wide: bool = False,
+    parsed: dict[str, Json] | None = None,
 ) -> OpenedRequest:
     """The request without its credential fields and without what rules ignore.
 
     From a recorded request, only fields with a placeholder or a possible credential are removed;
     from a received request, all credential fields. Fields with ambiguous names must hold a key in
-    both requests, unless `wide`.
+    both requests, unless `wide`. `parsed` is the parsed request, if known.
     """
-    document = without_ignored(parsed_request(request, rules), rules)
+    if parsed is None:
+        parsed = parsed_request(request, rules)
+    document = without_ignored(parsed, rules)
     if not may_have_credential_fields(request, once=recorded):
         # To look at each value of a large body takes a hundred times as long.
         return OpenedRequest(document, ())

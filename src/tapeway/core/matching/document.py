@@ -65,10 +65,13 @@ def request_document(request: Request, rules: Rules) -> dict[str, Json]:
     return with_rules(parsed_request(request, rules), rules)
 
 
-def parsed_request(request: Request, rules: Rules) -> dict[str, Json]:
-    """The document of a request, of its rules only the rewrites of its path applied."""
+def parsed_request(request: Request, rules: Rules, read: ReadJson | None = None) -> dict[str, Json]:
+    """The document of a request, of its rules only the rewrites of its path applied.
+
+    `read` is what the body was read as, where that is plain JSON and known.
+    """
     raw_path, _, raw_query = request.target.partition("?")
-    content, value = body_value(request)
+    content, value = body_value(request) if read is None else ("json", read.value)
     return {
         "method": request.method,
         "path": _compiled(rules).rewrite(decoded_path(raw_path)),
