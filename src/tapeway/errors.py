@@ -138,6 +138,8 @@ class CassetteEdited(StoreError):
 class RecordingEdited(CassetteEdited):
     """Somebody changed or removed the recording that was to go on; nothing was written."""
 
+    code = "recording_edited"
+
 
 class StoreFull(StoreError):
     """There is no room for the recording. Recording works again when there is room."""
@@ -208,6 +210,14 @@ def out_of_touch(place: str, why: str = "") -> StoreAway:
         why
         or f"{place} has not answered for too long to know what is in force: check that it runs; "
         "tapeway continues once it answers"
+    )
+
+
+def recording_edited(name: str, index: int) -> RecordingEdited:
+    """The error for more of a recording that somebody changed or removed."""
+    return RecordingEdited(
+        f"interaction {index} of cassette '{name}' was changed or removed meanwhile: what came "
+        "after it was not written"
     )
 
 

@@ -2,13 +2,15 @@
 
 import asyncio
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import apsw
 import pytest
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.errors import CassetteEdited, CassetteLocked, ConfigError, StoreError
+from tapeway.core.model.interaction import Interaction
+from tapeway.errors import CassetteEdited, CassetteLocked, ConfigError, RecordingEdited, StoreError
 from tapeway.paging import walk_cassette
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
@@ -19,9 +21,9 @@ from tapeway.stores.sqlite import writer
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.contract.conftest import opened
 from tests.stores.large_bodies import body, contents, kept, large
-from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
+from tests.stores.recordings import HEAD, answers, bodies, exchanges, indexes, recording
 from tests.stores.remote.between import answered, between, broken, changed
-from tests.stores.remote.far_side import far_side
+from tests.stores.remote.far_side import FarSide, far_side
 
 TOKEN = "the-token-of-the-far-side"
 
@@ -71,6 +73,33 @@ async def test_what_moved_is_superseded_all_the_same(tmp_path: Path) -> None:
         await one.append("x", HEAD, recording(8, 5))
 
         assert bodies(await other.load("x", writable=False)) == answers(3, 8, 7)
+
+
+@pytest.mark.parametrize("place", ["memory:", "{}", "sqlite:{}/c.db"])
+async def test_a_recording_that_was_changed_at_the_far_side_goes_on_no_more(
+    place: str, tmp_path: Path
+) -> None:
+    async with far_side(open_store(place.format(tmp_path))) as far, opened(far.store()) as store:
+        first = recording(0)
+        await store.append("x", HEAD, first)
+        second = replace(recording(1, 0, body=b"more"), goes_on=first.interaction)
+        await store.append("x", HEAD, second)
+        assert bodies(await store.load("x", writable=False)) == [b"more"]
+
+        [held] = await stored_at(far, "x")
+        await far.broker.editor.edit("x", held.index, replace(held, metadata={"by": "hand"}))
+        third = replace(recording(2, 1, body=b"yet more"), goes_on=second.interaction)
+        with pytest.raises(RecordingEdited, match="was changed or removed meanwhile"):
+            await store.append("x", HEAD, third)
+        [held] = await stored_at(far, "x")
+        assert (held.metadata, held.response.body) == ({"by": "hand"}, b"more")
+
+
+async def stored_at(far: FarSide, name: str) -> list[Interaction]:
+    """The recordings that the far side holds."""
+    found = await far.broker.store.load(name, writable=False)
+    assert found is not None
+    return exchanges(found.interactions)
 
 
 async def test_a_save_overwrites_nothing_that_others_did_meanwhile() -> None:

@@ -214,7 +214,8 @@ def _addition(document: Document, number: int, references: list[Superseded]) -> 
         raise AdminError(f"the index of an interaction is a number from 0 to {MAX_INDEX}")
     wanted = index if isinstance(index, int) else None
     item = _decoded(document, wanted or 0, ("interactions", number))
-    return Addition(item, wanted, tuple([Reference(at.index, at.sha256) for at in references]))
+    superseded = [Reference(at.index, at.sha256, at.required) for at in references]
+    return Addition(item, wanted, tuple(superseded))
 
 
 def _read_interaction(text: bytes, index: int) -> AnyInteraction:

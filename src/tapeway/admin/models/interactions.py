@@ -59,6 +59,9 @@ class Superseded(RequestModel):
 
     index: int = Field(ge=0, le=MAX_INDEX)
     sha256: str = Field(pattern=_SHA256)
+    required: bool = Field(
+        False, description="Whether nothing is appended if this interaction was changed or removed."
+    )
 
 
 class Additions(RequestModel):

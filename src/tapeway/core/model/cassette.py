@@ -70,7 +70,7 @@ class Recording:
     """In a shared store: applied in the same transaction."""
     read: ReadBodies = field(default=NOT_READ, compare=False, repr=False)
     goes_on: AnyInteraction | None = field(default=None, compare=False, repr=False)
-    """In a shared store: the interaction is written only while this superseded one is unchanged."""
+    """In a shared or remote store: it is written only while this superseded one is unchanged."""
 
     @property
     def exchange(self) -> Interaction:

@@ -34,6 +34,8 @@ class Reference:
 
     index: int
     sha256: str
+    required: bool = False
+    """Whether nothing is appended if the interaction was changed or removed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from tapeway.engine.editing.large_bodies import (
     with_stored_bodies,
 )
 from tapeway.engine.editing.screening import ScreenedItems, Secrets, screen
-from tapeway.errors import CassetteEdited
+from tapeway.errors import CassetteEdited, recording_edited
 from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
 
@@ -308,6 +308,9 @@ class Editor(ABC):
         for number, addition, item in call.missing(kept.items):
             index = await target.index(addition.index)
             superseded = await target.superseded(addition.supersedes)
+            required = [each for each in addition.supersedes if each.required]
+            if required and len(superseded) < len(addition.supersedes):
+                raise recording_edited(name, required[0].index)
             steps.append((number, Recording(replace(item, index=index), superseded)))
 
         async def record(number: int, recording: Recording) -> None:

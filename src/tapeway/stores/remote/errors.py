@@ -5,6 +5,7 @@ from tapeway.errors import (
     CassetteCorrupt,
     CassetteEdited,
     CassetteLocked,
+    RecordingEdited,
     StoreAway,
     StoreError,
     StoreFull,
@@ -16,6 +17,7 @@ _ERRORS_BY_CODE: dict[str, type[StoreError]] = {
     "cassette_edited": CassetteEdited,
     "cassette_locked": CassetteLocked,
     "precondition_failed": CassetteEdited,
+    "recording_edited": RecordingEdited,
 }
 
 

@@ -58,10 +58,15 @@ class KnownCassette:
         self.loaded, self.head, self.appended = True, head, False
         self.items = RecordingOrder([(item.index, item) for item in items])
 
-    def references(self, supersedes: Iterable[int]) -> list[Json]:
+    def references(self, recording: Recording) -> list[Json]:
         """How a request names what a recording takes the place of."""
-        known = [self.items.get(index) for index in supersedes]
-        return [{"index": each.index, "sha256": each.sha256} for each in known if each is not None]
+        known = [self.items.get(index) for index in recording.supersedes]
+        more: dict[str, Json] = {} if recording.goes_on is None else {"required": True}
+        return [
+            {"index": each.index, "sha256": each.sha256, **more}
+            for each in known
+            if each is not None
+        ]
 
     def add(
         self, index: int, recording: RemoteRecording, supersedes: Iterable[int], head: str
@@ -148,7 +153,7 @@ class RemoteRecordings:
                     "run_id": head.run_id,
                     "meta": dict(head.meta),
                 },
-                "supersedes": [self._known.references(recording.supersedes)],
+                "supersedes": [self._known.references(recording)],
             }
         )
         # The document as it was checked, byte for byte.

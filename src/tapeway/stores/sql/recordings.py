@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tapeway.core.model.cassette import CassetteHead, Lease, Recording
 from tapeway.core.model.condition import Condition
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
-from tapeway.errors import CassetteCorrupt, RecordingEdited, StoreError
+from tapeway.errors import CassetteCorrupt, StoreError, recording_edited
 from tapeway.formats.native.document import decode, encode, interaction_digest
 from tapeway.paging import batch_from
 from tapeway.stores.sql import cursors, rows
@@ -200,10 +200,7 @@ def _check_unchanged(name: str, gone: Sequence[_Held], before: AnyInteraction) -
             # A document may change once when it is read and written again.
             if interaction_digest(item) == interaction_digest(decode(encode(before), before.index)):
                 return
-    raise RecordingEdited(
-        f"interaction {before.index} of cassette '{name}' was changed or removed meanwhile: what "
-        "came after it was not written"
-    )
+    raise recording_edited(name, before.index)
 
 
 def _add(
