@@ -73,6 +73,7 @@ class Call:
             lambda ask, _: nullcontext(Replacement(ask.cassette)),
             note_nothing,
             reserve_next,
+            lambda ask, index: nullcontext(),
             OpenStreams(),
             note_nothing,
         )

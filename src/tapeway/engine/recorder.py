@@ -256,6 +256,7 @@ class Recorder:
             self._cassettes.replacing,
             self._cassettes.source.note_write,
             self._cassettes.source.reserve,
+            self._cassettes.source.going_on,
             self.streams,
             partial(self._opened, ask),
             reader,
@@ -390,6 +391,7 @@ class LiveCallInProgress:
         replacing: Replacing,
         note_write: Callable[[LiveCall], Awaitable[None]],
         reserve: Callable[[LiveCall], Awaitable[int]],
+        going_on: Callable[[LiveCall, int], AbstractAsyncContextManager[None]],
         streams: OpenStreams,
         opened: Callable[[LiveCall], Awaitable[None]],
         reader: ResponseReader | None = None,
@@ -399,6 +401,7 @@ class LiveCallInProgress:
         self._turn = turn
         self._note_write = note_write
         self._reserve = reserve
+        self._going_on = going_on
         self._part: int | None = None
         """The recording of the part of a session, or of a turn, that has come so far."""
         self._stored: Interaction | None = None
@@ -746,6 +749,9 @@ class LiveCallInProgress:
                 self._store, ask.cassette.name, redactor, guard, self._policy.max_body
             )
             interaction = await large_bodies.keep(ask.request, interaction)
+        if self._stored is not None:
+            async with self._going_on(ask, self._stored.index):
+                return await self._append(interaction, Replacement(ask.cassette), guard.check)
         if not ask.policy.replaces or self._part is not None:
             return await self._append(interaction, Replacement(ask.cassette), guard.check)
         replacing = self._replacing(ask, interaction)

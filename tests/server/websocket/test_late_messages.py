@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from tests.server.websocket.conversing import (
 from tests.server.websocket.json_rpc_service import news, notify, notifying
 from tests.server.websocket.responses_service import events
 from tests.server.websocket.websocket_service import serving
+from tests.support.fakes.broker import until
 
 MODES: tuple[Mode, ...] = ("record", "replay")
 both_deliveries = pytest.mark.parametrize("delivery", ["buffer", "stream"])
@@ -289,6 +291,40 @@ async def test_a_recording_that_somebody_changed_goes_on_no_more(
         assert len(await _unrecorded(proxy)) == 1
 
 
+@pytest.mark.parametrize("results", [[1, 1], [1, 2]], ids=["equal", "new"])
+async def test_a_take_replaces_a_turn_of_the_take_before_that_is_written_at_the_moment(
+    results: list[int],
+) -> None:
+    store, upstreams, number = HeldStore(), list[web.WebSocketResponse](), iter(results)
+
+    async def answer(socket: web.WebSocketResponse) -> None:
+        upstreams.append(socket)
+        asked = await socket.receive_json()
+        await socket.send_json({"jsonrpc": "2.0", "id": asked["id"], "result": next(number)})
+        await socket.receive()
+        await socket.close()
+
+    async with (
+        serving(answer) as service,
+        running_proxy(service.url, mode="record", store=store) as proxy,
+        connected(proxy.url, "/rpc") as first,
+        connected(proxy.url, "/rpc") as second,
+    ):
+        await _said(first, call(1), 1)
+        async with store.held():
+            await upstreams[0].send_json(news("of the take before"))
+            await store.waits.wait()
+            await proxy.broker.rewind()
+            await second.send(json.dumps(call(1)))
+            calls = proxy.broker.recorder.under_way
+            await until(lambda: [each.state for each in calls.values()] == ["storing"])
+        said = [await next_event(second)]
+        assert await next_event(first) == news("of the take before")
+        assert await _stored(proxy) == [said]
+        [report] = await proxy.broker.reports()
+        assert report.unused == ()
+
+
 async def test_a_message_that_cannot_be_stored_is_not_passed_on() -> None:
     store = CountingStore(full_after=1)
     async with (
@@ -395,6 +431,31 @@ async def test_a_secret_behind_the_end_is_not_stored() -> None:
         [item] = await proxy.recorded()
         assert len(item.response.pieces()) == 2
         assert key.encode() not in item.response.body
+
+
+class HeldStore(MemoryStore):
+    """A store that writes nothing while it is held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = asyncio.Event()
+        """Set once a recording waits."""
+        self._free = asyncio.Event()
+        self._free.set()
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._free.set()
+
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
+        if not self._free.is_set():
+            self.waits.set()
+        await self._free.wait()
+        await super().append(name, head, recording)
 
 
 class CountingStore(MemoryStore):

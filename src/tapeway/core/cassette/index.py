@@ -472,6 +472,12 @@ class CassetteIndex:
         """Whether a recording was made in an earlier take, and not kept in this take."""
         return self.take_of(index) < take.number and index not in take.kept
 
+    def may_go_on(self, index: int, take: Take) -> bool:
+        """Whether a recording of a take is still there, and no other take has kept the recording."""
+        takes = [self.take, *self._slot_takes.values()]
+        kept = [each.number for each in takes if index in each.kept]
+        return index in self._key_of and all(number == take.number for number in kept)
+
     def keep(self, index: int, take: Take) -> None:
         """Count a request that the upstream answered as recorded."""
         own, self.take = self.take, self.take_now(take)

@@ -49,7 +49,7 @@ from tapeway.engine.cassettes.source import (
 )
 from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.single_flight import settled
-from tapeway.errors import AdminError, StoreError, TapewayError
+from tapeway.errors import AdminError, StoreError, TapewayError, recording_edited
 from tapeway.ports import CassetteStore
 from tapeway.watching import EVERY_S, Watched
 
@@ -360,6 +360,14 @@ class Loaded(Source):
             or may_have_references(interaction.request)
             or ask.cassette.earlier(interaction, ask.key, ask.take)
         )
+
+    @asynccontextmanager
+    async def going_on(self, ask: LiveCall, index: int) -> AsyncIterator[None]:
+        name, cassette = ask.cassette.name, ask.cassette
+        async with self._replacing.of(name, ask.key):
+            if not cassette.may_go_on(index, ask.take):
+                raise recording_edited(name, index)
+            yield
 
     @asynccontextmanager
     async def replacing(

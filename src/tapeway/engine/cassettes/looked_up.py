@@ -369,6 +369,9 @@ class LookedUp(Source):
         """True: the recordings of earlier takes are looked up."""
         return True
 
+    def going_on(self, ask: LiveCall, index: int) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
     @asynccontextmanager
     async def replacing(
         self, ask: LiveCall, interaction: Interaction

@@ -228,6 +228,13 @@ class Source(Protocol):
         None where nothing is compared.
         """
 
+    def going_on(self, ask: LiveCall, index: int) -> AbstractAsyncContextManager[None]:
+        """Held while more of an answer takes the place of its recording, `index`.
+
+        Raises RecordingEdited if a later take has replaced or kept the recording. A shared store
+        checks the recording itself.
+        """
+
     async def load_bindings(self, view: View, keys: Sequence[bytes]) -> Mapping[bytes, CursorState]:
         """Load into the take how other instances have renamed identifiers, from some cursors."""
         return NO_TURNS
