@@ -125,6 +125,23 @@ def test_the_first_answer_of_a_take_replaces_all_earlier_ones_and_further_ones_f
     assert [each.index for each in cassette] == [11, 5]
 
 
+def test_a_recording_may_go_on_until_another_take_has_replaced_or_kept_it() -> None:
+    cassette = make_cassette()
+    take = cassette.take
+    replaced, kept = [record(cassette, each, "").interaction.index for each in ("a", "b")]
+    assert cassette.may_go_on(replaced, take)
+    assert cassette.may_go_on(kept, take)
+
+    cassette.start_take(take.number + 1)
+    assert cassette.may_go_on(replaced, take)
+    record(cassette, "a", "new")
+    cassette.keep(kept, cassette.take)
+
+    assert not cassette.may_go_on(replaced, take)
+    assert not cassette.may_go_on(kept, take)
+    assert cassette.may_go_on(kept, cassette.take)
+
+
 def test_without_replacing_an_answer_is_appended() -> None:
     cassette = make_cassette(*REPEATED)
 
