@@ -7,10 +7,11 @@ Each binding has a separate cursor, so that conversations do not compete.
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from tapeway.cooperative import Yielding
 from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
@@ -85,10 +86,10 @@ class Correlation:
         identifiers = _identifiers_of(cassette)
         routes = {request.route, DEFAULT_ROUTE} if incoming.route_guessed else {request.route}
         if _is_quick(identifiers, request):
-            return _search(identifiers, plan, routes)
+            return _search(identifiers, plan, routes, Yielding().step)
         async with self._one_at_a_time:
             identifiers.begin()
-            return await asyncio.to_thread(_search, identifiers, plan, routes)
+            return await asyncio.to_thread(_search, identifiers, plan, routes, Yielding().step)
 
     def settle(
         self, cassette: CassetteIndex, plan: LiveCall | Miss, seen: CorrelationMatches
@@ -123,7 +124,8 @@ class Correlation:
             return CorrelationMatches(identifiers.find(request, {request.route}))
         async with self._one_at_a_time:
             identifiers.begin()
-            matches = await asyncio.to_thread(identifiers.find, request, {request.route})
+            find, step = identifiers.find, Yielding().step
+            matches = await asyncio.to_thread(find, request, {request.route}, step)
         return CorrelationMatches(matches)
 
     def _with_warning(self, ask: LiveCall, carried_ids: Mapping[str, int]) -> LiveCall:
@@ -212,11 +214,15 @@ def _is_quick(identifiers: CorrelationIndex, request: Request) -> bool:
 
 
 def _search(
-    identifiers: CorrelationIndex, plan: LiveCall | Miss, routes: Collection[str]
+    identifiers: CorrelationIndex,
+    plan: LiveCall | Miss,
+    routes: Collection[str],
+    step: Callable[[], None],
 ) -> CorrelationMatches:
     request = _request(plan)
+    matches = identifiers.find(request, routes, step)
     carried_ids = identifiers.issued_in(request) if isinstance(plan, LiveCall) else {}
-    return CorrelationMatches(identifiers.find(request, routes), carried_ids)
+    return CorrelationMatches(matches, carried_ids)
 
 
 def _note(match: CorrelatedRecording) -> str:

@@ -1,25 +1,17 @@
-"""Which recordings of many are compared with a request: by a search, and later by what was read."""
+"""Which recordings of many are compared with a request, and which are read for that."""
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.correlation import ids
 from tapeway.core.correlation import index as correlation
-from tapeway.core.correlation.index import (
-    FEW_LEFT,
-    FEW_LOADED,
-    MOST_COMPARED,
-    MOST_SEARCHES,
-    CorrelationIndex,
-    possible_matches,
-)
-from tapeway.core.correlation.unify import body_texts
+from tapeway.core.correlation.index import MOST_ALIKE, CorrelationIndex
 from tapeway.core.json_text import Json
-from tapeway.core.matching.document import request_document
+from tapeway.core.matching.recorded_request import RecordedRequest
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
@@ -45,37 +37,21 @@ def turn(prompt: str, name: str = NAME, **more: Json) -> dict[str, Json]:
     return {"model": "gpt-4.1", "messages": said, **more}
 
 
-def left(held: list[Interaction], body: bytes, rules: Rules | None = None) -> list[int]:
-    said = list(body_texts(request_document(request_with(body), rules or Rules())))
-    return [each.index for each in possible_matches(held, said)]
+OTHERS = [f"a question of number {number}" for number in range(20)]
 
 
 def many(*prompts: str) -> list[Interaction]:
-    others = [f"a question of number {number}" for number in range(2 * FEW_LEFT)]
-    bodies = [json.dumps(turn(prompt)).encode() for prompt in (*others, *prompts)]
+    bodies = [json.dumps(turn(prompt)).encode() for prompt in (*OTHERS, *prompts)]
     return [exchange_of(index, body) for index, body in enumerate(bodies)]
 
 
-def test_of_many_recordings_those_with_the_same_texts_are_left() -> None:
-    held = many("how is the weather in Rome?")
-
-    assert left(held, json.dumps(turn("how is the weather in Rome?", "mine")).encode()) == [
-        held[-1].index
-    ]
-
-
-def test_a_recording_without_the_references_field_is_not_left() -> None:
-    plain = [exchange_of(each.index, b'{"messages":[{"content":"sunny"}]}') for each in many()]
-
-    assert left(plain, json.dumps(turn("sunny", "mine")).encode()) == []
-
-
-def test_what_rules_put_into_a_text_is_not_searched() -> None:
+def test_what_rules_put_into_a_text_does_not_tell_recordings_apart() -> None:
     held = many("at 10:00:59 in job 3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e88, what was it?")
+    held.append(exchange_of(len(held), b"{}", json.dumps({"id": NAME}).encode()))
     sent = "at 11:22:33 in job 4a5b1c9e-8a57-4d3c-9e21-0b6f4c5d7e88, what was it?"
 
-    rules = Rules(normalise=("uuid", "time"))
-    assert left(held, json.dumps(turn(sent, "mine")).encode(), rules) == [held[-1].index]
+    assert found(CorrelationIndex(held, Rules(normalise=("uuid", "time"))), sent) == [len(OTHERS)]
+    assert found(CorrelationIndex(held, NO_RULES), sent) == []
 
 
 texts = st.text(max_size=60).filter(lambda text: text.isprintable() or "\n" in text)
@@ -89,7 +65,7 @@ SPELLINGS: list[Spelling] = [
 
 
 @given(texts, texts, st.sampled_from(SPELLINGS), st.sampled_from(SPELLINGS))
-def test_other_spellings_of_the_same_json_are_left_and_found(
+def test_other_spellings_of_the_same_json_are_found(
     prompt: str, system: str, recorded: Spelling, sent: Spelling
 ) -> None:
     issuing = exchange_of(1000, b"{}", json.dumps({"id": NAME}).encode())
@@ -100,11 +76,6 @@ def test_other_spellings_of_the_same_json_are_left_and_found(
     [match] = CorrelationIndex(held, NO_RULES).find(other, ["openai"])
     assert match.interaction.index == 1001
     assert match.id_map == {NAME: "mine"}
-
-
-def asked_often(index: CorrelationIndex, times: int) -> None:
-    for _ in range(times):
-        index.find(request_with(json.dumps(turn("nobody asked this")).encode()), ["openai"])
 
 
 def found(index: CorrelationIndex, prompt: str, name: str = "mine") -> list[int]:
@@ -120,49 +91,62 @@ def conversations(count: int, times: int = 3) -> list[Interaction]:
     return [*[exchange_of(at, body) for at, body in enumerate(turns)], issuing]
 
 
-def test_after_many_searches_the_requests_are_read_and_none_is_searched_again(
+def test_each_request_is_read_once_and_none_before_a_request_with_references(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    index = CorrelationIndex(conversations(FEW_LOADED), NO_RULES)
-    before = found(index, "question 7")
-    asked_often(index, MOST_SEARCHES)
+    read: list[Request] = []
+    alike_key_of = correlation.alike_key_of
+
+    def counted(recorded: RecordedRequest) -> bytes | None:
+        read.append(recorded.request)
+        return alike_key_of(recorded)
+
+    loaded = conversations(10)
+    monkeypatch.setattr(correlation, "alike_key_of", counted)
+    index = CorrelationIndex(loaded, NO_RULES)
+
+    index.find(request_with(b'{"messages": [{"content": "a question"}]}'), ["openai"])
+    assert read == []
+
+    assert found(index, "question 7") == [7, 17, 27]
+    assert found(index, "question 8") == [8, 18, 28]
+    assert read == [each.request for each in loaded]
     assert index.unread == 0
 
-    monkeypatch.setattr(correlation, "possible_matches", lambda recordings, texts: [*recordings])
-    # An answer is read with the first, and answers are searched with the second.
-    monkeypatch.delattr(ids, "issued_ids")
-    monkeypatch.delattr(ids, "looks_random")
 
-    assert found(index, "question 7", "not_asked_before") == before == [7, 107, 207]
-    assert found(index, "question 1000") == []
+def test_of_many_candidates_the_newest_are_compared() -> None:
+    index = CorrelationIndex(conversations(1, times=MOST_ALIKE + 6), NO_RULES)
+    assert found(index, "question 0") == [*range(6, MOST_ALIKE + 6)]
 
-
-def test_the_newest_of_many_candidates_are_compared_before_and_after_they_were_read() -> None:
-    index = CorrelationIndex(conversations(1, times=FEW_LOADED), NO_RULES)
-    later = exchange_of(FEW_LOADED + 1, json.dumps(turn("question 0")).encode())
-    index.add(later)
-    newest = [*range(FEW_LOADED - MOST_COMPARED + 1, FEW_LOADED), later.index]
-    assert found(index, "question 0") == newest
-
-    asked_often(index, MOST_SEARCHES)
-    assert index.unread == 0
-    assert found(index, "question 0") == newest
+    index.add(exchange_of(MOST_ALIKE + 7, json.dumps(turn("question 0")).encode()))
+    index.remove(MOST_ALIKE + 5)
+    assert found(index, "question 0") == [*range(6, MOST_ALIKE + 5), MOST_ALIKE + 7]
 
 
-def test_few_recordings_are_searched_each_time() -> None:
-    index = CorrelationIndex(conversations(FEW_LOADED // 4), NO_RULES)
-    asked_often(index, MOST_SEARCHES + 1)
+def test_candidates_on_other_routes_and_of_other_methods_are_not_found() -> None:
+    loaded = conversations(1)
+    loaded[0] = replace(loaded[0], request=replace(loaded[0].request, route="other"))
+    loaded[1] = replace(loaded[1], request=replace(loaded[1].request, method="PUT"))
 
-    assert index.unread == 3 * (FEW_LOADED // 4) + 1
-    assert found(index, "question 7") == [7, 32, 57]
+    assert found(CorrelationIndex(loaded, NO_RULES), "question 0") == [2]
 
 
 def test_what_was_removed_before_or_after_it_was_read_is_not_found() -> None:
-    index = CorrelationIndex(conversations(FEW_LOADED), NO_RULES)
+    index = CorrelationIndex(conversations(100), NO_RULES)
     index.remove(7)
-    asked_often(index, MOST_SEARCHES + 1)
     assert found(index, "question 7") == [107, 207]
 
     index.remove(107)
     index.add(exchange_of(500, json.dumps(turn("question 7")).encode()))
     assert found(index, "question 7") == [207, 500]
+
+
+def test_others_may_run_after_each_recording_that_is_read() -> None:
+    loaded, steps = conversations(10), list[int]()
+    index = CorrelationIndex(loaded, NO_RULES)
+    asked = request_with(json.dumps(turn("question 7", "mine")).encode())
+
+    assert len(index.find(asked, ["openai"], lambda: steps.append(1))) == 3
+    assert len(steps) == 2 * len(loaded)
+    assert len(index.find(asked, ["openai"], lambda: steps.append(1))) == 3
+    assert len(steps) == 2 * len(loaded)

@@ -5,28 +5,24 @@ the app generates identifiers, or a turn was live meanwhile, they differ from th
 request matches a recorded request if only references to identifiers differ, and consistently
 (`core/correlation/unify.py`).
 
-A match is found in three steps. A byte search in the recorded bodies leaves a few. A coarse key
-without all texts that have no blanks leaves the candidates. The candidates are compared value by
-value.
+Requests that differ in identifiers alone share a digest (`alike_key`). The recordings under the
+digest of a request are compared with the request value by value. SQL stores keep the digests. A
+cassette in memory computes the digests when the first request with references is searched, and
+later recordings get theirs when added: most apps send no identifiers.
 
-Reading all recordings of a large cassette takes longer than a miss may. Loaded recordings
-are therefore searched, for one request or identifier at a time, until reading
-all would have been faster. Later requests are read when added, and later answers too, once a
-request has sent an identifier: most apps send none.
+Issuers of identifiers are looked up in the answers, which are read with the requests. Where nothing
+but an issuer is asked for, the answers are searched, until reading all would have been faster.
 """
 
 import hashlib
-import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
 from operator import attrgetter
 
 from tapeway.core.correlation import ids
 from tapeway.core.correlation.unify import (
-    BodyText,
     IdUnifier,
     body_texts,
     differ_in_references,
@@ -45,37 +41,22 @@ from tapeway.core.model.messages import Request
 CACHED_SEARCHES = 4096
 
 MOST_SEARCHES = 50
-"""Searches that together take about as long as reading all requests or answers."""
+"""Searches that together take about as long as reading all answers."""
 
 MOST_FILE_SEARCHES = 1
 """The number of searches for recordings in a file, where each search reads all."""
 
-FEW_LOADED = 100
-"""So few requests are searched each time: that is quick."""
+FEW_LOADED = 32
+"""So few recordings are read in the event loop: that is quick."""
 
-MOST_COMPARED = 32
-"""Of more candidates than this, only the newest are compared."""
-
-MOST_ALIKE = 2 * MOST_COMPARED
-"""So many recordings with one `alike_key` a store returns: some may be of other paths."""
+MOST_ALIKE = 64
+"""Of more recordings with one `alike_key`, only the newest are compared."""
 
 FEW_ISSUED = 8
 """Up to this number, identifiers are searched in a request before the texts are read."""
 
-FEW_LEFT = 32
-"""Up to this number, recordings are compared without a further search."""
-
 ALIKE_BYTES, ISSUED_BYTES = 20, 12
 """Lengths of `alike_key` and `issued_key`: no other key of a recording is as long."""
-
-_PIECE_LENGTH = 24
-_PIECES = 8
-
-# What rules and redaction put into a text is not in the recorded bytes.
-_REPLACEMENT = re.compile(r"<[^<>]*>|REDACTED")
-
-# All JSON writers spell these characters alike, except writers that escape beyond ASCII.
-_SPELLED_ALIKE = re.compile(r"[\w .,:;-]+")
 
 # Without going back: neither ends before a quote or a blank.
 _TEXT = rb'[^" \\]*+(?:\\.[^" \\]*+)*+'
@@ -96,6 +77,10 @@ class CorrelatedRecording:
 
     interaction: Interaction
     id_map: Mapping[str, str]
+
+
+def _no_pause() -> None:
+    """For a caller that no other thread waits for."""
 
 
 def has_references(request: Request, rules: Rules) -> bool:
@@ -127,14 +112,13 @@ class CorrelationIndex:
             interaction for interaction in interactions if isinstance(interaction, Interaction)
         ]
         self._unread = sorted(loaded, key=attrgetter("index"))
-        self._searches, self._most_searches = 0, _most_searches(loaded)
-        self._coarse_keys: dict[int, bytes] = {}
-        self._read: dict[bytes, dict[int, Interaction]] = {}
+        self._keys: dict[int, bytes] = {}
+        self._alike: dict[bytes, dict[int, Interaction]] = {}
         self.issued = IssuedIds(self._unread, issuers)
 
     @property
     def unread(self) -> int:
-        """The number of recordings that are searched one by one."""
+        """The number of recordings that a search has to read."""
         return max(len(self._unread), self.issued.unread)
 
     def begin(self) -> None:
@@ -147,74 +131,62 @@ class CorrelationIndex:
         self._add(interaction)
 
     def _add(self, interaction: Interaction) -> None:
-        if not may_have_references(interaction.request):
-            return
-        recorded = compared_document(interaction.request, self._rules, recorded=True)
-        if refers(recorded):
-            coarse = _coarse_key(interaction.request.route, recorded)
-            self._coarse_keys[interaction.index] = coarse
-            self._read.setdefault(coarse, {})[interaction.index] = interaction
+        key = alike_key_of(RecordedRequest(interaction.request, self._rules))
+        if key is not None:
+            self._keys[interaction.index] = key
+            self._alike.setdefault(key, {})[interaction.index] = interaction
 
     def remove(self, index: int) -> None:
         """Forget a replaced or dropped recording, and the identifiers of its answer."""
         self.issued.remove(index)
-        if (coarse := self._coarse_keys.pop(index, None)) is not None:
-            self._read.get(coarse, {}).pop(index, None)
+        if (key := self._keys.pop(index, None)) is not None:
+            self._alike.get(key, {}).pop(index, None)
 
     def issued_in(self, request: Request) -> dict[str, int]:
         """The issued identifiers in a request, each with the issuing recording."""
         issuers = {sent_id: self.issued.issuer_of(sent_id) for sent_id in ids.sent_ids(request)}
         return {each: index for each, index in issuers.items() if index is not None}
 
-    def find(self, request: Request, routes: Collection[str]) -> list[CorrelatedRecording]:
+    def find(
+        self, request: Request, routes: Collection[str], step: Callable[[], None] = _no_pause
+    ) -> list[CorrelatedRecording]:
         """The recordings on some routes whose requests differ only in identifiers, in order.
 
         An identifier of the cassette matches only itself: a request with one matches only
-        recordings with the identifier in the same place.
+        recordings with the identifier in the same place. The first search reads all recordings,
+        and calls `step` after each.
         """
         if not may_have_references(request):
             return []
         asked = compared_document(request, self._rules)
-        texts = list(body_texts(asked))
-        if not any(text.is_reference for text in texts):
+        if (key := _alike_key(asked)) is None:
             return []
-        self._searches += 1
-        if self._searches > self._most_searches and len(self._unread) > FEW_LOADED:
-            self._read_all()
-        wanted = {_coarse_key(route, asked) for route in routes}
-        read = [each for coarse in wanted for each in [*self._read.get(coarse, {}).values()]]
-        read.sort(key=attrgetter("index"), reverse=True)
-        unread = [
-            each
-            for each in self._unread
-            if each.request.method == request.method and each.request.route in routes
-        ]
-        if asked.get("content") == "json":
-            unread = possible_matches(unread, texts)
-        alike = (each for each in reversed(unread) if self._coarse_key_of(each) in wanted)
-        left = (each for each in chain(read, alike) if each.index not in self.issued.removed)
+        self._read_all(step)
         recordings: list[CorrelatedRecording] = []
-        for each in islice(left, MOST_COMPARED):
+        for each in self._newest_alike(key):
+            if each.request.method != request.method or each.request.route not in routes:
+                continue
             unifier = IdUnifier(self.issued)
             recorded = compared_document(each.request, self._rules, recorded=True)
             if unifier.unify(recorded, asked):
                 recordings.append(CorrelatedRecording(each, unifier.id_map))
-        return sorted(recordings, key=lambda match: match.interaction.index)
+        return recordings
 
-    def _read_all(self) -> None:
+    def _newest_alike(self, key: bytes) -> list[Interaction]:
+        """The recordings that a SQL store's index would find, in order."""
+        # Copied, since another thread may add recordings meanwhile.
+        alike = [*self._alike.get(key, {}).values()]
+        left = [each for each in alike if each.index not in self.issued.removed]
+        return sorted(left, key=attrgetter("index"))[-MOST_ALIKE:]
+
+    def _read_all(self, step: Callable[[], None]) -> None:
+        if not self._unread:
+            return
         for each in self._unread:
             self._add(each)
-        self.issued.read_all()
+            step()
+        self.issued.read_all(step)
         self._unread = []
-
-    def _coarse_key_of(self, interaction: Interaction) -> bytes:
-        coarse = self._coarse_keys.get(interaction.index)
-        if coarse is None:
-            request = interaction.request
-            document = compared_document(request, self._rules, recorded=True)
-            coarse = _coarse_key(request.route, document)
-            self._coarse_keys[interaction.index] = coarse
-        return coarse
 
 
 class IssuedIds:
@@ -277,7 +249,7 @@ class IssuedIds:
         found = self._found[text]
         return self._first(self._added.get(text, ())) if found is None else found
 
-    def read_all(self) -> dict[str, list[int]]:
+    def read_all(self, step: Callable[[], None] = _no_pause) -> dict[str, list[int]]:
         """Read all answers, to keep later calls short."""
         self.begin()
         if self._issuers is None:
@@ -285,6 +257,7 @@ class IssuedIds:
             for each in self._loaded.values():
                 for text in _issued(each):
                     issuers.setdefault(text, []).append(each.index)
+                step()
             self._issuers = issuers
         return self._issuers
 
@@ -324,46 +297,6 @@ def _issued(interaction: Interaction) -> set[str]:
         return issued
     # An identifier that the request held before was chosen by the app.
     return issued - ids.request_tokens(request)
-
-
-def possible_matches(
-    recordings: Iterable[Interaction], texts: Collection[BodyText]
-) -> list[Interaction]:
-    """The recordings whose JSON bodies could hold some texts, apart from references, in order.
-
-    Nothing is parsed: pieces of the texts are searched in the bodies. Among 10,000 recordings this
-    takes some milliseconds.
-    """
-    fields = {f'"{text.field}"' for text in texts if text.is_reference}
-    left = list(recordings)
-    # Long pieces are quicker to search, and fewer bodies hold them.
-    for piece in sorted([*_pieces(texts), *sorted(fields)], key=len, reverse=True):
-        if len(left) <= FEW_LEFT:
-            break
-        if piece.isascii():
-            left = _holding(piece.encode(), left)
-        else:
-            spellings = (piece.encode(), json.dumps(piece)[1:-1].encode())
-            found = {each.index for octets in spellings for each in _holding(octets, left)}
-            left = [each for each in left if each.index in found]
-    return left
-
-
-def _holding(octets: bytes, recordings: list[Interaction]) -> list[Interaction]:
-    return [recording for recording in recordings if octets in recording.request.body]
-
-
-def _pieces(texts: Iterable[BodyText]) -> list[str]:
-    """Pieces of the texts without references, spread over all texts, the last first."""
-    runs = [
-        run
-        for text in texts
-        if not text.is_reference
-        for run in _SPELLED_ALIKE.findall(_REPLACEMENT.sub("\n", text.text))
-    ]
-    cut = [run[at : at + _PIECE_LENGTH] for run in runs for at in range(0, len(run), _PIECE_LENGTH)]
-    pieces = list(dict.fromkeys(cut))[::-1]
-    return [pieces[at * len(pieces) // _PIECES] for at in range(min(_PIECES, len(pieces)))]
 
 
 def alike_key(request: Request, rules: Rules) -> bytes | None:
@@ -424,11 +357,6 @@ def _references(document: Mapping[str, Json]) -> Iterator[str]:
         for body_text in body_texts(document)
         if body_text.is_reference and ids.is_token(body_text.text)
     )
-
-
-def _coarse_key(route: str, asked: Mapping[str, Json]) -> bytes:
-    text = _coarse_text(asked)
-    return hashlib.blake2b(b"%b\0%b" % (route.encode(), text), digest_size=16).digest()
 
 
 def _coarse_text(document: Mapping[str, Json]) -> bytes:
