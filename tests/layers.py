@@ -74,7 +74,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine": ("engine.broker",),
     "engine.response_buffer": ("body_files",),
     "engine.open_streams": ("core",),
-    "engine.correlation": ("ports",),
+    "engine.correlation": ("ports", "cooperative"),
     "engine.large_bodies": ("ports", "body_files"),
     "engine.journal": ("engine.kept_calls",),
     "engine.kept_calls": ("core",),
