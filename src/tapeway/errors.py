@@ -15,6 +15,7 @@
     │   ├── CassetteUnreadable   503  this user may not read the cassette
     │   ├── CassetteLocked       503  another process records into this cassette
     │   ├── CassetteEdited       409  somebody edited the file while it was loaded
+    │   ├── RecordingEdited      409  somebody changed a recording that was to go on
     │   ├── StoreFull            507  the disk, a quota or a size limit is exhausted
     │   ├── StorePoisoned        503  a sync failed; nothing is recorded until the eject
     │   ├── StoreAway            503  the database or remote store cannot be reached
