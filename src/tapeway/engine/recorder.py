@@ -167,7 +167,7 @@ class Recorder:
     def follow(
         self, ask: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None = None
     ) -> Pending:
-        """Like `ask`, with the arriving answer in `reader`; joins an equal call under way.
+        """Like `perform`, with the arriving answer in `reader`; joins an equal call under way.
 
         A `turn` uses its connection. Raises Draining.
         """

@@ -297,7 +297,7 @@ def too_many(name: str) -> StoreError:
 
 
 def incoming_of(ask: LiveCall) -> Incoming:
-    """The request that an ask was decided for."""
+    """The request that a live call was decided for."""
     if ask.incoming is None:
-        raise ValueError("an ask says what came")
+        raise ValueError("a live call of a request has the request")
     return ask.incoming

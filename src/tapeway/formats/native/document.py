@@ -442,7 +442,7 @@ def _root(value: Json) -> Document:
 def _refuse_non_finite(parsed: ParsedFile) -> None:
     """Raise FormatFault for a number that is not finite in a recording by tapeway.
 
-    AgentTape writes infinite numbers, tapeway never does: somebody's edit would replay as no JSON.
+    AgentTape writes NaN and infinities, tapeway never does: somebody's edit would replay as no JSON.
     """
     for position, (_, document) in enumerate(parsed.documents):
         match document:
@@ -615,7 +615,7 @@ def _load_one_by_one(text: Text, filing: BeginFiling | None = None) -> StoredCas
     parsed.
 
     Values are freed while in the processor's cache, which saves a quarter of the time. None for a
-    file to be read as a whole: a different layout or version, assets, infinite numbers, indexes
+    file to be read as a whole: a different layout or version, assets, NaN and infinities, indexes
     that do not ascend, and any fault, to find the place.
     """
     if (outlined := _outlined(text, scans=filing is not None)) is None:

@@ -2,7 +2,7 @@
 
 Each process has a thread for writing, three for reading (no hit waits for an export), and a thread
 for the shared file with cursors, leases and the mode. A replay waits for no sync, and the event
-loop for no disk: a cursor that the event loop moves waits for nobody (`moves/loop_connection.py`).
+loop for no disk: a cursor that the event loop moves waits for nobody (`moves.py`).
 
 A recording is durable before the cursor of its key moves on. A request in between finds the
 recording and replays it, like simultaneous equal requests.
