@@ -106,11 +106,11 @@ class LoopConnection:
     def __init__(
         self,
         connect: Callable[[], apsw.Connection],
-        in_sight: AttachedRecordings,
+        recordings: AttachedRecordings,
         clock: Callable[[], float],
     ) -> None:
         self._connect = connect
-        self._in_sight = in_sight
+        self._recordings = recordings
         self._clock = clock
         self._connection: apsw.Connection | None = None
         self._pages = 0
@@ -123,7 +123,7 @@ class LoopConnection:
             self._connection is not None
             and self._pages < MOST_PAGES
             and self._clock() >= self._resting_until
-            and self._in_sight.current
+            and self._recordings.current
         )
 
     def open(self) -> None:
@@ -134,10 +134,10 @@ class LoopConnection:
                 self._connection = self._connect()
                 self._connection.set_busy_timeout(0)
                 self._connection.set_wal_hook(self._committed)
-            self._in_sight.attach(self._connection)
+            self._recordings.attach(self._connection)
 
     def make(self, moves: Sequence[CursorMove]) -> bool:
-        """Make steps as `steps.make`; False where the thread is to make them."""
+        """Make steps as `make_steps`; False where the thread is to make them."""
         if self._connection is None:
             return False
         began = self._clock()
@@ -168,10 +168,10 @@ class CursorMoves:
     """Made in the order they were added, on the event loop."""
 
     def __init__(
-        self, thread: WorkerThread, in_sight: AttachedRecordings, here: LoopConnection
+        self, thread: WorkerThread, recordings: AttachedRecordings, here: LoopConnection
     ) -> None:
         self._thread = thread
-        self._in_sight = in_sight
+        self._recordings = recordings
         self._here = here
         self._waiting: deque[tuple[CursorMove, MoveDone]] = deque()
         self._queued: deque[tuple[CursorMove, MoveDone]] = deque()
@@ -238,13 +238,13 @@ class CursorMoves:
 
     def _make(self, moves: Sequence[CursorMove]) -> BaseException | None:
         try:
-            self._thread.run_here(partial(self._make_in_sight, moves))
+            self._thread.run_here(partial(self._attach_and_make, moves))
         except BaseException as exc:
             return exc
         return None
 
-    def _make_in_sight(self, moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
-        self._in_sight.attach(connection)
+    def _attach_and_make(self, moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
+        self._recordings.attach(connection)
         make_steps(moves, connection)
 
 

@@ -83,13 +83,13 @@ class Runtime:
         self.shared_thread = WorkerThread(
             f"{location}.shared", "use the shared file", self._shared_file.connect
         )
-        in_sight = AttachedRecordings(location, clock, self._read_file)
+        recordings = AttachedRecordings(location, clock, self._read_file)
         here = LoopConnection(
             self._shared_file.connect,
             AttachedRecordings(location, clock, lambda: self._quick_reader.connected_to),
             clock,
         )
-        self.moves = CursorMoves(self.shared_thread, in_sight, here)
+        self.moves = CursorMoves(self.shared_thread, recordings, here)
         self.member = Member(
             f"{socket.gethostname()}:{os.getpid()}",
             clock,
