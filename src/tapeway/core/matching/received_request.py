@@ -165,11 +165,7 @@ class ReceivedRequest:
 
     def repeats_own_credential(self, text: str) -> bool:
         """Whether a text is a credential of the request, plain or encoded."""
-        own = [
-            own_credential.encode("utf-8", "surrogatepass")
-            for own_credential in self.own_credentials
-        ]
-        if any(value in own for value in spellings(text)):
+        if any(value in self._own_octets for value in spellings(text)):
             return True
         octets = text.encode("utf-8", "surrogatepass")
         return any(
@@ -177,12 +173,13 @@ class ReceivedRequest:
         )
 
     @cached_property
+    def _own_octets(self) -> tuple[bytes, ...]:
+        return tuple([value.encode("utf-8", "surrogatepass") for value in self.own_credentials])
+
+    @cached_property
     def _own_values(self) -> KnownValues:
-        octets = [
-            own_credential.encode("utf-8", "surrogatepass")
-            for own_credential in self.own_credentials
-        ]
-        return KnownValues([Secret("own", octet) for octet in octets if len(octet) >= MIN_VALUE])
+        long_enough = [value for value in self._own_octets if len(value) >= MIN_VALUE]
+        return KnownValues([Secret("own", value) for value in long_enough])
 
     def is_meant_by(self, recorded: Interaction) -> bool:
         """Whether a recording with an equal key answers, judged by the deciding header fields."""
