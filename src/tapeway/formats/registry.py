@@ -132,10 +132,10 @@ def _of_yaml(text: bytes) -> Format | None:
 
 def _of_line(text: bytes) -> Format | None:
     try:
-        value = _of_value(parse(text.lstrip().partition(b"\n")[0]))
+        found = _of_value(parse(text.lstrip().partition(b"\n")[0]))
     except NotJson:
         return None
-    return value if value is JSONL else None
+    return found if found is JSONL else None
 
 
 def _of_value(value: Json, *, yaml: bool = False) -> Format | None:

@@ -81,8 +81,9 @@ def _installed(scheme: str) -> "Opener | None":
         try:
             opener: Opener = entry_point.load()
         except Exception as exc:
+            package = entry_point.dist.name if entry_point.dist else entry_point.value
             raise ConfigError(
-                f"the store {scheme}:… of the package {entry_point.dist.name if entry_point.dist else entry_point.value} "
+                f"the store {scheme}:… of the package {package} "
                 f"cannot be imported ({describe(exc)}): install a version that fits this tapeway"
             ) from exc
         return opener

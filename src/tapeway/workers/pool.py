@@ -144,8 +144,8 @@ class WorkerPool:
     async def recordings(self) -> list[RecordingUnderWay]:
         """Those of all workers; their ids begin with the worker's process."""
         serving = [worker for worker in self._workers.values() if worker.serving]
-        gather = await asyncio.gather(*(each.recordings() for each in serving))
-        return [each for listed in gather for each in listed][:MOST_LISTED]
+        by_worker = await asyncio.gather(*(worker.recordings() for worker in serving))
+        return [each for recordings in by_worker for each in recordings][:MOST_LISTED]
 
     async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
         worker = self._recording(id)

@@ -168,8 +168,8 @@ async def _follow_commands(
                 case ("wait_for_recordings", int(question), str(cassette)):
                     tasks.create_task(_wait_for_recordings(worker, channel, question, cassette))
                 case ("recordings", int(question)):
-                    way = RecordingsUnderWay(recordings=worker.followers.under_way())
-                    channel.send(("answer", question, way.model_dump_json().encode()))
+                    under_way = RecordingsUnderWay(recordings=worker.followers.under_way())
+                    channel.send(("answer", question, under_way.model_dump_json().encode()))
                 case ("recording_news", int(question), str(id), str(follower)):
                     tasks.create_task(_recording_news(worker, channel, question, id, follower))
                 case ("leave_recording", str(follower)):

@@ -149,8 +149,8 @@ class CredentialIndex:
 
     def remove(self, key: bytes) -> None:
         """Remove the recordings with this key."""
-        if (place := self._places.pop(key, None)) is not None:
-            self._keys_like(place).remove(key)
+        if (places := self._places.pop(key, None)) is not None:
+            self._keys_like(places).remove(key)
 
     def others(
         self, key: bytes, places: CredentialPlaces | None, keys: Container[bytes]

@@ -717,10 +717,10 @@ class CassetteIndex:
         index = self.take.repeat([*nearest], repeats)
         return None if index is None else nearest[index]
 
-    def _is_second_page(self, key: FoundKey, asked: ReceivedRequest) -> bool:
-        if key.own:
+    def _is_second_page(self, found: FoundKey, asked: ReceivedRequest) -> bool:
+        if found.own:
             return False
-        return self.take.first_variant(key.key) not in (None, asked.variant)
+        return self.take.first_variant(found.key) not in (None, asked.variant)
 
     def _why_not_final(self, interaction: Interaction) -> str | None:
         found = self._not_final.get(interaction.index)

@@ -180,8 +180,8 @@ def _offers(request: Headers, coding: bytes) -> bool:
     takes: dict[bytes, bool] = {}
     for name, value in request:
         if name.lower() == ACCEPT_ENCODING:
-            for part in value.lower().split(b","):
-                offered, *parameters = [part.strip() for part in part.split(b";")]
+            for element in value.lower().split(b","):
+                offered, *parameters = [part.strip() for part in element.split(b";")]
                 takes[offered] = not any(map(_REFUSED.fullmatch, parameters))
     any_other = takes.get(b"*", False)
     names = [part.strip().lower() for part in coding.split(b",")]

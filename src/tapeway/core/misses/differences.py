@@ -137,10 +137,7 @@ def _difference(at: Steps, steps: Steps, recorded: Value, requested: Value) -> D
 
 def _aligned(recorded: list[Json], requested: list[Json]) -> list[tuple[int, int]]:
     """Positions of equal elements in both lists, in order: as many as can be aligned."""
-    left, right = (
-        [canonical(recording) for recording in recorded],
-        [canonical(each) for each in requested],
-    )
+    left, right = [*map(canonical, recorded)], [*map(canonical, requested)]
     shorter = min(len(left), len(right))
     head = next((at for at in range(shorter) if left[at] != right[at]), shorter)
     rest = shorter - head

@@ -368,8 +368,8 @@ def _titled(titles: Iterable[RecordingTitle]) -> list[RecordingSummary]:
     return [RecordingSummary(title.index, title.method, title.target) for title in titles]
 
 
-def _taken(*recording: TakenRecording | None) -> list[Interaction]:
-    return [*_interactions(taken.item for taken in recording if taken is not None)]
+def _taken(*recordings: TakenRecording | None) -> list[Interaction]:
+    return [*_interactions(taken.item for taken in recordings if taken is not None)]
 
 
 def _is_checked(head: CassetteHead, oldest: str) -> bool:

@@ -331,7 +331,7 @@ class _EarlierRequests:
         index = named.index
         if self._digits_of(index, at, named) != named.digits:
             others = (
-                body for body in self._bodies if self._digits_of(body, at, named) == named.digits
+                other for other in self._bodies if self._digits_of(other, at, named) == named.digits
             )
             index = next(others, index)
         if (part := self._part(index, at, named)) is None:

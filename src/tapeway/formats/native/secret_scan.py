@@ -142,12 +142,12 @@ class SecretScanner:
         start, reported = 0, -1
         for piece in pieces:
             window = before + (piece if opened is None else opened.feed(piece))
-            for secret in find_secrets(window, self._known):
+            for match in find_secrets(window, self._known):
                 # A finding in the overlap may have been reported already.
-                if start + secret.offset > reported:
-                    reported = start + secret.offset
-                    text = window[secret.offset : secret.offset + secret.length]
-                    yield Finding(place, secret.label, masked_prefix(text))
+                if start + match.offset > reported:
+                    reported = start + match.offset
+                    text = window[match.offset : match.offset + match.length]
+                    yield Finding(place, match.label, masked_prefix(text))
             before = window[-overlap:]
             start += len(window) - len(before)
 
@@ -183,9 +183,9 @@ def _findings(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[Fin
 
 
 def _findings_in(text: bytes, known: KnownValues, place: Pointer) -> Iterator[Finding]:
-    for secret in find_secrets(text, known):
+    for match in find_secrets(text, known):
         yield Finding(
-            place, secret.label, masked_prefix(text[secret.offset : secret.offset + secret.length])
+            place, match.label, masked_prefix(text[match.offset : match.offset + match.length])
         )
 
 

@@ -94,8 +94,8 @@ class RemoteStore(WholeCassettes):
             failed += await self._release_all(within_s)
         finally:
             self._is_open = False
-            for recording in self._recordings.values():
-                await recording.all_sent()
+            for recordings in self._recordings.values():
+                await recordings.all_sent()
             self._known.clear()
             self._recordings.clear()
             self._bodies.close()
