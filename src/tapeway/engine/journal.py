@@ -443,7 +443,7 @@ class Tally:
         if outcome == "replayed" and index is not None and REPEATED in message:
             if len(self.repeated) < MOST_MISSES:
                 self.repeated[index] = (served.method, served.path)
-        elif outcome == "live" and NOT_STORED in message:
+        elif outcome in ("live", "recorded") and NOT_STORED in message:
             self._add_unrecorded(served, message.partition("; ")[0])
         elif outcome == "error" and FAILURE_NOT_STORED in message:
             self._add_unrecorded(served, message.partition(": ")[2])

@@ -56,6 +56,7 @@ from tapeway.engine.single_flight import CANCELLED, LiveCalls, Pending, unexpect
 from tapeway.errors import (
     Draining,
     Fenced,
+    RecordingEdited,
     StoreAway,
     StoreError,
     TapewayError,
@@ -106,6 +107,10 @@ ERROR_IN_STREAM = (
 STATUS_NOT_RECORDED = (
     f"its status is {{status}}: it was passed on, and {NOT_STORED}: mode record stores it, and so does "
     "--record-statuses {statuses}"
+)
+EDITED = (
+    "somebody has edited or removed the recording of the session meanwhile: later messages were passed "
+    f"on, and {NOT_STORED}"
 )
 
 
@@ -402,10 +407,10 @@ class LiveCallInProgress:
         self._note_write = note_write
         self._reserve = reserve
         self._going_on = going_on
-        self._part: int | None = None
+        self._part: Interaction | None = None
         """The recording of the part of a session, or of a turn, that has come so far."""
-        self._stored: Interaction | None = None
-        """The recording of a turn that goes on after its end."""
+        self._part_size = 0
+        """How many bytes had come when the part of a session was stored."""
         self._streams = streams
         self._opened = opened
         self._requests = streams.requests(ask.cassette.name, ask.take.number, ask.request.route)
@@ -482,9 +487,7 @@ class LiveCallInProgress:
                 # The lease ended with the first recording.
                 self._ask = self._ask._replace(lease=None)
                 response = buffer.finish(before.response.latency_ms, before.response.verdict)
-                self._stored = before.recorded
-                kept = await self._record(response)
-                self._part = kept.index
+                kept = self._part = await self._record(response)
                 self.result = self._answer("recorded", response, kept.index, recorded=kept)
                 return self.result
         except TapewayError as exc:
@@ -606,7 +609,11 @@ class LiveCallInProgress:
             except TimeoutError:
                 was_pause = True
             if goes_on and may_save and (was_pause or buffer.size > max(2 * saved, _SAVED_AT_ONCE)):
-                spent += await self._save_part(buffer, live.elapsed_ms())
+                try:
+                    spent += await self._save_part(buffer, live.elapsed_ms())
+                except RecordingEdited:
+                    # The relay goes on without the recorder.
+                    return buffer.finish(live.elapsed_ms(), "open")
                 saved = buffer.size
             if buffer.heavy:
                 await buffer.spill()
@@ -616,8 +623,10 @@ class LiveCallInProgress:
         """Store what has come of a session, unless some of it lies in a file; how many bytes that was."""
         if (part := buffer.part()) is None:
             return 0
-        await self._record(replace(part, verdict="open", latency_ms=at_ms))
-        return buffer.size
+        size = buffer.size
+        self._part = await self._record(replace(part, verdict="open", latency_ms=at_ms))
+        self._part_size = size
+        return size
 
     async def _receive_stream(self, live: LiveAnswer, arrival: Arrival) -> Response:
         """A stream that stays open: everything received until it closed."""
@@ -676,12 +685,20 @@ class LiveCallInProgress:
             return self._answer("live", response)
         if (note := self._why_not_recorded(response)) is not None:
             return self._answer("live", response, note=note)
+        part = self._part
+        if part is not None and (response.verdict, response.size) == ("open", self._part_size):
+            # Under a new index, nobody who has read the recording could edit it.
+            return self._answer("recorded", response, part.index, recorded=part)
         try:
             kept = await self._record(response)
         except StoreAway as exc:
             raise _answer_lost(exc) from exc
+        except RecordingEdited:
+            if part is None:
+                raise
+            return self._answer("recorded", response, part.index, note=EDITED, recorded=part)
         if self._turn is not None:
-            self._part = kept.index
+            self._part = kept
             self._turn.stored(self)
         note = UNMARKED if response.verdict == "unmarked" else None
         if note is not None:
@@ -749,10 +766,10 @@ class LiveCallInProgress:
                 self._store, ask.cassette.name, redactor, guard, self._policy.max_body
             )
             interaction = await large_bodies.keep(ask.request, interaction)
-        if self._stored is not None:
-            async with self._going_on(ask, self._stored.index):
+        if self._part is not None:
+            async with self._going_on(ask, self._part.index):
                 return await self._append(interaction, Replacement(ask.cassette), guard.check)
-        if not ask.policy.replaces or self._part is not None:
+        if not ask.policy.replaces:
             return await self._append(interaction, Replacement(ask.cassette), guard.check)
         replacing = self._replacing(ask, interaction)
         if replacing is None:
@@ -767,9 +784,9 @@ class LiveCallInProgress:
     async def _append(
         self, interaction: Interaction, replacement: Replacement, check: LeakCheck
     ) -> Interaction:
-        ask, cassette, goes_on = self._ask, replacement.cassette, self._part is not None
+        ask, cassette, part = self._ask, replacement.cassette, self._part
         self._index_is_used = True
-        if self._part is None:
+        if part is None:
             recording = cassette.make_recording(
                 interaction,
                 ask.key,
@@ -781,8 +798,9 @@ class LiveCallInProgress:
         else:
             # It takes the place of the part that was stored before.
             self._index = await self._reserve(ask)
-            recording = Recording(replace(interaction, index=self._index), (self._part,))
+            recording = Recording(replace(interaction, index=self._index), (part.index,))
         interaction, step = cast(Interaction, recording.interaction), None
+        goes_on = part is not None
         if ask.shared:
             step = cassette.cursor_step(
                 *(interaction, ask.key, ask.take, ask.variant, ask.writes_before), goes_on=goes_on
@@ -790,14 +808,12 @@ class LiveCallInProgress:
         # They may be many times as large as the text of a recording that waits.
         read, self._read = self._read, NOT_READ
         checked = Recording(
-            *(interaction, recording.supersedes, check, ask.lease, step, read), goes_on=self._stored
+            *(interaction, recording.supersedes, check, ask.lease, step, read), goes_on=part
         )
         await self._store.append(cassette.name, cassette.head, checked)
         cassette.add(
             *(recording, ask.key, ask.take, ask.variant, ask.writes_before), goes_on=goes_on
         )
-        if self._turn is not None and self._turn.is_session:
-            self._part = interaction.index
         return interaction
 
     async def _to_interaction(

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +14,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.model.control import Repeats
+from tapeway.core.model.interaction import Interaction
 from tapeway.engine.recorder import Policy
 from tapeway.engine.report.forms import text_report
+from tapeway.stores.file.store import FileStore
+from tapeway.stores.memory import MemoryStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.websocket_service import serving
@@ -157,6 +163,76 @@ async def test_a_long_last_message_is_recorded_before_its_client_can_leave() -> 
                 await client.send(data)
                 assert await asyncio.wait_for(client.recv(), 60) == data
             await proxy.proxy.wait_until_idle()
+
+
+def _edited(item: Interaction) -> Interaction:
+    return replace(item, metadata={**item.metadata, "by": "hand"})
+
+
+async def _with_lines(proxy: RunningProxy, count: int) -> Interaction:
+    """The recording of a running session once so many messages are stored."""
+    while True:
+        for item in await proxy.recorded():
+            if len(item.response.body.splitlines()) == count:
+                return item
+        # The recorder stores the messages after a pause, and tells nobody.
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("change", [lambda _: None, _edited], ids=["removed", "edited"])
+@pytest.mark.parametrize("says_more", [True, False])
+async def test_a_running_session_whose_recording_somebody_changed_is_recorded_no_further(
+    says_more: bool, change: Callable[[Interaction], Interaction | None], tmp_path: Path
+) -> None:
+    async with (
+        serving(_answer_loudly) as service,
+        running_proxy(service.url, mode="record", store=SqliteStore(tmp_path / "c.db")) as proxy,
+    ):
+        async with _client(proxy) as client:
+            await client.send("hello")
+            assert await _said(client) == "HELLO"
+            item = await _with_lines(proxy, 2)
+            await proxy.broker.editor.edit("default", item.index, changed := change(item))
+            if says_more:
+                await client.send("one")
+                assert await _said(client) == "ONE"
+                await eventually(lambda: not proxy.broker.recorder.under_way)
+                await client.send("two")
+                assert await _said(client) == "TWO"
+        await proxy.proxy.wait_until_idle()
+
+        kept = [] if changed is None else [(changed.metadata, item.response.body)]
+        assert [(each.metadata, each.response.body) for each in await proxy.recorded()] == kept
+        assert proxy.journal.counts == {"recorded": 1}
+        [report] = await proxy.broker.reports()
+        [unrecorded] = report.unrecorded
+        assert unrecorded.reason.startswith(
+            "somebody has edited or removed the recording of the se"
+        )
+
+
+@pytest.mark.parametrize("change", [lambda _: None, _edited], ids=["removed", "edited"])
+@pytest.mark.parametrize("kind", ["memory", "folder"])
+async def test_a_change_of_its_recording_ends_the_recording_of_a_session_in_a_store_of_one_process(
+    kind: str, change: Callable[[Interaction], Interaction | None], tmp_path: Path
+) -> None:
+    store = MemoryStore() if kind == "memory" else FileStore(tmp_path)
+    async with (
+        serving(_answer_loudly) as service,
+        running_proxy(service.url, mode="record", store=store) as proxy,
+    ):
+        async with _client(proxy) as client:
+            await client.send("hello")
+            assert await _said(client) == "HELLO"
+            item = await _with_lines(proxy, 2)
+            await proxy.broker.editor.edit("default", item.index, changed := change(item))
+            await client.send("one")
+            assert await _said(client) == "ONE"
+        await proxy.proxy.wait_until_idle()
+
+        kept = [] if changed is None else [(changed.metadata, item.response.body)]
+        assert [(each.metadata, each.response.body) for each in await proxy.recorded()] == kept
+        assert proxy.journal.counts == {"recorded": 1}
 
 
 @pytest.mark.parametrize("replays", [("one",), ("all", "one"), ("one", "all")])
