@@ -49,18 +49,18 @@ def test_what_is_known_of_a_body_is_the_match_key_that_it_has(
     bodies = cassette(recorded, rules).bodies
 
     for request in [*asked, *recorded]:
-        if (way := selecting_head(request)) is not None:
-            known = bodies.key_of(way, request.body)
+        if (head := selecting_head(request)) is not None:
+            known = bodies.key_of(head, request.body)
             assert known is None or key_digest(known) == key_digest(request_key(request, rules))
 
 
 def test_a_recorded_json_body_is_known_on_every_route() -> None:
     request = Request("default", "POST", "/v1/x", JSON, b'{"b": 1}')
-    way = selecting_head(Request("openai", "POST", "/v1/x", JSON))
-    assert way is not None
+    head = selecting_head(Request("openai", "POST", "/v1/x", JSON))
+    assert head is not None
 
-    assert cassette([request]).bodies.key_of(way, request.body) == request_key(request)
-    assert cassette([request]).bodies.key_of(way, b'{"b":1}') is None
+    assert cassette([request]).bodies.key_of(head, request.body) == request_key(request)
+    assert cassette([request]).bodies.key_of(head, b'{"b":1}') is None
 
 
 @pytest.mark.parametrize(
@@ -72,23 +72,23 @@ def test_a_recorded_json_body_is_known_on_every_route() -> None:
         Request("r", "POST", "/v1/x", RANGE),
     ],
 )
-def test_what_is_sent_in_another_way_is_not_known(other: Request) -> None:
+def test_a_body_sent_with_another_head_is_not_known(other: Request) -> None:
     bodies = cassette([Request("r", "POST", "/v1/x", JSON, b"{}")]).bodies
-    way = selecting_head(other)
-    assert way is not None
+    head = selecting_head(other)
+    assert head is not None
 
-    assert bodies.key_of(way, b"{}") is None
+    assert bodies.key_of(head, b"{}") is None
 
 
 def test_nothing_is_known_where_a_rule_has_other_headers_count() -> None:
     request = Request("r", "POST", "/v1/x", JSON, b"{}")
-    way = selecting_head(request)
-    assert way is not None
+    head = selecting_head(request)
+    assert head is not None
 
-    assert cassette([request], Rules(match=("x-tenant",))).bodies.key_of(way, b"{}") is None
+    assert cassette([request], Rules(match=("x-tenant",))).bodies.key_of(head, b"{}") is None
 
 
-def test_a_body_that_is_not_said_to_be_plain_json_has_no_way() -> None:
+def test_a_body_that_is_not_said_to_be_plain_json_has_no_selecting_head() -> None:
     coded = (*JSON, (b"content-encoding", b"gzip"))
     assert selecting_head(Request("r", "POST", "/", FORM, b"{}")) is None
     assert selecting_head(Request("r", "POST", "/", coded, b"{}")) is None
@@ -99,10 +99,10 @@ def test_a_rule_that_is_added_gives_recorded_bodies_their_new_keys() -> None:
     rules = Rules(ignore=("body.a",))
     index = cassette([request])
     index.apply_rules(rules)
-    way = selecting_head(request)
-    assert way is not None
+    head = selecting_head(request)
+    assert head is not None
 
-    assert index.bodies.key_of(way, request.body) == request_key(request, rules)
+    assert index.bodies.key_of(head, request.body) == request_key(request, rules)
 
 
 def made_of(request: Request, *stored_keys: str) -> Interaction:
@@ -111,38 +111,38 @@ def made_of(request: Request, *stored_keys: str) -> Interaction:
 
 def test_a_removed_recording_is_forgotten() -> None:
     known, request = RecordedBodies(), Request("r", "POST", "/v1/x", JSON, b"{}")
-    way = selecting_head(request)
-    assert way is not None
+    head = selecting_head(request)
+    assert head is not None
     known.add(made_of(request), request_key(request))
     known.discard(made_of(Request("r", "POST", "/v1/x", TEXT, b"{}")))
     known.discard(made_of(Request("r", "POST", "/v1/other", JSON, b"{}")))
-    assert known.key_of(way, b"{}") == request_key(request)
+    assert known.key_of(head, b"{}") == request_key(request)
 
     known.discard(made_of(request))
 
-    assert known.key_of(way, b"{}") is None
+    assert known.key_of(head, b"{}") is None
 
 
 def test_a_body_is_forgotten_with_the_recording_that_is_replaced() -> None:
     request = Request("r", "POST", "/v1/x", JSON, b"{}")
-    way = selecting_head(request)
-    assert way is not None
+    head = selecting_head(request)
+    assert head is not None
     index = cassette([request])
-    assert index.bodies.key_of(way, b"{}")
+    assert index.bodies.key_of(head, b"{}")
 
     new = replace(made_of(replace(request, body=b"[]")), index=1)
     index.add(Recording(new, (0,)), request_key(new.request), index.take)
 
-    assert index.bodies.key_of(way, b"{}") is None
+    assert index.bodies.key_of(head, b"{}") is None
 
 
 def test_a_recording_that_answers_in_order_is_not_known_by_its_body() -> None:
     known, request = RecordedBodies(), Request("r", "POST", "/v1/x", JSON, b"{}")
     ordered = made_of(request, ORDERED_KEY)
-    way = selecting_head(request)
-    assert way is not None
+    head = selecting_head(request)
+    assert head is not None
     assert recording_key(ordered, NO_RULES) != request_key(request)
 
     known.add(ordered, recording_key(ordered, NO_RULES))
 
-    assert known.key_of(way, b"{}") is None
+    assert known.key_of(head, b"{}") is None

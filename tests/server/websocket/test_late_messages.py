@@ -37,6 +37,9 @@ from tests.server.websocket.websocket_service import serving
 from tests.support.fakes.broker import until
 
 MODES: tuple[Mode, ...] = ("record", "replay")
+_OUTSIDE = (
+    "messages of the service outside of any recorded turn ({}): they were passed on, and not stored"
+)
 both_deliveries = pytest.mark.parametrize("delivery", ["buffer", "stream"])
 
 
@@ -207,10 +210,7 @@ async def test_what_comes_after_the_end_of_its_take_is_passed_on_and_named_in_th
             assert await next_event(client) == news("after the take")
         assert await _stored(proxy) == [said]
         await proxy.proxy.wait_until_idle()
-        assert [each.message for each in proxy.journal if each.message] == [
-            "messages of the service outside of any recorded turn (1): they were passed on, and not "
-            "stored"
-        ]
+        assert [each.message for each in proxy.journal if each.message] == [_OUTSIDE.format(1)]
 
 
 async def test_messages_before_the_first_request_are_counted_as_unrecorded() -> None:
@@ -230,10 +230,7 @@ async def test_messages_before_the_first_request_are_counted_as_unrecorded() -> 
             await _said(client, {"jsonrpc": "2.0", "method": "ready"}, 1)
             said = await _said(client, call(1), 1)
         assert await _stored(proxy) == [said]
-        assert await _unrecorded(proxy) == [
-            "messages of the service outside of any recorded turn (2): they were passed on, and not "
-            "stored"
-        ]
+        assert await _unrecorded(proxy) == [_OUTSIDE.format(2)]
 
 
 async def test_nothing_is_stored_behind_a_message_that_does_not_fit() -> None:
@@ -246,10 +243,7 @@ async def test_nothing_is_stored_behind_a_message_that_does_not_fit() -> None:
             said = await _said(client, call(1))
         assert [each["params"][1] for each in said[1:]] == texts
         assert await _stored(proxy) == [said[:2]]
-        assert await _unrecorded(proxy) == [
-            "messages of the service outside of any recorded turn (2): they were passed on, and not "
-            "stored"
-        ]
+        assert await _unrecorded(proxy) == [_OUTSIDE.format(2)]
 
 
 def _edited(item: Interaction) -> Interaction:

@@ -109,9 +109,11 @@ async def test_what_was_acknowledged_is_there_after_the_server_crashed_under_loa
     assert outline.count == len(found)
 
 
-async def _crash(server: PostgresServer) -> None:
+async def _fences_after_a_crash(server: PostgresServer, store: PostgresStore) -> frozenset[int]:
     await asyncio.to_thread(server.stop, "immediate")
     await asyncio.to_thread(server.start)
+    await until(lambda: store.fences("x"))
+    return await store.fences("x")
 
 
 @pytest.fixture
@@ -133,10 +135,8 @@ async def test_a_crash_of_the_server_brings_no_lease_back(
     lease = await store.claim("x", key(7))
     assert lease is not None
     await store.release_lease(lease)
-    await _crash(server)
 
-    await until(lambda: store.fences("x"))
-    assert await store.fences("x") == frozenset()
+    assert await _fences_after_a_crash(server, store) == frozenset()
 
 
 @pytest.mark.usefixtures("late_wal")
@@ -153,10 +153,8 @@ async def test_a_crash_brings_no_lease_back_that_was_given_back_later(
         await until(lambda: store.fences("x"))
         while await store.fences("x"):  # noqa: ASYNC110 - the next beat ends it, no event
             await asyncio.sleep(0.01)
-    await _crash(server)
 
-    await until(lambda: store.fences("x"))
-    assert await store.fences("x") == frozenset()
+    assert await _fences_after_a_crash(server, store) == frozenset()
 
 
 async def test_every_method_says_that_the_server_is_away_and_works_again_by_itself(
