@@ -61,7 +61,7 @@ class RequestError(TapewayError):
 
 
 class WebSocketOff(RequestError):
-    """WebSocket is switched off. Clients that can fall back to HTTP at once do so after a 426 only."""
+    """WebSocket is switched off. A client falls back to HTTP at once only after a 426."""
 
     status = 426
     code = "websocket_off"
@@ -89,7 +89,7 @@ class UpstreamError(TapewayError):
 
 
 class UnprovenEnd(UpstreamError):
-    """The connection may have been cut: only an end mark in the body can show that the body is whole."""
+    """The connection may have been cut: only an end mark in the body shows that it is whole."""
 
     code = "upstream_truncated"
 

@@ -88,8 +88,8 @@ class CassetteStore(Protocol):
         """What makes requests fail now, None if nothing does.
 
         StorePoisoned: a write or sync failed, and nothing can be recorded until the store is opened
-        anew. StoreAway: this instance of a shared store has not heard for too long what is in force.
-        That comes before all else, since even what is stored must not be replayed then.
+        anew. StoreAway: this instance of a shared store has not heard for too long what is in
+        force. That comes before all else, since even what is stored must not be replayed then.
         """
 
     async def check_writes(self, name: str | None = None) -> None:
@@ -332,9 +332,9 @@ class SharedStore(CassetteStore, Protocol):
     def advance(self, move: CursorMove, done: MoveDone) -> None:
         """Make a step of a cursor, after those that were given before.
 
-        The step is made once, also where the answer of the store was lost and the store tried again.
-        A recording counts as used only if the cassette holds it at that moment. A step need not
-        survive a power loss.
+        The step is made once, also where the answer of the store was lost and the store tried
+        again. A recording counts as used only if the cassette holds it at that moment. A step need
+        not survive a power loss.
 
         `done` is called later, on the event loop. The `after` of the step is set if the step was
         made. Without an error the step was refused otherwise: another instance has changed the

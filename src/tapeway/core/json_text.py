@@ -7,7 +7,8 @@ Integers of any size stay exact. The standard library reads them, since orjson t
 float.
 
 AgentTape writes NaN and the infinities as Python does, without quotes. In memory and in databases
-each is an object with one key, `{"__agenttape_float__": "NaN"}`. A cassette's file keeps the number.
+each is an object with one key, `{"__agenttape_float__": "NaN"}`. A cassette's file keeps the
+number.
 """
 
 import json
@@ -144,7 +145,8 @@ def parse_as_dumped(text: bytes, *, levels: int = 0) -> Json:
 
     None for any other text, above a mebibyte, and above 200 levels, `levels` around the text
     included. orjson takes a third of the time of `parse`. Where the two read different values (a
-    repeated key, an integer of more than 64 bits), orjson writes another text, so this returns None.
+    repeated key, an integer of more than 64 bits), orjson writes another text, so this returns
+    None.
     """
     if len(text) > _MOST_AT_ONCE:
         return None
@@ -561,7 +563,7 @@ def is_written_alike(value: Json) -> bool:
 
 
 def is_text_written_alike(text: bytes) -> bool:
-    """Whether the value of a text by orjson `is_written_alike`, judged by bytes; may say False wrongly.
+    """Whether the value of a text by orjson `is_written_alike`, by the bytes; may be False wrongly.
 
     Python and orjson differ where orjson writes an exponent after a digit, or four zeros after the
     point.

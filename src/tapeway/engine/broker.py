@@ -57,9 +57,9 @@ log = logging.getLogger(__name__)
 class Broker:
     """Routes each request to a recording or to the live service. Use it as a context manager.
 
-    `recorder` performs each `LiveCall` that `decide` returns; `editor` changes cassettes while they are
-    served; `journal` takes note of each request. `on_eject` gets the report of each cassette that is
-    ejected.
+    `recorder` performs each `LiveCall` that `decide` returns; `editor` changes cassettes while they
+    are served; `journal` takes note of each request. `on_eject` gets the report of each cassette
+    that is ejected.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ class Correlation:
     def settle(
         self, cassette: CassetteIndex, plan: LiveCall | Miss, seen: CorrelationMatches
     ) -> Replay | LiveCall | Miss:
-        """The replay of the first match that is not used up, with identifiers bound to the client's.
+        """The replay of the first match not used up, with identifiers bound to the client's.
 
         Otherwise the plan, with a warning where identifiers of a recording go to the upstream.
         """

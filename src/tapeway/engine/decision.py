@@ -49,7 +49,7 @@ class Planner:
         self._routes = routes
         self._repeats = repeats
         self._last: ReceivedRequest | None = None
-        """The last request that `keys` read. With a shared store `plan` gets the same request next."""
+        """The last request that `keys` read: with a shared store `plan` gets that request next."""
 
     def plan(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Plan:
         """Decide, without waiting. Raises NoRoute if no recording answers and no route has a URL."""

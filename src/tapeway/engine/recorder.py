@@ -109,8 +109,8 @@ STATUS_NOT_RECORDED = (
     "--record-statuses {statuses}"
 )
 EDITED = (
-    "somebody has edited or removed the recording of the session meanwhile: later messages were passed "
-    f"on, and {NOT_STORED}"
+    "somebody has edited or removed the recording of the session meanwhile: later messages were "
+    f"passed on, and {NOT_STORED}"
 )
 
 
@@ -464,7 +464,7 @@ class LiveCallInProgress:
         return 0 if self._buffer is None else self._buffer.size
 
     def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
-        """Add pieces that came together after the end; False where the answer would be too large."""
+        """Add pieces that came together after the end; False if the answer would be too large."""
         buffer = self._buffer
         if buffer is None or buffer.size + sum(map(len, pieces)) > self._policy.max_body:
             return False

@@ -40,7 +40,7 @@ class Take:
     cursor.
     """
     recorded_keys: set[bytes] = field(default_factory=set)
-    """Keys under which this take has recorded. The first recording of a key replaces earlier takes."""
+    """Keys that this take has recorded. The first recording of a key replaces earlier takes."""
     repeated: set[int] = field(default_factory=set)
     """Indexes of the recordings that have answered twice or more in this take."""
     kept: set[int] = field(default_factory=set)

@@ -219,9 +219,9 @@ class CassetteIndex:
         `repeats` is the repeat rule, None for the cassette's. If recordings differ in
         headers, the recording nearest to `asked` comes first.
 
-        With `can_ask` the upstream can be called instead, so the result is also None in three cases.
-        Another caller made the recording in this take. A credential field has its second value in this
-        take, perhaps the token of a second page. The recording is out of date.
+        With `can_ask` the upstream can be called instead, so the result is also None in three
+        cases. Another caller made the recording in this take. A credential field has its second
+        value in this take, perhaps the token of a second page. The recording is out of date.
 
         `known` are the recordings from before the request waited for an equal request: later
         recordings answer, final or not.
@@ -406,8 +406,8 @@ class CassetteIndex:
     ) -> Recording:
         """The recording of an answer, under a reserved or a new index, for a store to write.
 
-        `instead` are recordings of the same request with other identifiers. The new recording replaces
-        these if no earlier recording has the key.
+        `instead` are recordings of the same request with other identifiers. The new recording
+        replaces these if no earlier recording has the key.
 
         Nothing changes here before `add`. Until the first recording of a take is durable, each
         supersedes the earlier takes: after a failed write the next recording does.
@@ -473,7 +473,7 @@ class CassetteIndex:
         return self.take_of(index) < take.number and index not in take.kept
 
     def may_go_on(self, index: int, take: Take) -> bool:
-        """Whether a recording of a take is still there, and no other take has kept the recording."""
+        """Whether a take's recording is still there, and no other take has kept the recording."""
         takes = [self.take, *self._slot_takes.values()]
         kept = [each.number for each in takes if index in each.kept]
         return index in self._key_of and all(number == take.number for number in kept)

@@ -15,7 +15,7 @@ SelectingHead = tuple[str, str, Headers]
 
 
 def selecting_head(request: Request) -> SelectingHead | None:
-    """The head as far as the match key depends on it; None for a body that is not said to be plain JSON."""
+    """The part of the head that decides the match key; None if the type is not plain JSON."""
     fields = request_fields(request.headers)
     if not fields.is_plain_json or request.coding:
         return None

@@ -106,7 +106,7 @@ class CorrelationIndex:
         rules: Rules,
         issuers: Mapping[str, int] | None = None,
     ) -> None:
-        """`issuers` names the recordings that issued identifiers, where a store has looked them up."""
+        """`issuers` has the recordings that issued identifiers, where a store has looked them up."""
         self._rules = rules
         loaded = [
             interaction for interaction in interactions if isinstance(interaction, Interaction)

@@ -105,7 +105,7 @@ class RequestFields:
     first: dict[bytes, bytes] = field(repr=False)  # some hold credentials
     """The first value of each field as it is written, by the field's name in lower case."""
     content_encoding: bytes | None
-    """The codings of the body, None without any. A field of AWS's may announce `aws-chunked` too."""
+    """The codings of the body, None without any. A field of AWS may announce `aws-chunked`."""
     selecting: Headers
     """The fields that belong to the match key."""
     preflight: Headers

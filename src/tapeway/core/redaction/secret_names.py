@@ -122,8 +122,8 @@ OPAQUE_SCHEMES = frozenset(
 )
 """Authentication schemes whose value is one opaque token.
 
-Others (Digest, AWS4-HMAC-SHA256) are lists of parameters. Taken apart, `content-type` in SignedHeaders
-would become a secret and be cut out of every body.
+Others (Digest, AWS4-HMAC-SHA256) are lists of parameters. Taken apart, `content-type` in
+SignedHeaders would become a secret and be cut out of every body.
 """
 _MOST_WORDS = 3
 _TWO_WORDS = 2

@@ -102,7 +102,7 @@ class RequestProtocol(Protocol):
 
     @property
     def lanes_last(self) -> bool:
-        """Whether a lane may have several requests in sequence; otherwise a lane has one request."""
+        """Whether a lane may have several requests in sequence, not only one."""
 
     def read_sent(self, message: WebSocketMessage) -> Sent:
         """Classify a message of the client."""

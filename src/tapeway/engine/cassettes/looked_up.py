@@ -1,8 +1,8 @@
 """Views of cassettes in a store that many processes use at once.
 
-Each request looks up the few recordings that may answer, and the cursors of the match keys. The moved
-cursor is written back with compare-and-set. If another instance was quicker, the request is decided
-on anew.
+Each request looks up the few recordings that may answer, and the cursors of the match keys. The
+moved cursor is written back with compare-and-set. If another instance was quicker, the request is
+decided on anew.
 """
 
 import logging
@@ -325,7 +325,7 @@ class LookedUp(Source):
 
     @asynccontextmanager
     async def asking(self, ask: LiveCall, again: DecideAgain) -> AsyncIterator[LiveCall | Replay]:
-        """Hold the lease to make a call and record the answer; one instance holds the lease at a time.
+        """Hold the lease to make a call and record the answer; one instance at a time has the lease.
 
         Yields the call to make, decided again under the lease, or the replay of another instance's
         new recording. Raises StoreError.

@@ -1,8 +1,8 @@
-"""Recordings and cursors of a shared store that an instance remembers, for hits with fewer questions.
+"""Recordings and cursors of a shared store that an instance remembers, to ask less for a hit.
 
-A hit among remembered recordings needs no task: it is one step of a cursor. The store makes the step
-only while cassette and cursor are unchanged since the recordings were looked up. Where the store
-makes no step, the request is decided on from the beginning.
+A hit among remembered recordings needs no task: it is one step of a cursor. The store makes the
+step only while cassette and cursor are unchanged since the recordings were looked up. Where the
+store makes no step, the request is decided on from the beginning.
 """
 
 import asyncio
@@ -85,8 +85,8 @@ class RememberedViews:
 class Remembered:
     """The recordings found in a take of a cassette, and the cursors of the match keys.
 
-    While a cursor is being moved, the step stands in its place, and the cassette has the state after
-    the step.
+    While a cursor is being moved, the step stands in its place, and the cassette has the state
+    after the step.
     """
 
     def __init__(self, info: CassetteInfo, view: View, store: SharedStore) -> None:
@@ -109,11 +109,11 @@ class Remembered:
     ) -> None:
         """Count a hit; `done` is told later whether the store did, on the event loop.
 
-        `done` gets the error where nobody can know: a second try might count a hit twice.
-        With `stays` the last recording of a key answers all further requests. Once the only recording
-        has been used, the cursor is not moved, and nothing is written.
-        Hits of one key are counted in the order of the calls, before earlier hits are done. If a hit
-        fails to count, later hits fail too.
+        `done` gets the error where nobody can know: a second try might count a hit twice. With
+        `stays` the last recording of a key answers all further requests. Once the only recording
+        has been used, the cursor is not moved, and nothing is written. Hits of one key are counted
+        in the order of the calls, before earlier hits are done. If a hit fails to count, later hits
+        fail too.
         """
         cassette, turns = self.cassette, self.turns
         take, mark, turn = cassette.take, self.mark, turns[key]

@@ -164,8 +164,8 @@ async def digest_of(stored: StoredCassette | None) -> str | None:
 class SpooledInteractions(Sequence[AnyInteraction]):
     """A cassette that is too large for memory, on its way into a store: screened interactions.
 
-    Each is a line of a temporary file. Every access reads the disk: use a thread. In memory is where
-    each line begins, and where the large bodies are.
+    Each is a line of a temporary file. Every access reads the disk: use a thread. In memory is
+    where each line begins, and where the large bodies are.
     """
 
     def __init__(self, folder: str | None) -> None:

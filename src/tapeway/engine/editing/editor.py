@@ -1,7 +1,7 @@
 """Changes cassettes while they are served: appends, edits, replaces and removes.
 
-Every change is durable when it is answered. `LoadedEditor` takes a cassette in memory out of use while
-it is changed. `SharedEditor` changes a cassette in one step of the shared store.
+Every change is durable when it is answered. `LoadedEditor` takes a cassette in memory out of use
+while it is changed. `SharedEditor` changes a cassette in one step of the shared store.
 """
 
 import asyncio

@@ -200,7 +200,7 @@ class LoadedEditor(Editor):
         await self._loaded.while_claimed(name, self._claimed)
 
     async def _settled(self, name: str) -> bool:
-        """Write a cassette's final form and unload the cassette, unless requests use the cassette."""
+        """Write a cassette's final form and unload the cassette, unless requests use it."""
         cassette = self._loaded.loaded.get(name)
         if cassette is None or cassette not in self._loaded_for_editing or _is_used(cassette):
             return False

@@ -75,7 +75,8 @@ class SharedEditor(Editor):
     async def _unchanged(self, name: str, condition: Condition) -> Unchanged | None:
         """The mark of a cassette that fulfils a condition; None without a condition.
 
-        Read before the digest: a change in between makes the mark outdated. Raises AdminError (412).
+        Read before the digest: a change in between makes the mark outdated. Raises AdminError
+        (412).
         """
         if not condition.given:
             return None

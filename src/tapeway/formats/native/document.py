@@ -442,7 +442,8 @@ def _root(value: Json) -> Document:
 def _refuse_non_finite(parsed: ParsedFile) -> None:
     """Raise FormatFault for a number that is not finite in a recording by tapeway.
 
-    AgentTape writes NaN and infinities, tapeway never does: somebody's edit would replay as no JSON.
+    AgentTape writes NaN and infinities, tapeway never does: somebody's edit would replay as no
+    JSON.
     """
     for position, (_, document) in enumerate(parsed.documents):
         match document:

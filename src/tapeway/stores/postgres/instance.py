@@ -162,7 +162,7 @@ class PostgresInstance:
 
         if once:
             return await self.pool.write_once(action, work)
-        # Durable: a lease that a crash of the server brought back would live as long as this instance.
+        # Durable: a lease that a crash brought back would live as long as this instance.
         return await self.pool.write(action, work)
 
     async def read_turns(self, action: str, make: Make[T]) -> T:

@@ -1,10 +1,10 @@
 """The steps of cursors in the shared file: those that wait share a transaction, and one wake-up.
 
-The event loop itself makes the steps of simultaneous requests, over a connection of the event loop: a
-step takes 20 µs, and the way to a thread and back several times that. A step goes into the system's
-cache without a sync. Whatever could take longer is left to the thread of the shared file: a file that
-another process holds or that was replaced, the checkpoint, an error, and all for a while where a step
-took long. In the thread, steps gather until the thread is free.
+The event loop itself makes the steps of simultaneous requests, over a connection of the event loop:
+a step takes 20 µs, and the way to a thread and back several times that. A step goes into the
+system's cache without a sync. Whatever could take longer is left to the thread of the shared file:
+a file that another process holds or that was replaced, the checkpoint, an error, and all for a
+while where a step took long. In the thread, steps gather until the thread is free.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ EXAMINE_S = 0.05
 """How long replays of what is remembered go on after the file was replaced."""
 
 MOST_PAGES = 1000
-"""Pages of the write-ahead log from which on the thread makes a checkpoint, as SQLite does by default."""
+"""With so many pages in the write-ahead log the thread makes a checkpoint, as SQLite by default."""
 
 SLOW_S = 0.05
 REST_S = 1.0

@@ -69,7 +69,7 @@ def told_apart_by(
 
 
 def known_to_differ(recorded: Request, asked: Request, ignored: tuple[str, ...]) -> list[str]:
-    """`told_apart_by` for a stored request, without fields that may have been sent and not stored."""
+    """`told_apart_by` for a stored request, without fields that may have been sent unstored."""
     return [
         name
         for name in told_apart_by(recorded, asked.headers, ignored)
