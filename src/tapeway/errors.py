@@ -222,6 +222,13 @@ def recording_edited(name: str, index: int) -> RecordingEdited:
     )
 
 
+def interaction_gone(name: str, index: int) -> CassetteEdited:
+    """The error for a walk over a cassette that cannot go on behind an interaction."""
+    return CassetteEdited(
+        f"interaction {index} of cassette '{name}' is gone since it was read: begin again"
+    )
+
+
 def closed(place: str) -> StoreError:
     """The error for using a store that is closed."""
     return StoreError(f"the store {place} is closed: open it first", status=503)

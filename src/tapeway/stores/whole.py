@@ -20,7 +20,8 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.condition import Unchanged
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import LARGE_BODY, BodyFile
-from tapeway.errors import CassetteEdited, StoreError
+from tapeway.errors import StoreError
+from tapeway.paging import items_after
 from tapeway.ports import SharedStore, StoreFacts
 
 
@@ -86,8 +87,8 @@ class WholeCassettes(ABC):
     async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
         stored = await self.load(name, writable=False)
         items = () if stored is None else stored.interactions
-        start = 0 if after is None else _position(name, items, after) + 1
-        return [TakenRecording(item, 0, item.index) for item in items[start : start + limit]]
+        following = items_after(name, items, after)[:limit]
+        return [TakenRecording(item, 0, item.index) for item in following]
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
         stored = await self.load(name, writable=False)
@@ -127,13 +128,3 @@ class WholeCassettes(ABC):
             return True
         stat = await self.stat(name)
         return only.mark == (None if stat is None else stat.mark)
-
-
-def _position(name: str, items: Sequence[AnyInteraction], index: int) -> int:
-    for at, each in enumerate(items):
-        if each.index == index:
-            return at
-    raise CassetteEdited(
-        f"cassette '{name}' was changed while it was gone through, and interaction {index} is "
-        "gone: begin again"
-    )

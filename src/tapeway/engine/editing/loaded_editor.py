@@ -41,9 +41,9 @@ from tapeway.engine.editing.changes import (
 )
 from tapeway.engine.editing.editor import Append, AppendCall, Editor, MakeChanged
 from tapeway.engine.editing.large_bodies import UploadedBodies, by_digest
-from tapeway.errors import CassetteEdited, StoreError
+from tapeway.errors import StoreError
 from tapeway.formats.native import document
-from tapeway.paging import each_of
+from tapeway.paging import each_of, items_after
 from tapeway.ports import CassetteStore
 
 
@@ -53,19 +53,6 @@ def _position_of(name: str, items: Sequence[AnyInteraction], index: int) -> int:
         if each.index == index:
             return place
     raise no_interaction(name, index)
-
-
-def _after_index(
-    name: str, items: Sequence[AnyInteraction], index: int
-) -> Sequence[AnyInteraction]:
-    """The interactions after this index. Raises CassetteEdited where it is gone."""
-    for place, each in enumerate(items):
-        if each.index == index:
-            return items[place + 1 :]
-    raise CassetteEdited(
-        f"cassette '{name}' was changed while it was gone through, and interaction {index} is "
-        "gone: begin again"
-    )
 
 
 def _identical_at(
@@ -174,10 +161,8 @@ class LoadedEditor(Editor):
         self._seen.forget(name)
         for file in by_digest(stored.interactions).values():
             self._seen.add(name, file)
-        items = stored.interactions
-        return CassetteContents(
-            stored.head, each_of(items if after is None else _after_index(name, items, after))
-        )
+        items = items_after(name, stored.interactions, after)
+        return CassetteContents(stored.head, each_of(items))
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         if (file := self._seen.of(name).get(digest)) is not None:

@@ -24,7 +24,7 @@ from tapeway.core.model.cassette import (
     TakenRecording,
 )
 from tapeway.core.model.control import CursorState
-from tapeway.errors import CassetteEdited
+from tapeway.errors import interaction_gone
 from tapeway.ports import FoundUnused, Issuer
 from tapeway.stores.sql import cursors
 from tapeway.stores.sql.cassette_rows import mark
@@ -214,9 +214,7 @@ def page(name: str, after: int | None, limit: int) -> Op[Sequence[Row]]:
             *(name, after),
         )
         if found is None:
-            raise CassetteEdited(
-                f"interaction {after} of cassette '{name}' is gone since it was read: begin again"
-            )
+            raise interaction_gone(name, after)
         place, index = found[0], after
     return (yield from rows(_PAGE, name, place, index, limit))
 
