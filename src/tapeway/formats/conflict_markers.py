@@ -29,8 +29,7 @@ def first_line(text: bytes) -> int | None:
 
 
 def fault_of(text: bytes, fault: FormatFault) -> FormatFault:
-    """The fault to report for a cassette that cannot be parsed: the conflict, if the file has
-    any."""
+    """The fault to report for an unparsable cassette: the conflict, if there is one."""
     line = first_line(text)
     if line is None:
         return fault

@@ -114,8 +114,7 @@ class ExtensionField:
         }
 
     def merge(self, plain: Interaction, rest: Fields) -> Interaction:
-        """The interaction from the fields of the format and the rest. Raises FormatFault with the
-        place."""
+        """The interaction from the format's fields and the rest. Raises FormatFault."""
         request, response = rest.object("request"), rest.object("response")
         if not self.host and _BASE_URL in request:
             based = replace(plain.request, base=request.text(_BASE_URL))

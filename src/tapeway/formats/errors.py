@@ -43,8 +43,7 @@ class FormatFault(ValueError):
 
 
 def pointer_text(pointer: Pointer) -> str:
-    """A pointer as text: `interactions[3].response.status_code`; a long pointer without the
-    middle."""
+    """A pointer as text: `interactions[3].response`; a long pointer without the middle."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{_shortened(step)}" for step in pointer]
     if len(steps) > _MOST_STEPS:
         steps[_MOST_STEPS - _LAST_STEPS : -_LAST_STEPS] = [" … "]
@@ -57,8 +56,7 @@ def without_bom(text: bytes) -> bytes:
 
 
 def line_of(text: bytes, pointer: Pointer) -> int:
-    """The line in a JSON text, from 1, of a value or else of the innermost existing value around
-    the place."""
+    """The line in a JSON text, from 1, of a value or of the innermost existing value around."""
     decoded = text.decode("utf-8")
     best, depth = 0, -1
     for place, offset, _ in _values(decoded):

@@ -78,8 +78,7 @@ def encode(body: bytes, content_type: str, value: Json = None) -> dict[str, Json
 
 
 def decode(fields: Fields) -> bytes:
-    """The body in a request's or response's fields, empty for a body in a file. Raises
-    FormatFault."""
+    """The body in a message's fields, empty for a body in a file. Raises FormatFault."""
     values = fields.values
     present = _present(tuple(values))
     if len(present) > 1:

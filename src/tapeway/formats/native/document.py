@@ -156,8 +156,7 @@ class Serializer:
     load_one_by_one: Callable[[Text, BeginFiling | None], StoredCassette | None] = lambda *_: None
     """A quicker `load`; None for a file that needs `load`, such as a file with a fault."""
     documents_one_by_one: Callable[[Text], "DocumentsOfFile | None"] = lambda _: None
-    """The documents of a file, with a single document in memory at a time; None for a file that
-    needs `read`."""
+    """The documents of a file, one in memory at a time; None for a file that needs `read`."""
 
     def write(self, head: CassetteHead, documents: Iterable[Document]) -> bytes:
         """The file in a single piece."""
@@ -231,8 +230,7 @@ def parse_root(value: Json) -> ParsedFile:
 
 
 def check_version(fields: Fields) -> None:
-    """Raise FormatFault for the root of a file in a version that the installed tapeway does not
-    read."""
+    """Raise FormatFault for the root of a file in a version that this tapeway does not read."""
     fields.require("version")
     written = str(fields.values["version"])
     if written == str(VERSION):
@@ -283,8 +281,7 @@ def decode(
 
 
 def encode(interaction: AnyInteraction, read: ReadBodies = NOT_READ) -> Document:
-    """The document of an interaction. Raises FormatFault for an interaction that could not be read
-    again."""
+    """The document of an interaction. Raises FormatFault where it could not be read again."""
     if isinstance(interaction, ForeignInteraction):
         return dict(interaction.document)
     return http_exchange.encode(interaction, read)
@@ -324,8 +321,7 @@ def document_digest(document: Mapping[str, Json]) -> str:
 
 
 def interaction_digest(item: AnyInteraction) -> str:
-    """The digest of an interaction's document. Raises FormatFault for an interaction without a
-    document."""
+    """The digest of an interaction's document. Raises FormatFault without a document."""
     return document_digest(encode(item))
 
 
@@ -400,8 +396,7 @@ def _chunk_line(chunks: list[Json]) -> tuple[bytes, bytes]:
 
 
 def _header_lines(headers: Document) -> tuple[bytes, bytes]:
-    """Headers, each on a separate line; the headers from the first volatile header to the last
-    share a line."""
+    """Headers, each on a separate line; from the first volatile header to the last on one line."""
     label = b'\n    "headers": '
     spread = label + dump(headers, indent=True).replace(b"\n", b"\n    ")
     volatile = [at for at, name in enumerate(headers) if differs_each_time(name.encode())]
@@ -634,8 +629,7 @@ def _load_one_by_one(text: Text, filing: BeginFiling | None = None) -> StoredCas
 
 
 def _outlined(text: Text, *, scans: bool) -> tuple[CassetteHead, Texts] | None:
-    """The head of a file, and the texts of the interactions; without `scans` only in the layout of
-    `write`."""
+    """Head and texts of the interactions of a file; without `scans` only in `write`'s layout."""
     texts: Texts
     if (split := _split(text)) is not None:
         root, start, end = split
@@ -786,8 +780,7 @@ def _indexed(
 
 
 def _reads_alike(text: bytes, document: Document) -> bool:
-    """Whether orjson reads exactly this value from a text that orjson would write otherwise, as
-    with escapes."""
+    """Whether orjson reads exactly this value from a text spelled otherwise, as with escapes."""
     if len(text) > _MOST_FILED:
         return False
     try:

@@ -76,15 +76,13 @@ def _plain(headers: Headers) -> dict[str, Json] | None:
 
 @lru_cache(maxsize=1024)
 def _plain_names(raw_names: tuple[bytes, ...]) -> tuple[str, ...] | None:
-    """The names as texts, None unless all are valid and different; most messages have equal
-    names."""
+    """The names as texts, None unless all are valid and different; cached for equal messages."""
     names = tuple([raw_name.decode("latin-1") for raw_name in raw_names])
     return names if _all_differ(names) else None
 
 
 def decode(fields: Fields) -> Headers:
-    """The headers in the fields. An edited object wins over a `header_order` that no longer
-    fits."""
+    """The headers in the fields. An edited object wins over a `header_order` that does not fit."""
     if (plain := _decode_plain(fields.values)) is not None:
         return plain
     found = fields.object("headers")

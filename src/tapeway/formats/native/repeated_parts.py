@@ -62,8 +62,7 @@ OWN_KINDS = ("http", "websocket")
 
 
 def is_own(document: Document) -> bool:
-    """Whether an interaction's document was recorded by tapeway; other documents are kept as
-    found."""
+    """Whether tapeway recorded an interaction's document; other documents are kept as found."""
     request = document.get("request")
     # Asked of each document, and a pattern takes longer.
     return (
@@ -121,8 +120,7 @@ class PartSharer:
         self._lists: OrderedDict[tuple[Pointer, bytes], tuple[_List, ...]] = OrderedDict()
 
     def shared(self, index: int, document: Document) -> Document:
-        """The document with references to values of earlier documents; the very object without
-        any."""
+        """The document with references to earlier documents; the very object without any."""
         request = document.get("request")
         if not isinstance(request, dict) or NAME in request or not is_own(document):
             return document

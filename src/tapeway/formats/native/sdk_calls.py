@@ -88,8 +88,7 @@ def exchange_of(document: Document, index: int, at: Pointer) -> Interaction | No
 
 
 def exchange_of_error(document: Document, index: int, at: Pointer) -> Interaction:
-    """The exchange of a request that ended in an error of a foreign tool. Raises FormatFault with
-    the place."""
+    """The exchange of a request with a foreign tool's error. Raises FormatFault with the place."""
     fields = Fields(document, at)
     fields.require("request")
     request = http_exchange.decode_request(fields.object("request"))
@@ -149,10 +148,7 @@ def _interaction(
 
 def _error(error: Mapping[str, Json], *, wrapped: bool = False) -> _ResponseOrFailure:
     kind, message = loose_json.string(error.get("type")), loose_json.string(error.get("message"))
-    attrs, response = (
-        loose_json.fields(error.get("attrs")),
-        loose_json.fields(error.get("response")),
-    )
+    attrs, response = map(loose_json.fields, (error.get("attrs"), error.get("response")))
     status = _status(attrs.get("status_code")) or _status(response.get("status_code"))
     if status is None and (failure := _FAILURES.get(kind)) is not None:
         return Response(ResponseHead(0)), Failure(failure, message or kind)
@@ -197,8 +193,7 @@ class _NotLiteral(ValueError):
 
 
 def _parse_object_repr(text: str) -> Json:
-    """The object as the SDK sends objects, without the fields that are None; other text
-    unchanged."""
+    """The object as the SDK sends it, without the fields that are None; other text unchanged."""
     return _parse_repr(text, text) if _OBJECT_REPR.match(text) else text
 
 

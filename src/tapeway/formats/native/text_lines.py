@@ -28,8 +28,7 @@ _Change = Callable[[Document], Document]
 
 
 def spread(document: Document) -> Document:
-    """An interaction's document with each event of a stream, and each line of a part, as a separate
-    text."""
+    """An interaction's document, each event of a stream and each line of a part a separate text."""
     found = document
     for name in ("response", "partial"):
         if isinstance(message := document.get(name), dict):

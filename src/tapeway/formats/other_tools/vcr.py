@@ -177,10 +177,7 @@ def _not_text(item: AnyInteraction) -> str:
 
 def _interaction(item: Interaction) -> Document:
     document = http_exchange.encode(item)
-    request, response = (
-        loose_json.fields(document["request"]),
-        loose_json.fields(document["response"]),
-    )
+    request, response = map(loose_json.fields, (document["request"], document["response"]))
     return {
         "request": {
             "method": request["method"],
@@ -264,8 +261,7 @@ def _status(response: Fields) -> tuple[int, str]:
 
 
 def _unread_fields(fields: Fields) -> Iterator[Loss]:
-    """A loss for each field of an interaction that is not understood, or repeats a further
-    field."""
+    """A loss for each field of an interaction that is not understood or repeats another field."""
     yield from unknown_fields(fields, _INTERACTION)
     request, response = fields.object("request"), fields.object("response")
     # aiohttp's answers once had their URL, which differs from the request's after a redirection.
