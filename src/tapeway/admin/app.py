@@ -131,7 +131,7 @@ def _new_id() -> str:
 
 
 def _check_store(request: web.Request, version: str) -> None:
-    """Check a call from another tapeway that uses this tapeway as store.
+    """Check a call from a tapeway whose store is this process.
 
     Raises AdminError: 409 for a different version, 508 for a call in a circle of stores.
     """
