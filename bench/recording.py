@@ -56,17 +56,17 @@ class Measured:
     waits: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
 
-    def add(self, asking: "UpstreamCall", sent: Iterator[bytes], end: bytes, n: int) -> None:
+    def add(self, connected: "ConnectedServer", sent: Iterator[bytes], end: bytes, n: int) -> None:
         """Send so many requests."""
-        server = asking.server
+        server = connected.server
         before, begun = server.cpu_ns(), time.perf_counter()
-        self.waits += ask(asking.connections, islice(sent, n), end)
+        self.waits += ask(connected.connections, islice(sent, n), end)
         self.rates.append(n / (time.perf_counter() - begun))
         self.cpu.append((server.cpu_ns() - before) / n / 1000)
 
 
-class UpstreamCall:
-    """A server, and so many connections to it."""
+class ConnectedServer:
+    """A server with some open connections."""
 
     def __init__(self, server: Server, at_once: int) -> None:
         self.server = server
@@ -126,14 +126,14 @@ def in_turn(
     """
     sent = {(name, path): requests(path, first=first) for name in servers for path in blocks}
     found = {path: {name: Measured() for name in servers} for path in blocks}
-    asking = {name: UpstreamCall(server, at_once) for name, server in servers.items()}
+    connected = {name: ConnectedServer(server, at_once) for name, server in servers.items()}
     for number in range(1 + BLOCKS):
-        for name, each in asking.items():
+        for name, each in connected.items():
             for path, size in blocks.items():
                 measured = found[path][name] if number else Measured()
                 end = JSON_BODY if path == JSON_PATH else LAST_CHUNK
                 measured.add(each, sent[name, path], end, size)
-    for each in asking.values():
+    for each in connected.values():
         each.close()
     return found
 
@@ -206,17 +206,17 @@ def grow(server: Server) -> dict[str, list[Figure | str]]:
     """What a recording costs in cassettes that have ten, beside one that has many."""
     few, many = Measured(), Measured()
     sent = requests(JSON_PATH, in_cassette("most"), first=MOST)
-    asking = UpstreamCall(server, 1)
+    connected = ConnectedServer(server, 1)
     # The first one waits until the cassette is loaded.
-    ask(asking.connections, islice(sent, FEW), JSON_BODY)
+    ask(connected.connections, islice(sent, FEW), JSON_BODY)
     for number in range(2 * BLOCKS):
         begun = requests(JSON_PATH, in_cassette(f"few-{number}"))
-        ask(asking.connections, islice(begun, FEW), JSON_BODY)
+        ask(connected.connections, islice(begun, FEW), JSON_BODY)
         # In both orders: a block may leave something to be done in the next one.
         blocks = [(few, begun), (many, sent)]
         for measured, following in blocks if number % 2 else reversed(blocks):
-            measured.add(asking, following, JSON_BODY, BLOCK // 8)
-    asking.close()
+            measured.add(connected, following, JSON_BODY, BLOCK // 8)
+    connected.close()
     return {
         f"CPU us, the {FEW}th to {FEW + BLOCK // 8}th of a cassette": _of_record(few),
         f"CPU us, those after the {MOST:,}th": _of_record(many),
