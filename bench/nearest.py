@@ -8,13 +8,13 @@ nearest. The CPU time is that of the server's process. After that one client ask
 alone and beside clients that only miss, in alternating blocks.
 """
 
+import argparse
 import asyncio
 import http.client
 import json
 import multiprocessing
 import random
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,6 +27,7 @@ from bench.replay import Server, started, tapeway
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
+from tapeway.errors import TapewayError
 from tapeway.stores.opening import open_store
 
 PATH = "/v1/chat/completions"
@@ -166,9 +167,15 @@ def measure(place: str, count: int) -> Table:
 
 
 def main() -> None:
-    count = int((sys.argv[1:] or ["10000"])[0])
+    parser = argparse.ArgumentParser(prog="python -m bench.nearest")
+    parser.add_argument("count", metavar="COUNT", nargs="?", type=int, default=10_000)
+    parser.add_argument("store", metavar="STORE", nargs="?")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        print(text(measure((sys.argv[2:] or [folder])[0], count)))
+        try:
+            print(text(measure(given.store or folder, given.count)))
+        except TapewayError as exc:
+            parser.exit(2, f"{parser.prog}: {exc}\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ where a result is worse: NON-STRICT, which is as allowed as OK, depends on time.
 """
 
 import importlib
+import importlib.util
 import sys
 from collections import Counter
 from typing import Any
@@ -84,4 +85,6 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
+    if importlib.util.find_spec("kosoku") is None:
+        sys.exit("tests.soak.conformance: the package kosoku is missing: run make conformance")
     sys.exit(uvloop.run(_run(sys.argv[1:] or [*GROUPS])))

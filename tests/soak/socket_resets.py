@@ -37,7 +37,7 @@ from tests.server.websocket.conversing import ENDS, Event, call, create, deliver
 from tests.server.websocket.json_rpc_service import news
 from tests.server.websocket.responses_service import events
 from tests.server.websocket.websocket_service import serving
-from tests.stores.contract.kinds import KINDS
+from tests.stores.contract.kinds import KINDS, Kind
 from tests.support.fakes.broker import until
 from tests.support.faults import faults
 
@@ -231,8 +231,7 @@ async def broken(
     return outcome
 
 
-async def _run(name: str, connections: int, seed: int) -> int:
-    [kind] = [each for each in KINDS if each.name == name]
+async def _run(kind: Kind, connections: int, seed: int) -> int:
     wrong = 0
     for delivery in DELIVERIES:
         with tempfile.TemporaryDirectory(prefix="tapeway-resets-") as folder:
@@ -241,7 +240,7 @@ async def _run(name: str, connections: int, seed: int) -> int:
                 outcome = await broken(place.again(), delivery, draw, connections)
         memory = " to ".join([f"{each / 1024:.0f}" for each in outcome.memory])
         sys.stdout.write(
-            f"{name}, {delivery}: {connections} connections, {outcome.answered} turns and "
+            f"{kind.name}, {delivery}: {connections} connections, {outcome.answered} turns and "
             f"{outcome.notified} messages of calls seen, open files {outcome.files}, "
             f"memory {memory} MiB, {len(outcome.wrong)} faults\n"
         )
@@ -251,10 +250,19 @@ async def _run(name: str, connections: int, seed: int) -> int:
     return wrong
 
 
+def _kind(name: str) -> Kind:
+    """The kind of store of this name. Raises ArgumentTypeError."""
+    kinds = {kind.name: kind for kind in KINDS}
+    if name not in kinds:
+        raise argparse.ArgumentTypeError(f"there is no store {name!r}: use {', '.join(kinds)}")
+    return kinds[name]
+
+
 def main() -> int:
     """Run the program."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.socket_resets", description=__doc__)
-    parser.add_argument("stores", nargs="*", default=["file", "sqlite"])
+    default = [_kind(name) for name in ("file", "sqlite")]
+    parser.add_argument("stores", nargs="*", type=_kind, default=default)
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
