@@ -2,13 +2,18 @@
 
 import asyncio
 import hashlib
+import os
+import shutil
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import apsw
 import pytest
 
+from tapeway.core.model.control import Control
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteLocked,
@@ -17,7 +22,10 @@ from tapeway.errors import (
 )
 from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import shared_file, writer
+from tapeway.stores.sqlite.runtime import STALE_S
 from tapeway.stores.sqlite.store import SqliteStore
+from tests.process.serving import eventually
+from tests.soak.faults import fill
 from tests.stores.recordings import HEAD, answers, bodies, is_poisoned, recording
 from tests.stores.shared_instances import (
     advanced,
@@ -87,6 +95,59 @@ async def test_a_large_body_that_finds_no_room_leaves_nothing(tmp_path: Path) ->
             (root / "ballast").unlink()
             await append_recordings(store, 1)
             assert bodies(await store.load("x", writable=True)) == answers(0, 1)
+        finally:
+            await store.close()
+
+
+async def test_a_rewrite_that_finds_no_room_leaves_the_room_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another process can take the room between the look and the rewrite.
+    unlimited = SimpleNamespace(f_bavail=2**40, f_frsize=1)
+    for seen in (True, False):
+        root = tmp_path / f"disk-{seen}"
+        with small_disk(root, kib=8 * 1024):
+            store = SqliteStore(root / "calls.db")
+            await store.open()
+            try:
+                items = [recording(n, body=b"%d" % n * 1000).exchange for n in range(500)]
+                await store.extend("x", HEAD, items)
+                await store.close()
+                await store.open()
+                await store.edit("x", 0, None)
+                (root / "ballast").write_bytes(b"\0" * (_free(root) - 500_000))
+                with monkeypatch.context() as patched:
+                    if not seen:
+                        patched.setattr(os, "statvfs", lambda _: unlimited)
+                    (said,) = await store.erase()
+                assert "no room" in said
+                assert _free(root) >= 400_000
+                await store.append("y", HEAD, recording(0))
+            finally:
+                await store.close()
+
+
+def _free(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
+async def test_what_is_in_force_is_known_while_the_disk_is_full(tmp_path: Path) -> None:
+    root, ahead = tmp_path / "disk", [0.0]
+    with small_disk(root, kib=2 * 1024):
+        store = SqliteStore(root / "calls.db", clock=lambda: time.monotonic() + ahead[0])
+        await store.open()
+        try:
+            await store.join(Control("replay", "x"), lambda _: None)
+            fill(root / "ballast")
+            for _ in range(3):
+                ahead[0] += STALE_S
+                await eventually(lambda: store.trouble is None)
+            with pytest.raises(StoreFull):
+                await store.steer(lambda control: control)
+
+            (root / "ballast").unlink()
+            _, laggards = await store.steer(lambda control: control)
+            assert laggards == ()
         finally:
             await store.close()
 

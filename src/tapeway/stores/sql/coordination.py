@@ -129,6 +129,10 @@ class Member:
         self._touch_s = touch_s
         self._apply: Callable[[Control], None] = lambda _: None
         self._last_heard = -inf
+        self._last_beat = -inf
+        self._muted = False
+        self._pause_s = 0.0
+        self._pause_ended = -inf
 
     @property
     def in_touch(self) -> bool:
@@ -156,6 +160,29 @@ class Member:
     def heard(self, asked_at: float) -> None:
         """Note that the instance has applied the state in force at that time."""
         self._last_heard = max(self._last_heard, asked_at)
+
+    def beaten(self, at: float) -> None:
+        """Note that the instance reported itself alive at that time."""
+        if self._muted:
+            self._muted, self._pause_s, self._pause_ended = False, at - self._last_beat, at
+        self._last_beat = at
+
+    def muted(self) -> None:
+        """Note that no instance can report itself alive: the disk is full."""
+        self._muted = True
+
+    @property
+    def patience_s(self) -> float:
+        """Instances that were silent for longer do not have to apply a change.
+
+        Silence on a full disk does not count: the instances go on replaying.
+        """
+        now = self.clock()
+        if self._muted:
+            return self.silent_s + now - self._last_beat
+        if now - self._pause_ended < self.silent_s:
+            return self.silent_s + self._pause_s
+        return self.silent_s
 
     def left(self) -> None:
         """Note that the instance no longer knows the state in force."""
@@ -273,7 +300,7 @@ def in_force() -> Op[Control | None]:
 def behind(generation: int, member: Member, bury: Bury) -> Op[list[str]]:
     """The names of the live instances that have not applied a change."""
     yield from bury()
-    return [name for (name,) in (yield from quick_rows(_BEHIND, generation, member.silent_s))]
+    return [name for (name,) in (yield from quick_rows(_BEHIND, generation, member.patience_s))]
 
 
 def forget_ended(control: Control) -> Op[bool]:

@@ -513,8 +513,9 @@ class SqlStore(Generic[D]):
             await driver.background.run(self._first_beat(driver))
 
     async def _first_beat(self, driver: Driver) -> None:
-        make = partial(coordination.beat, driver.member)
+        make, asked_at = partial(coordination.beat, driver.member), driver.member.clock()
         await driver.turn("report that this instance is alive", make)
+        driver.member.beaten(asked_at)
         if not driver.member.beats:
             driver.member.beats = True
             driver.go_on_beating()

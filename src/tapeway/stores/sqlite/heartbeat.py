@@ -7,12 +7,13 @@ import logging
 import os
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import apsw
 
 from tapeway.core.model.control import Control
-from tapeway.errors import StoreError
+from tapeway.errors import StoreError, StoreFull
 from tapeway.stores.sql import coordination
 from tapeway.stores.sql.coordination import Member
 from tapeway.stores.sqlite.connection import immediate_transaction
@@ -64,31 +65,49 @@ class HeartbeatThread:
     def _run(self) -> None:
         while not self._stopped.wait(_POLL_S):
             try:
-                self._shared_thread.run_blocking(self._poll)
+                self._poll()
                 self._failing = False
             except StoreError as exc:
                 if not self._failing:
                     log.warning("%s", exc.message)
                 self._failing = True
 
-    def _poll(self, connection: apsw.Connection) -> None:
-        member, now = self._member, self._member.clock()
-        applied = member.applied
+    def _poll(self) -> None:
+        """Raises StoreError."""
+        asked_at, full = self._member.clock(), None
+        # The report comes first. Then this instance sees every change that did not wait for its report.
+        try:
+            self._shared_thread.run_blocking(partial(self._report, asked_at))
+        except StoreFull as exc:
+            # Replays go on: what is in force can be read from a full disk.
+            self._member.muted()
+            full = exc
+        self._shared_thread.run_blocking(self._pick_up)
+        if self._handed_over <= self._member.applied:
+            # After a suspension, the change found must be applied first.
+            self._member.heard(asked_at)
+        if full is not None:
+            raise full
+
+    def _report(self, now: float, connection: apsw.Connection) -> None:
+        """Make the writes that are due."""
+        member, applied = self._member, self._member.applied
         run(coordination.give_back_owed(member), connection, quick=True)
         if now - self._last_beat >= _BEAT_S or applied != self._reported:
             run(coordination.beat(member), connection, quick=True)
+            member.beaten(now)
             self._last_beat, self._reported = now, applied
         self._sweep(now, connection)
+
+    def _pick_up(self, connection: apsw.Connection) -> None:
+        """Hand a change of another process to the event loop."""
         # The value changes with writes of other connections, not with writes of this connection.
         version = connection.pragma("data_version")
         if version != self._version:
             changed = run(coordination.in_force(), connection, quick=True)
-            if member.joined and changed is not None:
+            if self._member.joined and changed is not None:
                 self._apply_on_loop(changed)
             self._version = version
-        if self._handed_over <= member.applied:
-            # After a suspension, the change found must be applied first.
-            member.heard(now)
 
     def _sweep(self, now: float, connection: apsw.Connection) -> None:
         """Remove a batch of cursors of ended takes when a sweep is due. Other writers wait for one batch."""

@@ -1,9 +1,11 @@
 """The thread of a process that writes to the SQLite file: recordings that wait share one sync."""
 
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
@@ -45,6 +47,8 @@ REWRITTEN_BYTES = 1024**3
 """A larger file is not rewritten to wipe it: others would wait too long."""
 WIPE_MS = 1000
 """How long wiping waits for other connections, which wait for the wiping too."""
+_FRAME_HEADER = 24
+"""Bytes that the write-ahead log adds to each page."""
 _ACTION = "write the recording"
 
 
@@ -272,7 +276,7 @@ class RecordingWriter:
 
     def _wipe(self) -> Sequence[str]:
         try:
-            whole = self._run_here(_wiped)
+            whole = self._run_here(partial(_wiped, self._refuse_without_room))
         except StoreError as exc:
             return [
                 f"{self._location}: what was removed may still be readable in the file or its -wal "
@@ -286,6 +290,15 @@ class RecordingWriter:
             f"statement VACUUM on it, as in: sqlite3 {self._location} VACUUM"
         ]
 
+    def _refuse_without_room(self, pages: int, size: int) -> None:
+        # A checkpoint may enlarge the file; then the log takes all pages, with a header for each.
+        growth = max(0, pages * size - self._location.examine().st_size)
+        wanted, disk = growth + pages * (size + _FRAME_HEADER), os.statvfs(self._location.folder)
+        if disk.f_bavail * disk.f_frsize < wanted:
+            raise StoreFull(
+                f"{self._location}: no room to rewrite the file, which takes {wanted} bytes; free some"
+            )
+
     def _recover(self) -> None:
         self._thread.disconnect()
 
@@ -298,8 +311,8 @@ class RecordingWriter:
         self.poisoned = False
 
 
-def _wiped(connection: apsw.Connection) -> bool:
-    """Wipe a file after a removal; False for a file too large to be rewritten.
+def _wiped(refuse_without_room: Callable[[int, int], None], connection: apsw.Connection) -> bool:
+    """Wipe a file after a removal; False for a file too large to be rewritten. Raises StoreFull.
 
     SQLite writes zeros over deleted rows. But when SQLite moves rows between pages, the first page
     keeps a copy. Only a rewritten file is clean.
@@ -312,10 +325,24 @@ def _wiped(connection: apsw.Connection) -> bool:
     connection.set_busy_timeout(WIPE_MS)
     try:
         if small:
-            connection.execute("VACUUM")
+            refuse_without_room(pages, size)
+            _vacuum(connection)
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         # Unless another process has removed something since.
         connection.execute("UPDATE state SET removed = 0 WHERE removed = ?", (removed,))
     finally:
         connection.set_busy_timeout(BUSY_MS)
     return small
+
+
+def _vacuum(connection: apsw.Connection) -> None:
+    # The checkpoint afterwards needs no room then.
+    with suppress(apsw.BusyError):
+        connection.wal_checkpoint()
+    try:
+        connection.execute("VACUUM")
+    except (apsw.FullError, apsw.IOError):
+        # The log would keep all the room there was, and no process could write any more.
+        with suppress(apsw.Error):
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        raise
