@@ -115,7 +115,7 @@ def _guard_and_translate_errors(
         except web.HTTPException as exc:
             return error_response(from_http_exception(exc), _new_id(), allow_header(exc))
         except TapewayError as exc:
-            # Every wrong token gets the equal response.
+            # The same response, whatever was wrong with the token.
             return error_response(exc, "" if exc.status == 401 else _new_id())
         except ConnectionError:
             raise

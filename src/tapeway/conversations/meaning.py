@@ -1,8 +1,8 @@
 """The meaning of a recorded answer, without the parts that differ each time: identifiers, times and
 padding.
 
-A stream is compared by the sum of the events, since services cut an equal text in new places each
-time: the text, the tool calls, the reason it ended, the model, the tokens.
+A stream is compared by the assembled answer, since services cut an equal text in new places each
+time: the text, the tool calls, the stop reason, the model, the tokens.
 """
 
 import re

@@ -141,7 +141,7 @@ def _in_thread(
 
 
 class AsyncDeck:
-    """The same for an asynchronous program: what asks the admin API is awaited."""
+    """A running tapeway, for an asynchronous program, which awaits the methods. They raise DeckError."""
 
     def __init__(self, deck: Deck) -> None:
         self.deck = deck

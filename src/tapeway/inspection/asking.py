@@ -118,7 +118,7 @@ def missing_credential(request: Request, environ: Mapping[str, str], table: Rout
         return ""
     provider = _provider(request)
     if provider is not None and provider.keys:
-        names = " and ".join([" or ".join(key) for key in provider.keys])
+        names = " and ".join([" or ".join(variables) for variables in provider.keys])
         return f"tapeway has no key of {provider.name}: start it with {names} in its environment"
     if request.credentials:
         return "the request was sent with a credential, and which one is not known"

@@ -13,7 +13,7 @@ from tapeway.settings.options import Settings, resolve_routes
 KEY_VARIABLES = tuple(
     names
     for provider in PROVIDERS.values()
-    for names in (*provider.keys, *[(further_key,) for further_key in provider.further_keys])
+    for names in (*provider.keys, *[(name,) for name in provider.further_keys])
 )
 """The names of each provider's key, and each name that an SDK insists on."""
 
@@ -32,11 +32,7 @@ def client_environment(
     Where requests to services themselves are `intercepted`, SDKs keep their base URLs.
     """
     if intercepted:
-        named = [
-            served_route
-            for served_route in served_routes(settings)
-            if served_route not in PROVIDERS
-        ]
+        named = [name for name in served_routes(settings) if name not in PROVIDERS]
         told = ClientSetup(_named_urls(named, ""), {}, KEY_VARIABLES)
     else:
         told = ClientSetup.of(clients(settings, environ))

@@ -556,9 +556,7 @@ def known_secrets(settings: Settings) -> tuple[str, ...]:
 
 def process_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[Secret, ...]:
     """The secrets that no cassette may hold: the environment's credentials and those of the settings."""
-    configured = [
-        searchable("configured", known_secret.encode()) for known_secret in known_secrets(settings)
-    ]
+    configured = [searchable("configured", text.encode()) for text in known_secrets(settings)]
     return (*environment_secrets(environ), *[each for found in configured for each in found])
 
 
