@@ -141,7 +141,7 @@ def _in_thread(
 
 
 class AsyncDeck:
-    """A running tapeway, for an asynchronous program, which awaits the methods. They raise DeckError."""
+    """A running tapeway, for an asynchronous program: every method but `url` is awaited."""
 
     def __init__(self, deck: Deck) -> None:
         self.deck = deck
