@@ -11,6 +11,7 @@ import pytest
 from tapeway.errors import ConfigError, StoreAway, TapewayError
 from tapeway.server.listeners import listen_shared
 from tapeway.settings.options import Settings
+from tapeway.workers import process
 from tapeway.workers.messages import WorkerConfig, encode_error
 from tapeway.workers.pipe import Channel, PipeReader
 from tapeway.workers.process import WorkerProcess, describe_exit
@@ -22,10 +23,10 @@ DEADLINE_S = 60.0
 async def worker() -> AsyncIterator[tuple[WorkerProcess, Channel]]:
     """A worker whose process does nothing, and the end of its channel for the test."""
     ours, theirs = [await Channel.over(each) for each in socket.socketpair()]
-    process = await asyncio.create_subprocess_exec("true")
+    started = await asyncio.create_subprocess_exec("true")
     read_end, write_end = os.pipe()
     os.close(write_end)
-    made = WorkerProcess(3, process, ours, PipeReader(read_end))
+    made = WorkerProcess(3, started, ours, PipeReader(read_end))
     async with asyncio.timeout(DEADLINE_S):
         yield made, theirs
         assert await made.ended() == 0
@@ -122,6 +123,33 @@ async def test_answers_go_to_their_questions(worker: tuple[WorkerProcess, Channe
     assert found.status.in_flight == 5
     assert found.status.open_connections == (2, 1)
     assert found.status.error == ("away", "store_unreachable", 503)
+
+
+async def test_a_worker_is_responsive_again_once_it_answers(
+    worker: tuple[WorkerProcess, Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, theirs = worker
+    monkeypatch.setattr(process, "RESPONSE_S", 0)
+    monkeypatch.setattr(process, "UNRESPONSIVE_S", 0)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(found.receive(lambda: None))
+        for _ in range(3):
+            await found.update_status()
+            assert found.status.unresponsive
+        assert await theirs.receive() == ("status", 1)
+
+        # However long the worker takes for the next answer, within the full wait.
+        monkeypatch.setattr(process, "RESPONSE_S", DEADLINE_S)
+        monkeypatch.setattr(process, "UNRESPONSIVE_S", DEADLINE_S)
+        theirs.send(("answer", 1, (5, None, 2, 1)))
+        status = tasks.create_task(found.update_status())
+        assert await theirs.receive() == ("status", 2)
+        theirs.send(("answer", 2, (6, None, 2, 1)))
+        await status
+        theirs.close()
+
+    assert found.status.in_flight == 6
+    assert not found.status.unresponsive
 
 
 def test_an_exit_code_is_described_in_words() -> None:

@@ -180,21 +180,24 @@ class Channel:
             self._writer.write(encode_frame(value))
 
     async def ask(self, question: str, *arguments: Value) -> Value:
-        """Ask the far process, and return the answer; None if the process has ended.
+        """Ask the far process, and return the answer; None if the process has ended."""
+        return await self.asked(question, *arguments)
+
+    def asked(self, question: str, *arguments: Value) -> asyncio.Future[Value]:
+        """Ask the far process at once; the answer comes later, and None if the process has ended.
 
         A task of this process must call `receive` meanwhile. The far process gets the question, a
         number and the arguments, and sends `answer`, the number and the answer.
         """
-        if self._gone:
-            return None
-        number = next(self._questions)
         answer: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
+        if self._gone:
+            answer.set_result(None)
+            return answer
+        number = next(self._questions)
         self._pending[number] = answer
+        answer.add_done_callback(lambda _: self._pending.pop(number))
         self.send((question, number, *arguments))
-        try:
-            return await answer
-        finally:
-            del self._pending[number]
+        return answer
 
     async def sent(self) -> None:
         """Wait until everything sent is with the kernel."""

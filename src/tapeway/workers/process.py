@@ -15,14 +15,15 @@ from tapeway.admin.models.inspection import RecordingsUnderWay, RecordingUnderWa
 from tapeway.errors import TapewayError
 from tapeway.ports import NONE_OPEN, OpenConnections
 from tapeway.server.listeners import Listener
-from tapeway.workers.messages import EncodedError, WorkerConfig, decode_error
+from tapeway.workers.messages import EncodedError, Value, WorkerConfig, decode_error
 from tapeway.workers.pipe import Channel, PipeReader
 
 MODULE = "tapeway.workers"
 
-_RESPONSE_S = 2.0
+RESPONSE_S = 2.0
 """After this silence, in seconds, a worker is assumed to serve no client."""
-_UNRESPONSIVE_S = 0.1
+UNRESPONSIVE_S = 0.1
+"""How long to wait for the answer to an earlier question, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class WorkerProcess:
         self.serving = False
         self._process = process
         self._channel = channel
+        self._unanswered: asyncio.Future[Value] | None = None
+        """A question that was not answered in time. Until the answer comes, no other one is asked."""
 
     @classmethod
     async def start(cls, number: int, listener: Listener, config: WorkerConfig) -> Self:
@@ -108,15 +111,19 @@ class WorkerProcess:
 
     async def update_status(self) -> None:
         """Ask for the worker's status. Afterwards the pipe holds all requests served before."""
-        try:
+        if (earlier := self._unanswered) is not None:
             # The full wait was done once: later callers need not wait as long.
-            async with asyncio.timeout(
-                _UNRESPONSIVE_S if self.status.unresponsive else _RESPONSE_S
-            ):
-                answer = await self._channel.ask("status")
-        except TimeoutError:
+            await asyncio.wait([earlier], timeout=UNRESPONSIVE_S)
+            if not earlier.done():
+                return
+        # An earlier answer may lack requests that were served since.
+        question = self._channel.asked("status")
+        await asyncio.wait([question], timeout=RESPONSE_S)
+        if not question.done():
+            self._unanswered = question
             self.status = WorkerStatus(self.status.in_flight, unresponsive=True)
             return
+        self._unanswered, answer = None, question.result()
         if isinstance(answer, tuple):
             in_flight, error, in_use, idle = cast(
                 "tuple[int, EncodedError | None, int, int]", answer
@@ -130,7 +137,7 @@ class WorkerProcess:
     async def recordings(self) -> list[RecordingUnderWay]:
         """The worker's live calls; none if the worker is gone or does not respond."""
         try:
-            async with asyncio.timeout(_RESPONSE_S):
+            async with asyncio.timeout(RESPONSE_S):
                 answer = await self._channel.ask("recordings")
         except TimeoutError:
             return []
