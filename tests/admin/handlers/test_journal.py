@@ -119,6 +119,17 @@ async def test_a_miss_that_nothing_is_near_to_says_why_and_calls_tell_model_and_
     ]
 
 
+async def test_a_miss_names_the_first_difference_and_counts_the_others(open_world: World) -> None:
+    await open_world.ask("/v1/a?first=1&second=2")
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+    await open_world.ask("/v1/a?first=8&second=2")
+    await open_world.ask("/v1/a?first=8&second=9")
+    page = await open_world.got("/api/v1/journal?gist=true&outcome=miss")
+
+    two, one = [each["answered"] for each in page["entries"]]
+    assert two == f"{one}, and 1 more"
+
+
 async def test_it_is_newest_first_and_can_be_narrowed(open_world: World) -> None:
     await open_world.ask("/v1/a", cassette="one")
     await open_world.ask("/v1/b", cassette="two")
