@@ -51,7 +51,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "stores": ("stores.opening",),
     "stores.support": ("formats", "paging", "body_files"),
     "stores.sql": ("stores.support",),
-    "stores.whole": ("formats", "paging"),
+    "stores.whole": ("formats", "ports"),
     "stores.file": ("stores.support", "stores.whole", "descriptors", "cooperative"),
     "stores.sqlite": ("stores.sql",),
     "stores.postgres": ("stores.sql",),

@@ -7,7 +7,6 @@ from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction, large_bodies
 from tapeway.core.model.lazy_interaction import LazyInteraction
-from tapeway.errors import interaction_gone
 from tapeway.ports import CassetteStore
 
 PAGE_BYTES = 8 * 1024 * 1024
@@ -77,18 +76,6 @@ async def pages_after(
             limit = max(1, limit // 4)
         elif size < PAGE_BYTES // 4:
             limit = min(LARGEST, limit * 2)
-
-
-def items_after(
-    name: str, items: Sequence[AnyInteraction], after: int | None
-) -> Sequence[AnyInteraction]:
-    """The interactions of a loaded cassette after an index, or all. Raises CassetteEdited."""
-    if after is None:
-        return items
-    for place, each in enumerate(items):
-        if each.index == after:
-            return items[place + 1 :]
-    raise interaction_gone(name, after)
 
 
 def batch_from(items: Sequence[AnyInteraction], start: int, most: int) -> list[AnyInteraction]:

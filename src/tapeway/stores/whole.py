@@ -15,13 +15,13 @@ from tapeway.core.model.cassette import (
     Recording,
     StoredCassette,
     TakenRecording,
+    items_after,
     sources_of,
 )
 from tapeway.core.model.condition import Unchanged
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import LARGE_BODY, BodyFile
 from tapeway.errors import StoreError
-from tapeway.paging import items_after
 from tapeway.ports import SharedStore, StoreFacts
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tapeway.core.json_text import Json, ReadJson
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.values import value_class
+from tapeway.errors import interaction_gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +143,15 @@ class RecordingTitle:
     index: int
     method: str
     target: str
+
+
+def items_after(
+    name: str, items: Sequence[AnyInteraction], after: int | None
+) -> Sequence[AnyInteraction]:
+    """The interactions of a loaded cassette after an index, or all. Raises CassetteEdited."""
+    if after is None:
+        return items
+    for place, each in enumerate(items):
+        if each.index == after:
+            return items[place + 1 :]
+    raise interaction_gone(name, after)

@@ -22,6 +22,7 @@ from tapeway.core.model.cassette import (
     Outline,
     Recording,
     StoredCassette,
+    items_after,
     sources_of,
 )
 from tapeway.core.model.condition import Condition, Unchanged
@@ -43,7 +44,7 @@ from tapeway.engine.editing.editor import Append, AppendCall, Editor, MakeChange
 from tapeway.engine.editing.large_bodies import UploadedBodies, by_digest
 from tapeway.errors import StoreError
 from tapeway.formats.native import document
-from tapeway.paging import each_of, items_after
+from tapeway.paging import each_of
 from tapeway.ports import CassetteStore
 
 
