@@ -1,6 +1,8 @@
 """A WebSocket connection in mode passthrough: what one side sends, the other one gets."""
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 from socket import SHUT_RDWR, SO_LINGER, SOL_SOCKET
 from struct import pack
 
@@ -11,7 +13,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tapeway.core.model.control import Mode
+from tapeway.core.model.interaction import Interaction
 from tapeway.server.proxy import ProxyOptions
+from tapeway.stores.file.store import FileStore
 from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import running_proxy
 from tests.server.websocket.conversing import connected
@@ -141,6 +145,32 @@ async def test_a_replay_has_the_subprotocol_of_the_recording(
                 assert client.subprotocol == chosen
             await proxy.proxy.wait_until_idle()
         assert len(service.handshakes) == 1
+
+
+async def test_a_replay_of_a_recording_without_a_subprotocol_takes_the_first_on_offer(
+    tmp_path: Path,
+) -> None:
+    store = FileStore(tmp_path)
+    async with serving() as service, running_proxy(service.url, store=store) as proxy:
+        async with connected(proxy.url, "/feed") as client:
+            await client.send("hello")
+            assert await client.recv() == "hello"
+        await proxy.proxy.wait_until_idle()
+    await store.open()
+    stored = await store.load("default", writable=False)
+    assert stored is not None
+    (item,) = stored.interactions
+    assert isinstance(item, Interaction)
+    by_hand = {name: value for name, value in item.metadata.items() if name != "websocket"}
+    assert by_hand != item.metadata
+    await store.save("default", replace(stored, interactions=(replace(item, metadata=by_hand),)))
+    await store.close()
+
+    async with (
+        running_proxy(service.url, store=store, mode="replay") as proxy,
+        connected(proxy.url, "/feed", protocols=("a", "b")) as client,
+    ):
+        assert client.subprotocol == "a"
 
 
 @pytest.mark.parametrize("offered", ["deflate", None])
