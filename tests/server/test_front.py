@@ -1,8 +1,10 @@
 """A connection, and requests that are handed to aiohttp: whole, or as they come; byte for byte the same."""
 
 import asyncio
+import errno
 import random
 import re
+import socket
 
 import pytest
 
@@ -150,6 +152,24 @@ async def test_a_recording_is_completed_when_its_client_leaves() -> None:
 
         (recorded,) = await proxy.recorded()
         assert recorded.response.body == b"late"
+
+
+async def test_a_refused_client_that_has_left_ends_its_connection_without_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def not_connected(*_: object) -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    # What a socket says whose client has reset the connection; uvloop has no such call.
+    monkeypatch.setattr(socket.socket, "shutdown", not_connected)
+    monkeypatch.setattr(front, "LINGER_S", 0.01)
+    async with running_proxy("http://127.0.0.1:9") as proxy, proxy.connect() as client:
+        await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n")
+
+        assert (await client.answer()).status == 400
+        await until(lambda: not proxy.connections())
+
+    assert not caplog.records
 
 
 async def test_a_connection_is_not_idle_while_its_request_is_handled(

@@ -535,7 +535,12 @@ class Front(asyncio.Protocol):
         self._state, self._rest = _DISCARDING, b""
         if not transport.is_closing():
             transport.resume_reading()
-            transport.write_eof()
+            try:
+                transport.write_eof()
+            except OSError:
+                # The client has reset the connection.
+                self._close()
+                return
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(LINGER_S, self._close)
