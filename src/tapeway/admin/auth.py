@@ -21,10 +21,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Self
-from urllib.parse import urlsplit
 
 from aiohttp.web_request import Request
 
+from tapeway.core.http.location import DEFAULT_PORTS, without_default_port
 from tapeway.errors import AdminError, ConfigError
 from tapeway.settings.parsers import is_loopback
 
@@ -36,7 +36,6 @@ _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?:
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".svc")
 """Names that public DNS does not hold: mDNS, container networks, clusters."""
 _OWN_SITE = frozenset({"same-origin", "none"})
-_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 class GuessLimiter:
@@ -217,11 +216,5 @@ def _opens_a_tab(request: Request) -> bool:
 
 
 def _same_origin(origin: str, host: str) -> bool:
-    try:
-        parts = urlsplit(origin.lower())
-    except ValueError:
-        return False
-    port = _DEFAULT_PORTS.get(parts.scheme)
-    if port is None or parts.path or parts.query or parts.fragment:
-        return False
-    return parts.netloc.removesuffix(port) == host.removesuffix(port)
+    own = [without_default_port(f"{scheme}://{host}") for scheme in DEFAULT_PORTS]
+    return without_default_port(origin.lower()) in own

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+from tapeway.core.http.location import DEFAULT_PORTS, origin_at
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.providers.catalogue import PROVIDERS, Provider
 
-_HTTPS_PORT = 443
+_HTTPS_PORT = DEFAULT_PORTS["https"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,7 @@ class RoutedHost:
                 return route, rest if rest.startswith("/") else f"/{rest}"
         # Nothing is below the path of a route's URL, yet the host is the route's.
         _, route = self.routes[-1]
-        own = f"https://{self.host}" + ("" if self.port == _HTTPS_PORT else f":{self.port}")
-        return replace(route, url=own), target
+        return replace(route, url=origin_at("https", self.host, self.port)), target
 
 
 class HostRoutes:

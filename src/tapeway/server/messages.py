@@ -20,6 +20,7 @@ from aiohttp.web_response import StreamResponse
 from tapeway.body_files import BodyBuffer
 from tapeway.core.cassette.plan import LiveCall
 from tapeway.core.http.headers import request_fields
+from tapeway.core.http.location import DEFAULT_PORTS
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.matching.key import KeyAndBody
@@ -239,8 +240,7 @@ def authorities(raw: ClientRequest, scheme: str) -> tuple[str, ...]:
     address, port = raw.transport.get_extra_info("sockname")[:2]
     host = f"[{address}]" if ":" in address else address
     names = (f"{host}:{port}", f"localhost:{port}")
-    default = 443 if scheme == "https" else 80
-    return (*names, host, "localhost") if port == default else names
+    return (*names, host, "localhost") if port == DEFAULT_PORTS[scheme] else names
 
 
 def client_address(transport: asyncio.BaseTransport) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tapeway.core.http.location import DEFAULT_PORTS
 from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable
 from tapeway.embedded.client_variables import LOOPBACK, NO_PROXY, ClientSetup, client_variables
 from tapeway.providers.catalogue import PROVIDERS
@@ -114,4 +115,4 @@ def _covers_any(entry: str, names: Sequence[str], hosts: HostRoutes) -> bool:
         return False
     end = entry.partition(":")[0].removeprefix("*").strip(".").lower()
     covers = any(name == end or name.endswith(f".{end}") for name in names)
-    return not end or covers or hosts.find(end, 443) is not None
+    return not end or covers or hosts.find(end, DEFAULT_PORTS["https"]) is not None

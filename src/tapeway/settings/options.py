@@ -11,7 +11,7 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tapeway.core.http.addresses import Network
-from tapeway.core.http.location import origin, without_userinfo
+from tapeway.core.http.location import DEFAULT_PORTS, origin, without_userinfo
 from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable, valid_cassette_name
 from tapeway.core.http.sigv4 import Signing
 from tapeway.core.matching import rules
@@ -589,7 +589,7 @@ def _is_own_store(url: str, own: HostPort) -> bool:
 def _is_own_listener(url: str, own: HostPort) -> bool:
     parts = urlsplit(url)
     host = parts.hostname or ""
-    port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    port = parts.port or DEFAULT_PORTS[parts.scheme]
     if port != own.port:
         return False
     return host == own.host or (parsers.is_loopback(host) and own.from_here.loopback)

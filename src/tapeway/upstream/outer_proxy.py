@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from yarl import URL
 
+from tapeway.core.http.location import DEFAULT_PORTS
 from tapeway.errors import UpstreamError
 
 OPTION = "--upstream-proxy"
@@ -119,7 +120,7 @@ def _proxy(text: str, source: str) -> OuterProxy | _Unusable:
         url = URL.build(
             scheme=parts.scheme,
             host=parts.hostname or "",
-            port=parts.port or _default(parts.scheme),
+            port=parts.port or DEFAULT_PORTS.get(parts.scheme),
         )
     except ValueError:
         return _Unusable(source)
@@ -130,10 +131,6 @@ def _proxy(text: str, source: str) -> OuterProxy | _Unusable:
         userinfo += ":"
     login = base64.b64encode(unquote_to_bytes(userinfo)) if userinfo else None
     return OuterProxy(url, source, login and b"Basic " + login)
-
-
-def _default(scheme: str) -> int:
-    return 443 if scheme == "https" else 80
 
 
 def _is_loopback(host: str) -> bool:

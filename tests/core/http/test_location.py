@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.core.http.location import origin, without_userinfo
+from tapeway.core.http.location import origin, origin_at, without_default_port, without_userinfo
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,39 @@ from tapeway.core.http.location import origin, without_userinfo
 )
 def test_an_origin_is_written_in_one_way(url: str, expected: str) -> None:
     assert origin(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("scheme", "host", "port", "expected"),
+    [
+        ("https", "host", None, "https://host"),
+        ("https", "host", 443, "https://host"),
+        ("http", "host", 443, "http://host:443"),
+        ("http", "::1", 8080, "http://[::1]:8080"),
+        ("http", "[::1]", 80, "http://[::1]"),
+        ("ftp", "host", 80, "ftp://host:80"),
+    ],
+)
+def test_an_origin_is_made_of_scheme_host_and_port(
+    scheme: str, host: str, port: int | None, expected: str
+) -> None:
+    assert origin_at(scheme, host, port) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("https://Host:443", "https://Host"),
+        ("HTTP://host:80", "HTTP://host"),
+        ("https://host:80", "https://host:80"),
+        ("http://host:8080", "http://host:8080"),
+        ("http://[::80]", "http://[::80]"),
+        ("ftp://host:", "ftp://host:"),
+        ("", ""),
+    ],
+)
+def test_an_origin_loses_the_default_port_of_its_scheme_alone(written: str, expected: str) -> None:
+    assert without_default_port(written) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,11 @@
 """The origins of URLs."""
 
 import re
+from collections.abc import Mapping
 from urllib.parse import urlsplit
+
+DEFAULT_PORTS: Mapping[str, int] = {"http": 80, "https": 443}
+"""The port of each scheme; a URL may leave it out."""
 
 _USERINFO = re.compile(r"((?:[a-z][a-z0-9+.-]*:)?//)?[^/?#]*@", re.IGNORECASE)
 
@@ -20,12 +24,19 @@ def same_origin(url: str, upstream: str) -> bool:
 def origin(url: str) -> str:
     """`scheme://host[:port]` of a URL in lower case, default ports and userinfo left out."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    if ":" in host:
-        host = f"[{host}]"
-    default = {"http": 80, "https": 443}.get(parts.scheme)
-    port = "" if parts.port in (None, default) else f":{parts.port}"
-    return f"{parts.scheme}://{host}{port}"
+    return origin_at(parts.scheme, parts.hostname or "", parts.port)
+
+
+def origin_at(scheme: str, host: str, port: int | None = None) -> str:
+    """The origin of a scheme, a host and a port; an IPv6 address may come without its brackets."""
+    named = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return without_default_port(f"{scheme}://{named}" + ("" if port is None else f":{port}"))
+
+
+def without_default_port(origin: str) -> str:
+    """An origin as it is written, but for the scheme's default port."""
+    port = DEFAULT_PORTS.get(origin.partition(":")[0].lower())
+    return origin if port is None else origin.removesuffix(f":{port}")
 
 
 def without_userinfo(url: str) -> str:

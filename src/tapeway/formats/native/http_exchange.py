@@ -18,6 +18,7 @@ from tapeway.core.http.content_codings import (
     without_coding_fields,
 )
 from tapeway.core.http.headers import HOP_BY_HOP, OWN, end_to_end, find_header, request_fields
+from tapeway.core.http.location import without_default_port
 from tapeway.core.json_text import Json, Pointer, ReadJson
 from tapeway.core.matching.document import read_value
 from tapeway.core.model.cassette import NOT_READ, ReadBodies
@@ -105,7 +106,6 @@ _JSON_TYPE: Headers = ((b"Content-Type", b"application/json"),)
 _PLAIN_REASONS = frozenset({"", "OK", "Created", "Accepted", "No Content", "Not Found"})
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)")
-_DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 # Lone surrogates (bytes that are not UTF-8), which JSON cannot hold, and control characters.
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
@@ -575,7 +575,7 @@ def _boundary(url: str) -> str:
     if origin is None:
         return ""
     scheme, authority = origin[1].lower(), origin[2].rpartition("@")[2].lower()
-    return f"{scheme}://{authority.removesuffix(':' + _DEFAULT_PORTS.get(scheme, ''))}"
+    return without_default_port(f"{scheme}://{authority}")
 
 
 def _percent(found: "re.Match[str]") -> str:

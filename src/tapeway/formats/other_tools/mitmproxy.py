@@ -6,11 +6,12 @@ file decides.
 
 import re
 
+from tapeway.core.http.location import origin_at
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.messages import Headers
 from tapeway.formats.conversion_loss import ImportedCassette
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.other_tools.reading.http_call import CallReader, HttpCall, address
+from tapeway.formats.other_tools.reading.http_call import CallReader, HttpCall
 from tapeway.formats.other_tools.reading.tnetstrings import Tnet, read_value
 
 BEGINNING = re.compile(rb"[0-9]{2,12}:[0-9]{1,9}:[a-z_]+[,;]")
@@ -90,7 +91,7 @@ def _unusable(flow: _Flow) -> str:
 def _url(request: _Flow) -> str:
     scheme, path = _text(request, "scheme") or "http", _text(request, "path")
     host, port = _text(request, "host"), int(_number(request, "port")) or None
-    return path if "://" in path else address(scheme, host, port) + path
+    return path if "://" in path else origin_at(scheme, host, port) + path
 
 
 def _headers(message: _Flow) -> Headers:

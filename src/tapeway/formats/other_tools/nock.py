@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from tapeway.core.http.content_codings import content_coding
 from tapeway.core.http.headers import find_header
+from tapeway.core.http.location import without_default_port
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.messages import Headers
@@ -23,7 +24,6 @@ from tapeway.formats.other_tools.reading.http_call import (
     header_pairs,
     headers_in,
     json_or_text,
-    without_default_port,
 )
 
 _KNOWN = (

@@ -7,6 +7,7 @@ are separate objects.
 import re
 from collections.abc import Iterator
 
+from tapeway.core.http.location import origin_at
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.formats.conversion_loss import Loss
@@ -14,7 +15,6 @@ from tapeway.formats.fields import Fields
 from tapeway.formats.other_tools.reading.http_call import (
     CallReader,
     HttpCall,
-    address,
     event,
     header_bytes,
     header_pairs,
@@ -89,7 +89,7 @@ def _origin(request: Fields) -> str:
     if not host:
         return ""
     port = request.integer("port", low=1, high=65535) if "port" in request else None
-    return address(request.text("protocol", "https"), host, port)
+    return origin_at(request.text("protocol", "https"), host, port)
 
 
 def _headers(side: Fields) -> Iterator[tuple[str, str]]:

@@ -36,7 +36,6 @@ EVENTS_TYPE: Headers = ((b"Content-Type", b"text/event-stream"),)
 
 _ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _BEGINNINGS = {b"gzip": b"\x1f\x8b", b"x-gzip": b"\x1f\x8b", b"zstd": b"\x28\xb5\x2f\xfd"}
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _VERSION = re.compile(r"(?:http/)?h?([0-9])(?:\.([0-9]))?", re.IGNORECASE)
 # Each delivery has separate metadata, as for responses.
 _FRAMING = frozenset({b"host", b"content-length"})
@@ -133,19 +132,6 @@ class CallReader:
         """The cassette with the tool's rule for repeated requests, and all losses."""
         head = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, repeats))
         return StoredCassette(head, tuple(self.found)), self.losses
-
-
-def address(scheme: str, host: str, port: int | None = None) -> str:
-    """An origin, without the default port."""
-    named = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    standard = port is None or _DEFAULT_PORTS.get(scheme) == port
-    return f"{scheme}://{named}" if standard else f"{scheme}://{named}:{port}"
-
-
-def without_default_port(origin: str) -> str:
-    """An origin such as `https://api.example.com:443`, without the default port."""
-    scheme = origin.partition(":")[0].lower()
-    return origin.removesuffix(f":{_DEFAULT_PORTS.get(scheme, '')}")
 
 
 def json_or_text(value: Json) -> bytes:

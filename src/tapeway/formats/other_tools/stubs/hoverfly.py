@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from urllib.parse import quote, quote_plus, urlencode
 
 from tapeway.core.http.headers import find_header
+from tapeway.core.http.location import origin_at
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -19,7 +20,6 @@ from tapeway.formats.other_tools.reading.http_call import (
     JSON_TYPE,
     CallReader,
     HttpCall,
-    address,
     header_bytes,
     headers_in,
     text_bytes,
@@ -142,7 +142,7 @@ def _url(request: Fields, calls: CallReader) -> str:
         return target
     if not scheme:
         calls.note((*request.at, "scheme"), NARROWED.format("https"))
-    return address(scheme or "https", host) + target
+    return origin_at(scheme or "https", host) + target
 
 
 def _query(request: Fields, calls: CallReader) -> str:
