@@ -1,7 +1,7 @@
 """Suggests rules that would make a request match a recording, as narrow as possible.
 
 Values of a known form (a UUID, a time) are normalised, a version in the path is rewritten, and
-and fields are ignored by path. A prompt is never ignored: if a prompt differs, all differences
+fields are ignored by path. A prompt is never ignored: if a prompt differs, all differences
 must be explained by values of a known form, or by patterns of opaque values beside equal words. A
 suggestion is made only if the rules make the keys equal, and keep recordings apart
 that differ without the rules.
@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tapeway.core.json_text import Json
@@ -178,12 +178,17 @@ def _normalisers(
     explained = _equal_under(names, differences)
     if not explained:
         return (), list(differences)
+    fewest = _fewest(names, lambda some: len(_equal_under(some, explained)) == len(explained))
+    return fewest, [each for each in differences if each not in explained]
+
+
+def _fewest(names: Sequence[str], explain: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
+    """As few of some normalisers as explain all that they explain together."""
     # The specific ones come first in the table, so the general ones are the first to be left out.
     for name in reversed(tuple(names)):
-        fewer = [each for each in names if each != name]
-        if len(_equal_under(fewer, explained)) == len(explained):
+        if explain(fewer := [each for each in names if each != name]):
             names = fewer
-    return tuple(names), [each for each in differences if each not in explained]
+    return tuple(names)
 
 
 def _equal_under(names: Sequence[str], differences: Iterable[Difference]) -> list[Difference]:
@@ -224,7 +229,12 @@ def _of_prompts(
             return (), {}
         for each in found:
             _add_pattern(patterns, each, dict(rules.patterns))
-    return _needed(names, patterns, texts), patterns
+
+    def explain(some: Sequence[str]) -> bool:
+        normalising = NormaliserSet(some, tuple(patterns.items()))
+        return all(normalising.text(one) == normalising.text(other) for one, other in texts)
+
+    return _fewest(names, explain), patterns
 
 
 def with_free_names(added: Rules, in_force: Rules) -> Rules:
@@ -245,22 +255,6 @@ def _add_pattern(
     )
     name = next(each for each in names if taken.get(each, added.pattern) == added.pattern)
     patterns[name] = added.pattern
-
-
-def _needed(
-    names: Sequence[str], patterns: Mapping[str, str], texts: Iterable[tuple[str, str]]
-) -> tuple[str, ...]:
-    """The fewest normalisers that make pairs of texts equal, together with some patterns."""
-
-    def explains(chosen: Sequence[str]) -> bool:
-        normalising = NormaliserSet(chosen, tuple(patterns.items()))
-        return all(normalising.text(one) == normalising.text(other) for one, other in texts)
-
-    # The specific ones come first in the table, so the general ones are the first to be left out.
-    for name in reversed(tuple(names)):
-        if explains(fewer := [each for each in names if each != name]):
-            names = fewer
-    return tuple(names)
 
 
 def _rewrite(difference: Difference) -> tuple[str, str] | None:
