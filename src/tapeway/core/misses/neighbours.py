@@ -179,6 +179,7 @@ class Neighbours:
         self._of_endpoint: dict[MethodAndPath, list[int]] = {}
         self._indexes: list[int] = []
         self._endpoints: list[MethodAndPath] = []
+        self._weights: dict[int, int] = {}
 
     def add(self, exchange: Interaction) -> None:
         """Add a recording, which is looked at by the next search."""
@@ -204,14 +205,11 @@ class Neighbours:
     def near(
         self, asked: SoughtRequest, get: Callable[[int], AnyInteraction | None]
     ) -> list[AnyInteraction]:
-        """The candidates from `get`, the likeliest first. Call this in a thread."""
-        items, weights = dict[int, AnyInteraction](), dict[int, int]()
-        for index in dict.fromkeys(self.indexes(asked)):
-            item = get(index)
-            if item is None or (exchange := exchange_of(item)) is None:
-                continue
-            items[index], weights[index] = item, weight_of(exchange) or 0
-        return [items[index] for index in sorted(within_budget(weights.items()))]
+        """The candidates from `get`, in order. Call this in a thread."""
+        weighed = [(index, self._weights[index]) for index in self.indexes(asked)]
+        # Some may have been removed since the search began.
+        items = map(get, sorted(within_budget(weighed)))
+        return [item for item in items if item is not None]
 
     def _similar(self, asked: SoughtRequest) -> Iterator[int]:
         for at in range(len(self._indexes) - 1, -1, -1)[:SEARCHED_PATHS]:
@@ -229,8 +227,9 @@ class Neighbours:
                 self._take_out(exchange)
         forward, backward = list[tuple[bytes, int]](), list[tuple[bytes, int]]()
         for index, exchange in added.items():
-            if weight_of(exchange) is None:
+            if (weight := weight_of(exchange)) is None:
                 continue
+            self._weights[index] = weight
             endpoint = endpoint_of(exchange.request)
             insort(self._of_endpoint.setdefault(endpoint, []), index)
             at = bisect_left(self._indexes, index)
@@ -243,9 +242,9 @@ class Neighbours:
         self._backward = _merged(self._backward, backward)
 
     def _take_out(self, exchange: Interaction) -> None:
-        if weight_of(exchange) is None:
-            return
         index = exchange.index
+        if self._weights.pop(index, None) is None:
+            return
         same = self._of_endpoint[endpoint_of(exchange.request)]
         del same[bisect_left(same, index)]
         at = bisect_left(self._indexes, index)

@@ -385,7 +385,7 @@ class SqlStore(Generic[D]):
         driver = self._for_cassette(name)
         make = partial(queries.neighbours, name, asked)
         action = f"read recordings of '{name}'"
-        read = await driver.read(action, make, _NO_ROWS, moment=True)
+        read = await driver.read(action, make, _NO_ROWS, reach=Reach.SCAN, moment=True)
         return await asyncio.to_thread(self._decoded, name, read, held=True)
 
     async def alike(self, name: str, key: bytes) -> Sequence[TakenRecording]:
