@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from tapeway.core.cassette import index
+from tapeway.core.cassette.credential_index import CredentialIndex
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
+from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.matching import document as document_of_request
 from tapeway.core.matching.request_redaction import RequestRedaction
+from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode
@@ -76,8 +80,8 @@ async def test_a_large_cassette_is_indexed_and_reported_in_a_thread(
 ) -> None:
     indexed: list[bool] = []
     reported: list[bool] = []
-    index = off_the_loop(CassetteIndex, indexed)
-    monkeypatch.setattr(memory_cassettes, "CassetteIndex", index)
+    in_thread = off_the_loop(CassetteIndex, indexed)
+    monkeypatch.setattr(memory_cassettes, "CassetteIndex", in_thread)
     for name in ("unused", "duplicates"):
         read = off_the_loop(getattr(CassetteIndex, name), reported)
         monkeypatch.setattr(CassetteIndex, name, read)
@@ -89,6 +93,38 @@ async def test_a_large_cassette_is_indexed_and_reported_in_a_thread(
 
     assert indexed == [True]
     assert reported == [True] * 4
+
+
+async def test_credentials_of_a_large_cassette_are_indexed_in_a_thread_before_a_request_is_missed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+    monkeypatch.setattr(index, "CredentialIndex", off_the_loop(CredentialIndex, threads))
+    async with broker_on(FileStore(folder), "replay") as broker:
+        assert isinstance(await broker.decide("x", Incoming(ASKED)), Replay)
+        missed = replace(ASKED, target="/v1/x?api_key=sk-1a2b3c4d5e6f7a8b9c0d")
+        assert isinstance(await broker.decide("x", Incoming(missed)), Replay)
+        assert isinstance(await broker.decide("x", Incoming(replace(ASKED, target="/y"))), Miss)
+
+    assert threads == [True]
+
+
+async def test_a_large_cassette_gets_rules_and_edits_in_a_thread(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+    key = off_the_loop(recording_key, threads)
+    async with broker_on(FileStore(folder), "replay") as broker:
+        assert isinstance(await broker.decide("x", Incoming(ASKED)), Replay)
+        monkeypatch.setattr(index, "recording_key", key)
+        await broker.add_rules("x", Rules(ignore=("query.nonce",)))
+        assert len(threads) == 200
+        await broker.editor.edit("x", 7, None)
+        assert len(threads) > 400
+        asked = Incoming(replace(ASKED, target="/v1/x?nonce=1"))
+        assert isinstance(await broker.decide("x", asked), Replay)
+
+    assert all(threads)
 
 
 async def test_a_take_that_begins_while_a_cassette_is_indexed_is_the_one_it_is_in(

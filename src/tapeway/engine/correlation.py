@@ -88,7 +88,6 @@ class Correlation:
         if _is_quick(identifiers, request):
             return _search(identifiers, plan, routes, Yielding().step)
         async with self._one_at_a_time:
-            identifiers.begin()
             return await asyncio.to_thread(_search, identifiers, plan, routes, Yielding().step)
 
     def settle(
@@ -123,7 +122,6 @@ class Correlation:
         if _is_quick(identifiers, request):
             return CorrelationMatches(identifiers.find(request, {request.route}))
         async with self._one_at_a_time:
-            identifiers.begin()
             find, step = identifiers.find, Yielding().step
             matches = await asyncio.to_thread(find, request, {request.route}, step)
         return CorrelationMatches(matches)

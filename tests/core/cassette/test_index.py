@@ -491,7 +491,7 @@ def test_headers_stop_counting_once_the_recording_that_differed_is_replaced() ->
 
 def test_new_rules_reset_the_correlation_index() -> None:
     cassette = header_cassette("a")
-    cassette.correlation = CorrelationIndex(cassette, cassette.rules)
+    cassette.correlation = CorrelationIndex(cassette.snapshot(), cassette.rules)
 
     cassette.apply_rules(Rules(ignore=("query.ts",)))
 

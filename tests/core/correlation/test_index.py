@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -466,20 +466,19 @@ def test_an_identifier_that_the_request_held_was_not_issued() -> None:
 def test_no_answer_is_read_before_an_identifier_is_looked_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    issued = IssuedIds([])
+    answers = [answered_with(number, b'{"id":"call_%03da1b2"}' % number) for number in range(3)]
     with monkeypatch.context() as reading:
         reading.delattr(ids, "issued_ids")
-        for number in range(3):
-            issued.add(answered_with(number, b'{"id":"call_%03da1b2"}' % number))
+        issued = IssuedIds(answers)
         issued.remove(1)
         assert issued.issuer_of("two words") is None
-        assert issued.unread == 2
+        assert issued.unread == 3
 
     assert [issued.issuer_of(f"call_00{each}a1b2") for each in range(3)] == [0, None, 2]
 
 
 @pytest.mark.parametrize("searches", [1, MOST_SEARCHES + 1])
-def test_once_an_identifier_was_looked_up_answers_are_read_as_they_are_added(
+def test_later_answers_are_read_as_they_are_added(
     searches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     issued = IssuedIds([answered_with(0, b'{"id":"call_000a1b2"}')])
@@ -519,24 +518,28 @@ def test_what_a_removed_answer_issued_counts_only_if_another_answer_issued_it(
     assert left == [0, 0, 2, 3, None]
 
 
-def test_while_a_search_may_go_on_an_answer_is_read_as_it_is_added() -> None:
-    index = CorrelationIndex([], NO_RULES)
-    index.begin()
-    index.add(answered_with(0, b'{"id":"call_000a1b2"}'))
-
-    assert index.unread == 0
-    assert "call_000a1b2" in index.issued
-
-
-def test_recordings_whose_answers_are_not_read_yet_count_as_unread() -> None:
-    index = CorrelationIndex([], NO_RULES)
-    for number in range(3):
-        index.add(answered_with(number, b"{}"))
+def test_recordings_that_are_not_read_yet_count_as_unread() -> None:
+    index = CorrelationIndex([answered_with(number, b"{}") for number in range(3)], NO_RULES)
     assert index.unread == 3
 
     assert "nobody_a1b2" not in index.issued
     index.add(answered_with(3, b"{}"))
     assert index.unread == 3
+
+
+class Untouched(list[Interaction]):
+    """Recordings that nobody may go through."""
+
+    def __iter__(self) -> Iterator[Interaction]:
+        raise AssertionError("somebody went through the recordings")
+
+
+def test_making_an_index_goes_through_no_recordings() -> None:
+    index = CorrelationIndex(Untouched([answered_with(0, b"{}")]), NO_RULES)
+    index.remove(0)
+    index.add(answered_with(1, b'{"id":"call_000a1b2"}'))
+
+    assert index.unread == 1
 
 
 def test_a_removed_recording_is_no_longer_found() -> None:

@@ -152,15 +152,8 @@ class CredentialIndex:
         if (places := self._places.pop(key, None)) is not None:
             self._keys_like(places).remove(key)
 
-    def others(
-        self, key: bytes, places: CredentialPlaces | None, keys: Container[bytes]
-    ) -> list[bytes]:
-        """The keys of recordings that differ from a recording only in credentials.
-
-        `places` are the places of its credentials, None without credentials.
-        """
-        if places is None:
-            return list(self._open.get(key, ()))
+    def others(self, key: bytes, places: CredentialPlaces, keys: Container[bytes]) -> list[bytes]:
+        """The keys of recordings that differ only in credentials from the recording with this key."""
         found = [each for each in self._keys_like(places) if each != key]
         if not places.texts and places.open_key in keys:
             found.append(places.open_key)

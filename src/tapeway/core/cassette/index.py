@@ -147,6 +147,13 @@ class CassetteIndex:
             self._neighbours = Neighbours(self.snapshot())
         return self._neighbours
 
+    def index_credentials(self) -> None:
+        """Index the recordings that hold credentials, which the first search would do otherwise.
+
+        Each of these recordings is read.
+        """
+        self._credential_index()
+
     def parts(self) -> list[object]:
         """The parts of the index, to be freed one by one."""
         return [*self.snapshot(), *self._by_key.values()]
@@ -459,8 +466,7 @@ class CassetteIndex:
     ) -> tuple[int, ...]:
         """Recordings of earlier takes with a single different credential: a changed API key."""
         places = credential_places(RecordedRequest(interaction.request, self.rules), key)
-        if places is None and self._credentials is None:
-            # Nearly every request; going through all recordings for each would take long.
+        if places is None:
             return ()
         others = self._credential_index().others(key, places, self._by_key)
         found = [

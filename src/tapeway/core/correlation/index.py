@@ -16,7 +16,7 @@ but an issuer is asked for, the answers are searched, until reading all would ha
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -96,22 +96,19 @@ def may_carry_ids(request: Request) -> bool:
 class CorrelationIndex:
     """The identifiers issued by a cassette's answers, and the requests with references.
 
-    Can be searched in one thread while a second thread, after a call of `begin`, adds and removes
-    recordings.
+    Making an index reads no recording: the first search does. The index can be searched in one
+    thread while a second thread adds and removes recordings.
     """
 
     def __init__(
         self,
-        interactions: Iterable[AnyInteraction],
+        interactions: Sequence[AnyInteraction],
         rules: Rules,
         issuers: Mapping[str, int] | None = None,
     ) -> None:
         """`issuers` has the recordings that issued identifiers, where a store has looked them up."""
         self._rules = rules
-        loaded = [
-            interaction for interaction in interactions if isinstance(interaction, Interaction)
-        ]
-        self._unread = sorted(loaded, key=attrgetter("index"))
+        self._unread = interactions
         self._keys: dict[int, bytes] = {}
         self._alike: dict[bytes, dict[int, Interaction]] = {}
         self.issued = IssuedIds(self._unread, issuers)
@@ -121,12 +118,8 @@ class CorrelationIndex:
         """The number of recordings that a search has to read."""
         return max(len(self._unread), self.issued.unread)
 
-    def begin(self) -> None:
-        """Have later answers read when added: a search may go on meanwhile."""
-        self.issued.begin()
-
     def add(self, interaction: Interaction) -> None:
-        """Add a new recording."""
+        """Add a new recording, which is read at once."""
         self.issued.add(interaction)
         self._add(interaction)
 
@@ -183,32 +176,31 @@ class CorrelationIndex:
         if not self._unread:
             return
         for each in self._unread:
-            self._add(each)
+            if isinstance(each, Interaction):
+                self._add(each)
             step()
         self.issued.read_all(step)
-        self._unread = []
+        self._unread = ()
 
 
 class IssuedIds:
     """The identifiers that answers issued, each with the first issuing recording.
 
-    `_loaded` does not change after the first look-up; later answers are read when
-    added. Recordings in `removed` do not count.
+    Recordings in `removed` do not count.
     """
 
     def __init__(
-        self, loaded: Iterable[Interaction], issuers: Mapping[str, int] | None = None
+        self, loaded: Sequence[AnyInteraction], issuers: Mapping[str, int] | None = None
     ) -> None:
         """With `issuers` no answer is read: they are all that the caller asks for."""
-        self._loaded = {} if issuers is not None else {each.index: each for each in loaded}
-        self._is_used = issuers is not None
+        self._given = loaded
         # Not `lru_cache`: around a method it would be a cycle, and an ejected cassette stay in memory.
         self._found: dict[str, int | None] = {}
         self._issuers: dict[str, list[int]] | None = None
         if issuers is not None:
             self._issuers = {text: [index] for text, index in issuers.items()}
         self._added: dict[str, list[int]] = {}
-        self._searches, self._most_searches = 0, _most_searches(self._loaded.values())
+        self._searches = 0
         self.removed: set[int] = set()
 
     def __contains__(self, text: object) -> bool:
@@ -217,31 +209,21 @@ class IssuedIds:
     @property
     def unread(self) -> int:
         """How many answers are searched for each identifier."""
-        return len(self._loaded) if self._issuers is None else 0
+        return len(self._given) if self._issuers is None else 0
 
     def add(self, interaction: Interaction) -> None:
         """Add a new recording."""
-        if not self._is_used:
-            self._loaded[interaction.index] = interaction
-            return
         for each in _issued(interaction):
             self._added.setdefault(each, []).append(interaction.index)
 
     def remove(self, index: int) -> None:
         """Forget a recording that was replaced or dropped."""
         self.removed.add(index)
-        if not self._is_used:
-            self._loaded.pop(index, None)
-
-    def begin(self) -> None:
-        """Have later answers read when added."""
-        self._is_used = True
 
     def issuer_of(self, text: str) -> int | None:
         """The recording that issued it; a first search in 10,000 of 1 KiB takes milliseconds."""
         if not ids.is_token(text):
             return None
-        self.begin()
         if text not in self._found or self._found[text] in self.removed:
             if len(self._found) == CACHED_SEARCHES:
                 self._found.clear()
@@ -251,10 +233,9 @@ class IssuedIds:
 
     def read_all(self, step: Callable[[], None] = _no_pause) -> dict[str, list[int]]:
         """Read all answers, to keep later calls short."""
-        self.begin()
         if self._issuers is None:
             issuers: dict[str, list[int]] = {}
-            for each in self._loaded.values():
+            for each in self._loaded:
                 for text in _issued(each):
                     issuers.setdefault(text, []).append(each.index)
                 step()
@@ -265,29 +246,34 @@ class IssuedIds:
         self._searches += 1
         if self._issuers is not None or self._searches > self._most_searches:
             return self._first(self.read_all().get(text, ()))
-        octets, loaded = text.encode(), self._loaded.values()
+        octets, loaded = text.encode(), self._loaded
         if ids.looks_random(text):
             holding = [each for each in loaded if octets in each.response.body]
-            holding = sorted([*holding, *self._with_header_ids], key=attrgetter("index"))
+            holding += self._with_header_ids
         else:
             # Only the field's name makes such a text an identifier.
             quoted = b'"%b"' % octets
             holding = [each for each in loaded if quoted in each.response.body]
             holding = [each for each in holding if ids.is_under_id_name(quoted, each.response.body)]
-        left = (each for each in holding if each.index not in self.removed)
-        return next((each.index for each in left if text in _issued(each)), None)
+        left = [each for each in holding if each.index not in self.removed]
+        in_order = sorted(left, key=attrgetter("index"))
+        return next((each.index for each in in_order if text in _issued(each)), None)
 
     def _first(self, issuers: Iterable[int]) -> int | None:
-        return next((issuer for issuer in issuers if issuer not in self.removed), None)
+        return min((issuer for issuer in issuers if issuer not in self.removed), default=None)
+
+    @cached_property
+    def _loaded(self) -> list[Interaction]:
+        return [each for each in self._given if isinstance(each, Interaction)]
+
+    @cached_property
+    def _most_searches(self) -> int:
+        lazy = any(isinstance(each, LazyInteraction) for each in self._loaded)
+        return MOST_FILE_SEARCHES if lazy else MOST_SEARCHES
 
     @cached_property
     def _with_header_ids(self) -> list[Interaction]:
-        return [each for each in self._loaded.values() if ids.may_have_header_ids(each.response)]
-
-
-def _most_searches(loaded: Iterable[Interaction]) -> int:
-    lazy = any(isinstance(each, LazyInteraction) for each in loaded)
-    return MOST_FILE_SEARCHES if lazy else MOST_SEARCHES
+        return [each for each in self._loaded if ids.may_have_header_ids(each.response)]
 
 
 def _issued(interaction: Interaction) -> set[str]:

@@ -14,6 +14,7 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tapeway.cooperative import free_later
@@ -107,7 +108,8 @@ class CassetteRules:
             head = replace(cassette.head, meta=meta_with_rules(cassette.head.meta, rules))
             await self._store.save(cassette.name, replace(cassette.stored(), head=head))
             self._unsaved.discard(cassette.name)
-        cassette.apply_rules(more, saved=True)
+        # Nobody uses the cassette meanwhile.
+        await indexed(len(cassette), partial(cassette.apply_rules, more, saved=True))
 
     def add_unsaved(self, cassette: CassetteIndex, more: Rules) -> None:
         """Add rules to a cassette to which calls record; they are saved when it is unloaded."""
@@ -267,11 +269,11 @@ class Loaded(Source):
 
     async def _indexed(self, name: str, stored: StoredCassette, take: int) -> CassetteIndex:
         def index() -> CassetteIndex:
-            return CassetteIndex(name, assign_routes(stored, self._context.routes), take=take)
+            cassette = CassetteIndex(name, assign_routes(stored, self._context.routes), take=take)
+            cassette.index_credentials()
+            return cassette
 
-        # A thread costs more than a small cassette.
-        small = len(stored.interactions) <= _INDEXED_AT_ONCE
-        return index() if small else await asyncio.to_thread(index)
+        return await indexed(len(stored.interactions), index)
 
     async def begin(self, name: str, incoming: Incoming, mode: Mode) -> Search:
         if (cassette := self.loaded.get(name)) is None:
@@ -575,6 +577,12 @@ class Loaded(Source):
         self._read_only.discard(name)
         self._begun.discard(name)
         self._rules.forget(name)
+
+
+async def indexed(count: int, work: Callable[[], T]) -> T:
+    """The result of work on an index of so many recordings, done in a thread if they are many."""
+    # A thread costs more than a small cassette.
+    return work() if count <= _INDEXED_AT_ONCE else await asyncio.to_thread(work)
 
 
 def _is_saved_within(seconds: float, cassette: CassetteIndex) -> bool:

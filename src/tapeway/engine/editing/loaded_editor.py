@@ -30,7 +30,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassettes.context import T
-from tapeway.engine.cassettes.loaded import Loaded
+from tapeway.engine.cassettes.loaded import Loaded, indexed
 from tapeway.engine.cassettes.source import OutOfUse
 from tapeway.engine.editing.changes import (
     Appended,
@@ -229,7 +229,8 @@ class LoadedEditor(Editor):
             kept[place : place + 1] = [] if made is None else [made]
             await self._store.save(name, replace(before, interactions=tuple(kept)))
             if (loaded := out.cassette) is not None:
-                out.cassette = self._rebuilt(loaded, before, kept, place, removed=made is None)
+                rebuild = partial(self._rebuilt, loaded, before, kept, place)
+                out.cassette = await indexed(len(kept), partial(rebuild, removed=made is None))
             return None if made is None else Appended(place, document.interaction_digest(made))
 
         return await self._loaded.change(name, work)
