@@ -1,7 +1,5 @@
 """A base URL is all that an app changes, and one that suits one client serves a provider's others too."""
 
-import asyncio
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,28 +52,6 @@ def test_every_address_of_a_route_replays_the_same_recording(tmp_path: Path, lea
 
     assert replayed == {recorded}
     assert opened == 0
-
-
-@pytest.mark.slow
-def test_equal_questions_at_the_same_time_cost_one_call(tmp_path: Path, leaks: Leaks) -> None:
-    key = leaks.secret("the key")
-
-    async def ask_often(base_url: str) -> list[str]:
-        async with openai.AsyncOpenAI(base_url=base_url, api_key=key) as client:
-            answers = await asyncio.gather(
-                *(client.chat.completions.with_raw_response.create(**ASK) for _ in range(20))  # type: ignore[call-overload]
-            )
-        return [answer.headers["tapeway-outcome"] for answer in answers]
-
-    with (
-        ThreadedStandIn(StandIn(gap_s=0.05)) as upstream,
-        Tapeway(tmp_path, "--route", f"openai={upstream.url}") as proxy,
-    ):
-        outcomes = asyncio.run(ask_often(f"{proxy.proxy}/v1"))
-        leaks.pages |= proxy.let_out()
-
-        assert len(upstream.requests) == 1
-        assert Counter(outcomes) == {"recorded": 1, "replayed": 19}
 
 
 def test_a_client_that_leaves_at_done_leaves_a_whole_recording(

@@ -130,13 +130,3 @@ def test_a_miss_is_tried_once_and_says_what_is_missing(
     assert key not in message
     assert proxy.status()["counts"]["miss"] == before + 1
     assert proxy.status()["upstream_connections"] == 0
-
-
-def test_a_cassette_that_is_not_there_is_not_made_by_a_miss(proxy: Tapeway, key: str) -> None:
-    with (
-        openai.OpenAI(base_url=f"{proxy.proxy}/@absent/v1", api_key=key) as client,
-        pytest.raises(openai.APIStatusError, match="there is no cassette 'absent'"),
-    ):
-        client.models.list()
-
-    assert not list(proxy.store.rglob("absent.json"))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
 
 from tapeway.testing import ThreadedStandIn
 from tests.e2e.leaks import Leaks
@@ -93,19 +92,3 @@ def test_each_client_gets_its_own_session(replaying: Tapeway, leaks: Leaks) -> N
         name = (*NAMES[::-1], *NAMES)[number]
         assert name in talk.text
         assert talk.items == {f"item_z9y8x7w{number}"}
-
-
-def test_what_no_session_says_is_a_miss_that_closes_the_connection(
-    replaying: Tapeway, leaks: Leaks
-) -> None:
-    talk = Talk(replaying.proxy, "delta", "z9y8x7w0", leaks.canaries["the client's key"])
-    with pytest.raises(ConnectionClosed) as closed:
-        asyncio.run(talk.run())
-
-    assert closed.value.rcvd is not None
-    assert closed.value.rcvd.code == 4424
-    assert talk.told[-1]["type"] == "error"
-    assert talk.told[-1]["error"]["code"] == "replay_miss"
-    report = json.loads(replaying.admin("GET", "/api/v1/report"))
-    [cassette] = [each for each in report["cassettes"] if each["misses"]]
-    assert "text" in json.dumps(cassette["misses"])

@@ -54,14 +54,6 @@ async def test_what_is_not_recorded_is_served_as_the_mode_says(
         assert await running.stored() == running.held() == held
 
 
-async def test_auto_replays_what_it_recorded() -> None:
-    async with running_broker() as running:
-        assert await running.get() == ServedAnswer("recorded", b"answer 1", 0)
-        assert await running.get() == ServedAnswer("replayed", b"answer 1", 0)
-        assert await running.get("/v1/other") == ServedAnswer("recorded", b"answer 2", 1)
-        assert running.responder.connections == 2
-
-
 async def test_auto_asks_again_for_a_used_up_answer_where_repeats_are_a_miss() -> None:
     async with running_broker(
         policy=Policy(repeats="miss"), store=await recorded("old")
@@ -73,17 +65,6 @@ async def test_auto_asks_again_for_a_used_up_answer_where_repeats_are_a_miss() -
         assert [(await running.get()).body for _ in range(3)] == [b"old", b"answer 1", b"answer 2"]
 
 
-@pytest.mark.parametrize("status", [199 + 105, 400, 429, 500, 503])
-async def test_auto_passes_a_failure_on_and_does_not_record_it(status: int) -> None:
-    async with running_broker() as running:
-        running.responder.reply = lambda number: FakeAnswer(b"no", status=status)
-
-        assert await running.get() == ServedAnswer("live", b"no", None)
-        assert await running.get() == ServedAnswer("live", b"no", None)
-        assert running.responder.connections == 2
-        assert await running.stored() == []
-
-
 async def test_auto_records_the_statuses_of_the_setting() -> None:
     async with running_broker(policy=Policy(record_statuses=frozenset({404}))) as running:
         running.responder.reply = lambda number: FakeAnswer(
@@ -92,13 +73,6 @@ async def test_auto_records_the_statuses_of_the_setting() -> None:
 
         assert (await running.get()).outcome == "recorded"
         assert (await running.get("/v1/other")).outcome == "live"
-
-
-async def test_record_records_a_failure_too() -> None:
-    async with running_broker("record") as running:
-        running.responder.reply = lambda number: FakeAnswer(b"no", status=500)
-
-        assert await running.get() == ServedAnswer("recorded", b"no", 0)
 
 
 async def test_record_replaces_once_a_take_and_then_appends() -> None:
@@ -198,17 +172,6 @@ async def test_a_refusal_repeats_no_credential_of_the_path() -> None:
                     "/bot0123456789:secret-in-a-path/send", route=DEFAULT_ROUTE, guessed=True
                 )
             assert "secret" not in caught.value.message
-
-
-@pytest.mark.parametrize("bodies", [(), ("old",)])
-async def test_nothing_is_ever_asked_in_replay(bodies: tuple[str, ...]) -> None:
-    async with running_broker("replay", store=await recorded(*bodies)) as running:
-        for path in ("/v1/x", "/v1/x", "/other"):
-            await running.get(path)
-        await running.broker.rewind()
-        await running.get()
-
-        assert running.responder.connections == 0
 
 
 async def test_each_caller_of_a_take_gets_an_answer_of_its_own_and_a_later_one_any() -> None:

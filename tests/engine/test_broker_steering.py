@@ -9,7 +9,6 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.engine.recorder import Policy
 from tapeway.errors import (
-    AdminError,
     CassetteCorrupt,
     CassetteEdited,
     CassetteLocked,
@@ -44,31 +43,6 @@ async def test_a_request_is_served_to_its_end_in_the_mode_it_came_in(
         assert running.held() == held
 
 
-async def test_a_mode_is_in_force_for_the_very_next_request() -> None:
-    async with running_broker(store=await recorded("old")) as running:
-        seen = []
-        for mode in ("replay", "record", "passthrough", "auto"):
-            await running.broker.set_mode(mode)
-            seen.append((await running.get()).outcome)
-
-        assert seen == ["replayed", "recorded", "live", "replayed"]
-
-
-async def test_another_mode_begins_a_take_and_the_same_one_does_not() -> None:
-    async with running_broker(
-        "replay", policy=Policy(repeats="miss"), store=await recorded("a")
-    ) as running:
-        await running.get()
-        await running.broker.set_mode("replay")
-        assert (await running.get()).outcome == "miss"
-        takes = running.broker.takes
-
-        await running.broker.set_mode("auto")
-
-        assert running.broker.takes == takes + 1
-        assert (await running.get()).outcome == "replayed"
-
-
 async def test_a_cassette_may_have_a_mode_of_its_own() -> None:
     async with running_broker("replay") as running:
         await running.broker.set_mode("auto", "mine")
@@ -86,34 +60,6 @@ async def test_a_cassette_may_have_a_mode_of_its_own() -> None:
         assert (await running.get()).outcome == "live"
 
 
-async def test_a_cassette_whose_mode_stays_keeps_its_place() -> None:
-    async with running_broker("replay", policy=Policy(repeats="miss")) as running:
-        await running.broker.set_mode("auto", "mine")
-        await running.get(cassette="mine")
-        await running.broker.set_mode("replay", "mine")
-        await running.get(cassette="mine")
-
-        await running.broker.set_mode("auto")
-
-        assert (await running.get(cassette="mine")).outcome == "miss"
-
-
-async def test_rewinding_begins_a_take_for_one_cassette_or_for_all() -> None:
-    async with running_broker("record", policy=Policy(repeats="miss")) as running:
-        for cassette in (None, "mine"):
-            await running.get(cassette=cassette)
-        await running.broker.set_mode("replay")
-
-        async def outcomes() -> list[str]:
-            return [(await running.get(cassette=each)).outcome for each in (None, "mine")]
-
-        assert await outcomes() == ["replayed", "replayed"]
-        await running.broker.rewind("mine")
-        assert await outcomes() == ["miss", "replayed"]
-        await running.broker.rewind()
-        assert await outcomes() == ["replayed", "replayed"]
-
-
 async def test_inserting_makes_a_cassette_the_active_one_in_a_new_take() -> None:
     store = await recorded("old")
     async with running_broker("replay", policy=Policy(repeats="miss"), store=store) as running:
@@ -125,28 +71,6 @@ async def test_inserting_makes_a_cassette_the_active_one_in_a_new_take() -> None
         assert (await running.get()).outcome == "miss"
         await running.broker.insert("default")
         assert await running.get() == ServedAnswer("replayed", b"old", 0)
-
-
-async def test_inserting_with_a_mode_puts_it_in_force_for_all_without_their_own() -> None:
-    async with running_broker("replay") as running:
-        await running.broker.set_mode("passthrough", "mine")
-        await running.broker.set_mode("replay", "pinned")
-        await running.broker.insert("mine", "auto")
-
-        assert [running.broker.mode_of(name) for name in ("mine", "other")] == ["auto", "auto"]
-        assert running.broker.mode_of("pinned") == "replay"
-        assert (await running.get()).outcome == "recorded"
-
-
-async def test_inserting_leaves_the_place_of_other_cassettes_alone() -> None:
-    async with running_broker("record", policy=Policy(repeats="miss")) as running:
-        await running.get(cassette="mine")
-        await running.broker.set_mode("replay")
-        await running.get(cassette="mine")
-
-        await running.broker.insert("fresh", "replay")
-
-        assert (await running.get(cassette="mine")).outcome == "miss"
 
 
 async def test_inserting_to_record_claims_the_cassette_before_it_answers() -> None:
@@ -243,14 +167,6 @@ async def test_ejecting_reports_and_unloads_and_the_next_request_loads_anew() ->
         assert running.broker.takes == takes + 1
         assert (await running.get()).outcome == "replayed"
         assert running.store.calls.count("load default") == 2
-
-
-async def test_ejecting_a_cassette_that_is_not_loaded_is_a_conflict() -> None:
-    async with running_broker() as running:
-        with pytest.raises(AdminError, match="'other' is not loaded") as caught:
-            await running.broker.eject("other")
-        assert (caught.value.status, caught.value.code) == (409, "not_inserted")
-        assert running.store.calls == ["open"]
 
 
 async def test_ejecting_waits_for_recordings_in_flight_and_reports_them() -> None:

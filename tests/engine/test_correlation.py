@@ -66,25 +66,6 @@ async def ask(running: RunningBroker, body: bytes) -> ServedAnswer:
     return await running.get("/v1/chat", method="POST", headers=JSON, body=body)
 
 
-@pytest.mark.parametrize("mode", ["replay", "auto"])
-async def test_a_loop_of_three_turns_replays_with_ids_of_the_app(mode: Mode) -> None:
-    async with running_broker(mode, store=await tape(*LOOP)) as running:
-        served = [
-            await ask(running, turn("weather?")),
-            await ask(running, turn("weather?", ("my_1", "sun"), ("my_2", "snow"))),
-            await ask(
-                running, turn("weather?", ("my_1", "sun"), ("my_2", "snow"), ("my_3", "fog"))
-            ),
-        ]
-
-        assert [(each.outcome, each.index) for each in served] == [
-            ("replayed", 0),
-            ("replayed", 1),
-            ("replayed", 2),
-        ]
-        assert running.responder.asked == []
-
-
 @pytest.mark.parametrize(
     "results",
     [

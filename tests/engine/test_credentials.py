@@ -15,17 +15,13 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request, Response
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.broker import Broker
-from tapeway.engine.recorder import Policy
-from tests.stores.contract.kinds import KINDS, Kind, Place
-from tests.support.fakes.broker import HEAD, ROUTES, serve
-from tests.support.fakes.live_service import FakeAnswer, FakeResponder
+from tests.engine.processes import Run, Served, outcomes, process_over
+from tests.stores.contract.kinds import Place
+from tests.support.fakes.live_service import FakeAnswer
 
 JSON: Headers = ((b"content-type", b"application/json"),)
 OPAQUE = b"q7Zr2Lw9Xk4Tn8Vb"
 KEY, OTHER = "sk-live-0123456789abcdef", "sk-live-fedcba9876543210"
-STORES = [
-    each for each in KINDS if each.name in ("memory", "file", "sqlite", "postgresql", "remote")
-]
 
 
 def bearer(key: str) -> Headers:
@@ -41,26 +37,6 @@ def post(target: str, body: object, headers: Headers = JSON) -> Request:
     return Request("openai", "POST", target, headers, data, "https://up")
 
 
-class Run:
-    """A process over a store: what each request of a flow got."""
-
-    def __init__(self, broker: Broker, responder: FakeResponder) -> None:
-        self.broker = broker
-        self.responder = responder
-
-    async def ask(self, *requests: Request) -> list[tuple[str, bytes]]:
-        served = [await serve(self.broker, "default", Incoming(each)) for each in requests]
-        return [(each.outcome, each.body) for each in served]
-
-
-@pytest.fixture(params=STORES, ids=str)
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-    kind: Kind = request.param
-    server = request.getfixturevalue(kind.server) if kind.server else ""
-    async with kind.place(tmp_path, server) as found:
-        yield found
-
-
 @asynccontextmanager
 async def run(
     place: Place,
@@ -73,31 +49,16 @@ async def run(
     `known` are the secrets of its environment.
     """
 
-    def reply(number: int) -> FakeAnswer:
-        given = (issued or {}) if responder.asked[-1].target == "/login" else {}
+    def answering(request: Request, number: int) -> FakeAnswer:
+        given = (issued or {}) if request.target == "/login" else {}
         fields = tuple(
             [(name.encode(), value.encode()) for name, value in given.items() if name[:2] == "x-"]
         )
         body = {name: value for name, value in given.items() if name[:2] != "x-"}
         return FakeAnswer(json.dumps({"n": number, **body}).encode(), headers=(*JSON, *fields))
 
-    responder = FakeResponder(reply)
-    broker = Broker(
-        place.again(),
-        responder,
-        mode=mode,
-        cassette="default",
-        routes=ROUTES,
-        policy=Policy(),
-        new_head=lambda: HEAD,
-        known=known,
-    )
-    async with broker:
-        yield Run(broker, responder)
-
-
-def outcomes(served: Sequence[tuple[str, bytes]]) -> list[str]:
-    return [outcome for outcome, _ in served]
+    async with process_over(place, mode, answering, known=known) as process:
+        yield process
 
 
 async def test_each_caller_has_a_recording_and_a_later_run_any(place: Place) -> None:
@@ -137,13 +98,6 @@ async def test_pages_are_told_apart_and_replay_in_any_order(place: Place) -> Non
     assert outcomes(unknown) == ["miss"]
 
 
-async def test_a_listings_first_page_answers_no_request_for_another(place: Place) -> None:
-    async with run(place, "auto") as first:
-        await first.ask(get("/list"))
-    async with run(place, "replay") as second:
-        assert outcomes(await second.ask(get("/list?token=b"))) == ["miss"]
-
-
 CHANGED = [
     (
         f'Translate values to German: {{"{name}": "Please enter your password now"}}',
@@ -176,25 +130,6 @@ async def test_another_password_is_another_login(place: Place) -> None:
         await first.ask(logins[0])
     async with run(place, "replay") as second:
         assert outcomes(await second.ask(*logins)) == ["replayed", "miss"]
-
-
-async def test_headers_that_say_what_is_asked_for_count(place: Place) -> None:
-    asked = [
-        get("/file", ((b"range", b"bytes=0-9"),)),
-        get("/file", ((b"range", b"bytes=10-19"),)),
-        get("/file"),
-        post("/", "{}", (*JSON, (b"X-Amz-Target", b"DynamoDB.ListTables"))),
-        post("/", "{}", (*JSON, (b"X-Amz-Target", b"DynamoDB.DescribeLimits"))),
-        post("/soap", "<a/>", ((b"SOAPAction", b"A"),)),
-        post("/soap", "<a/>", ((b"SOAPAction", b"B"),)),
-    ]
-    async with run(place, "auto") as first:
-        live = await first.ask(*asked)
-    async with run(place, "replay") as second:
-        replayed = await second.ask(*reversed(asked))
-
-    assert outcomes(live) == ["recorded"] * len(asked)
-    assert replayed[::-1] == [("replayed", body) for _, body in live]
 
 
 async def test_a_dummy_key_finds_what_was_recorded_with_a_real_one(place: Place) -> None:
@@ -301,7 +236,7 @@ async def test_a_flow_that_hands_on_a_secret_replays_from_its_own_recording(
 ) -> None:
     issued, steps = FLOWS[flow]
 
-    async def take(each: Run) -> tuple[list[tuple[str, bytes]], Issued]:
+    async def take(each: Run) -> tuple[list[Served], Issued]:
         """The steps of the flow with what the first answer issued to this client."""
         plan = await serve_whole(each.broker, post("/login", {"user": "a"}))
         given = json.loads(plan.body) | {
@@ -328,10 +263,6 @@ async def serve_whole(broker: Broker, request: Request) -> Response:
         return (await broker.recorder.perform(plan)).response
     assert isinstance(plan, Replay)
     return plan.interaction.response
-
-
-def test_every_store_is_tried() -> None:
-    assert len(STORES) == 5
 
 
 async def test_a_secret_that_a_request_named_is_known_where_a_later_one_quotes_it(

@@ -3,82 +3,25 @@
 import asyncio
 import gzip
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tapeway.body_files import Spool
-from tapeway.core.cassette.plan import Incoming
 from tapeway.core.http.headers import MATCH_KEY_HEADERS, PREFLIGHT_HEADERS
 from tapeway.core.json_text import dump
-from tapeway.core.matching.rules import NO_RULES, Rules
-from tapeway.core.model.control import Mode
+from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
-from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
-from tests.stores.contract.kinds import KINDS, Kind, Place
-from tests.support.fakes.broker import HEAD, ROUTES, ServedAnswer, serve
-from tests.support.fakes.live_service import FakeAnswer, FakeResponder
+from tests.engine.processes import Answering, bodies, outcomes, process_over
+from tests.stores.contract.kinds import Place
+from tests.support.fakes.live_service import FakeAnswer
 
-STORES = [
-    each for each in KINDS if each.name in ("memory", "file", "sqlite", "postgresql", "remote")
-]
 JSON: Headers = ((b"content-type", b"application/json"),)
 FORM: Headers = ((b"content-type", b"application/x-www-form-urlencoded"),)
-
-
-class Run:
-    """A process over a store, whose upstream answers with what it was asked and in which round."""
-
-    def __init__(self, broker: Broker, responder: FakeResponder) -> None:
-        self.broker = broker
-        self.responder = responder
-
-    async def ask(self, *requests: Request) -> list[ServedAnswer]:
-        return [await serve(self.broker, "default", Incoming(each)) for each in requests]
-
-    async def count(self) -> int:
-        stored = await self.broker.source.read("default")
-        return 0 if stored is None else len(stored.interactions)
-
-
-@pytest.fixture(params=STORES, ids=str)
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-    kind: Kind = request.param
-    server = request.getfixturevalue(kind.server) if kind.server else ""
-    async with kind.place(tmp_path, server) as found:
-        yield found
-
-
-Answering = Callable[[Request, int], FakeAnswer]
-
-
-@asynccontextmanager
-async def run(
-    place: Place,
-    mode: Mode,
-    answering: Answering,
-    *,
-    rules: Rules = NO_RULES,
-    policy: Policy | None = None,
-) -> AsyncIterator[Run]:
-    responder = FakeResponder(lambda number: answering(responder.asked[-1], number))
-    broker = Broker(
-        place.again(),
-        responder,
-        mode=mode,
-        cassette="default",
-        routes=ROUTES,
-        policy=policy or Policy(),
-        new_head=lambda: HEAD,
-        rules=rules,
-    )
-    async with broker:
-        yield Run(broker, responder)
 
 
 def asked(
@@ -102,14 +45,6 @@ def numbered(request: Request, number: int) -> FakeAnswer:
     return FakeAnswer(b"%d" % number)
 
 
-def bodies(served: Sequence[ServedAnswer]) -> list[bytes]:
-    return [each.body for each in served]
-
-
-def outcomes(served: Sequence[ServedAnswer]) -> list[str]:
-    return [each.outcome for each in served]
-
-
 FIXED = sorted([name.decode() for name in MATCH_KEY_HEADERS - {b"content-encoding"}])
 
 
@@ -119,11 +54,11 @@ async def test_a_header_that_says_what_is_asked_for_tells_requests_apart(
 ) -> None:
     requests = [asked(), *[asked(((name.title().encode(), value),)) for value in (b"a1", b"b2")]]
     want = [b"-", b"a1", b"b2"]
-    async with run(place, "auto", echoing(name)) as first:
+    async with process_over(place, "auto", echoing(name)) as first:
         assert bodies(await first.ask(*requests)) == want
         assert bodies(await first.ask(*requests[::-1])) == want[::-1]
         assert await first.count() == 3
-    async with run(place, "replay", numbered) as second:
+    async with process_over(place, "replay", numbered) as second:
         replayed = await second.ask(*requests[::-1], asked(((name.encode(), b"c3"),)))
 
     assert bodies(replayed[:3]) == want[::-1]
@@ -136,9 +71,9 @@ async def test_a_preflight_for_another_method_is_another_request(place: Place) -
         return asked(tuple(zip(names, (method, fields), strict=True)), method="OPTIONS")
 
     requests = [preflight(b"PUT", b"a"), preflight(b"DELETE", b"a"), preflight(b"PUT", b"b,A")]
-    async with run(place, "record", numbered) as first:
+    async with process_over(place, "record", numbered) as first:
         live = bodies(await first.ask(*requests))
-    async with run(place, "replay", numbered) as second:
+    async with process_over(place, "replay", numbered) as second:
         replayed = await second.ask(*requests[::-1], preflight(b"PUT", b"a, b"))
 
     assert bodies(replayed[:3]) == live[::-1]
@@ -158,13 +93,13 @@ async def test_a_header_that_the_answer_names_in_vary_decides(
 ) -> None:
     requests = [asked(((name.encode(), each),)) for each in (one, other)] + [asked()]
     want = [one, other, b"-"]
-    async with run(place, "auto", echoing(name, f"Origin, {name.title()}")) as first:
+    async with process_over(place, "auto", echoing(name, f"Origin, {name.title()}")) as first:
         assert outcomes(await first.ask(*requests)) == ["recorded"] * 3
         assert bodies(await first.ask(*requests[::-1])) == want[::-1]
-    async with run(place, "replay", numbered) as second:
+    async with process_over(place, "replay", numbered) as second:
         replayed = await second.ask(*requests[::-1], *requests)
         missed = await second.ask(asked(((name.encode(), b"else"),)))
-    async with run(place, "auto", echoing(name, name)) as third:
+    async with process_over(place, "auto", echoing(name, name)) as third:
         assert outcomes(await third.ask(*requests)) == ["replayed"] * 3
         assert outcomes(await third.ask(asked(((name.encode(), b"new"),)))) == ["recorded"]
 
@@ -179,12 +114,12 @@ async def test_of_answers_that_headers_tell_apart_each_replaces_its_own(
     place: Place, name: str, one: bytes, other: bytes
 ) -> None:
     requests = [asked(((name.encode(), each),)) for each in (one, other)]
-    async with run(place, "record", echoing(name, name, of="old ")) as first:
+    async with process_over(place, "record", echoing(name, name, of="old ")) as first:
         await first.ask(*requests)
-    async with run(place, "record", echoing(name, name, of="new ")) as second:
+    async with process_over(place, "record", echoing(name, name, of="new ")) as second:
         await second.ask(*requests[::-1])
         await second.ask(requests[0])
-    async with run(place, "replay", numbered, policy=Policy(repeats="miss")) as third:
+    async with process_over(place, "replay", numbered, policy=Policy(repeats="miss")) as third:
         assert await third.count() == 3
         replayed = await third.ask(*requests, *requests)
 
@@ -196,11 +131,11 @@ async def test_of_answers_that_headers_tell_apart_each_replaces_its_own(
 
 async def test_one_that_is_recorded_anew_leaves_the_others(place: Place) -> None:
     requests = [asked(((b"accept", each),)) for each in (b"a/a", b"b/b")]
-    async with run(place, "record", echoing("accept", "accept", of="old ")) as first:
+    async with process_over(place, "record", echoing("accept", "accept", of="old ")) as first:
         await first.ask(*requests)
-    async with run(place, "record", echoing("accept", "accept", of="new ")) as second:
+    async with process_over(place, "record", echoing("accept", "accept", of="new ")) as second:
         await second.ask(requests[1])
-    async with run(place, "replay", numbered) as third:
+    async with process_over(place, "replay", numbered) as third:
         assert bodies(await third.ask(*requests)) == [b"old a/a", b"new b/b"]
 
 
@@ -214,7 +149,7 @@ async def test_media_types_and_languages_are_compared_by_what_they_say(place: Pl
         (b"accept", b"text/html"),
         (b"accept", b"application/json; q=0.5"),
     )
-    async with run(place, "auto", echoing("x", "Accept", "Accept-Language")) as first:
+    async with process_over(place, "auto", echoing("x", "Accept", "Accept-Language")) as first:
         assert outcomes(await first.ask(asked(fields), asked(same))) == ["recorded", "replayed"]
 
 
@@ -229,9 +164,9 @@ async def test_what_vary_names_of_a_program_or_a_caller_does_not_decide(
     place: Place, name: str
 ) -> None:
     requests = [asked(((name.encode(), each),)) for each in (b"one-0123", b"two-4567")]
-    async with run(place, "record", echoing("x", name, "*")) as first:
+    async with process_over(place, "record", echoing("x", name, "*")) as first:
         await first.ask(requests[0])
-    async with run(place, "replay", numbered) as second:
+    async with process_over(place, "replay", numbered) as second:
         assert outcomes(await second.ask(requests[1], asked())) == ["replayed"] * 2
 
 
@@ -239,9 +174,9 @@ async def test_what_vary_names_of_a_program_or_a_caller_does_not_decide(
 async def test_a_rule_takes_names_out_of_vary(place: Place, ignored: tuple[str, ...]) -> None:
     rules = Rules(ignore_vary=ignored)
     requests = [asked(((b"accept", each),)) for each in (b"a/a", b"b/b")]
-    async with run(place, "auto", echoing("accept", "accept"), rules=rules) as first:
+    async with process_over(place, "auto", echoing("accept", "accept"), rules=rules) as first:
         assert outcomes(await first.ask(*requests)) == ["recorded", "replayed"]
-    async with run(place, "replay", numbered) as second:
+    async with process_over(place, "replay", numbered) as second:
         assert outcomes(await second.ask(*requests)) == ["replayed"] * 2
 
 
@@ -249,10 +184,8 @@ async def test_equal_misses_at_once_share_a_call_with_those_of_the_same_headers_
     place: Place,
 ) -> None:
     requests = [asked(((b"x-tenant", each),)) for each in (b"a", b"b", b"a", b"c", b"b", b"a")]
-    async with run(place, "auto", echoing("x-tenant", "x-tenant")) as first:
-        served = await asyncio.gather(
-            *[serve(first.broker, "default", Incoming(each)) for each in requests]
-        )
+    async with process_over(place, "auto", echoing("x-tenant", "x-tenant")) as first:
+        served = [found for [found] in await asyncio.gather(*map(first.ask, requests))]
 
     assert bodies(served) == [b"a", b"b", b"a", b"c", b"b", b"a"]
     assert sorted(outcomes(served)) == ["recorded"] * 3 + ["replayed"] * 3
@@ -261,7 +194,7 @@ async def test_equal_misses_at_once_share_a_call_with_those_of_the_same_headers_
 
 async def test_a_recording_does_not_hold_headers_that_nobody_asks_for(place: Place) -> None:
     request = asked(((b"accept", b"a/a"), (b"x-tenant", b"one"), (b"x-other", b"two")))
-    async with run(place, "record", echoing("x", "x-tenant, accept")) as first:
+    async with process_over(place, "record", echoing("x", "x-tenant, accept")) as first:
         await first.ask(request)
         stored = await first.broker.source.read("default")
 
@@ -283,10 +216,10 @@ async def test_a_coded_body_and_a_plain_one_are_other_requests(
 ) -> None:
     plain = asked(fields, method="POST", body=body)
     coded = asked((*fields, (b"Content-Encoding", coding)), method="POST", body=encode(body))
-    async with run(place, "auto", numbered) as first:
+    async with process_over(place, "auto", numbered) as first:
         live = await first.ask(plain, coded)
         again = await first.ask(coded, plain)
-    async with run(place, "replay", numbered) as second:
+    async with process_over(place, "replay", numbered) as second:
         replayed = await second.ask(coded, plain)
         stored = await second.broker.source.read("default")
 
@@ -306,16 +239,16 @@ def answering_with(status: int) -> Answering:
 @pytest.mark.parametrize("status", [206, 304, 416])
 async def test_the_same_request_always_hits(place: Place, status: int) -> None:
     policy = Policy(record_statuses=frozenset({status}))
-    async with run(place, "auto", answering_with(status), policy=policy) as first:
+    async with process_over(place, "auto", answering_with(status), policy=policy) as first:
         await first.ask(asked())
-    async with run(place, "replay", numbered) as second:
+    async with process_over(place, "replay", numbered) as second:
         assert outcomes(await second.ask(asked(), asked())) == ["replayed"] * 2
 
 
 async def test_not_modified_answers_requests_with_a_condition_alone(place: Place) -> None:
-    async with run(place, "record", answering_with(304)) as first:
+    async with process_over(place, "record", answering_with(304)) as first:
         await first.ask(asked(((b"if-none-match", b'"1"'),)))
-    async with run(place, "replay", numbered) as second:
+    async with process_over(place, "replay", numbered) as second:
         served = await second.ask(asked(((b"if-none-match", b'"2"'),)), asked())
 
     assert outcomes(served) == ["replayed", "miss"]
@@ -327,9 +260,9 @@ async def test_not_modified_answers_requests_with_a_condition_alone(place: Place
 async def test_a_rule_has_any_header_count(place: Place, name: str) -> None:
     rules = Rules(match=(name,))
     requests = [asked(((name.encode(), each),)) for each in (b"a/a", b"b/b")] + [asked()]
-    async with run(place, "auto", numbered, rules=rules) as first:
+    async with process_over(place, "auto", numbered, rules=rules) as first:
         live = await first.ask(*requests)
-    async with run(place, "replay", numbered) as second:
+    async with process_over(place, "replay", numbered) as second:
         replayed = await second.ask(*requests[::-1])
 
     assert outcomes(live) == ["recorded"] * 3
@@ -354,9 +287,9 @@ async def test_an_upload_in_signed_chunks_hits_with_other_signatures(
         return replace(asked(fields, method="PUT"), file=await spool.finish())
 
     data = bytes(range(256)) * (size // 256 + 1)
-    async with run(place, "auto", numbered) as first:
+    async with process_over(place, "auto", numbered) as first:
         live = await first.ask(await upload(data, b"1f2e"))
-    async with run(place, "replay", numbered) as second:
+    async with process_over(place, "replay", numbered) as second:
         served = await second.ask(await upload(data, b"5a6b"), await upload(data[1:], b"1f2e"))
 
     assert served[0].body == live[0].body
@@ -379,9 +312,9 @@ def turn(call: str, accept: bytes) -> Request:
 async def test_an_answer_that_depends_on_headers_is_not_found_by_other_identifiers_either(
     place: Place,
 ) -> None:
-    async with run(place, "record", echoing("accept", "accept")) as first:
+    async with process_over(place, "record", echoing("accept", "accept")) as first:
         await first.ask(turn("call_one7f3a9c01", b"a/a"))
-    async with run(place, "replay", numbered) as second:
+    async with process_over(place, "replay", numbered) as second:
         served = await second.ask(
             turn("call_two8e4b0d12", b"b/b"), turn("call_two8e4b0d12", b"a/a")
         )
@@ -390,7 +323,7 @@ async def test_an_answer_that_depends_on_headers_is_not_found_by_other_identifie
 
 
 async def test_answers_that_a_header_tells_apart_are_no_duplicates(place: Place) -> None:
-    async with run(place, "record", echoing("accept", "Accept")) as recording:
+    async with process_over(place, "record", echoing("accept", "Accept")) as recording:
         for accept in (b"text/plain", b"application/json", b"text/plain"):
             await recording.ask(asked(((b"Accept", accept),)))
         (report,) = await recording.broker.reports()

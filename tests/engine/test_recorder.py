@@ -325,23 +325,6 @@ async def test_a_large_text_is_redacted_like_a_small_one(media: bytes, packed: b
     assert recording.usage == {"prompt_tokens": 7, "completion_tokens": 0, "total_tokens": 9}
 
 
-async def test_a_coded_stream_reaches_the_client_as_it_came_and_the_cassette_readable() -> None:
-    events = [b"data: %d\n\n" % number for number in range(3)]
-    wire = flushed(b"gzip", events)
-    headers = ((b"Content-Type", b"text/event-stream"), (b"Content-Encoding", b"gzip"))
-    offered = ((b"Accept-Encoding", b"gzip"),)
-    asked = Request("openai", "GET", "/v1/x", offered, base="https://up")
-    call = Call(FakeAnswer(*wire, headers=headers, framing="chunked"), request=asked)
-
-    answer = await call.answer()
-    held = (await call.recording()).response
-
-    assert answer.response.pieces() == wire
-    assert answer.response.headers == headers
-    assert held.pieces() == events
-    assert held.headers == headers[:1]
-
-
 async def test_what_is_no_providers_call_has_neither() -> None:
     call = Call(FakeAnswer(b"x"), request=Request("default", "GET", "/x", base="https://up"))
     await call.answer()
@@ -361,14 +344,6 @@ async def test_a_truncated_answer_is_an_error(pieces: tuple[bytes | Exception, .
 
         assert isinstance(await call.error(), UpstreamError)
         assert not await call.kept()
-
-
-async def test_an_answer_that_could_not_be_made_durable_is_an_error() -> None:
-    call = Call(FakeAnswer(b"x"))
-    call.store.fail("append", StoreFull("disk is full"))
-
-    assert (await call.error()).message == "disk is full"
-    assert not await call.kept()
 
 
 @pytest.mark.parametrize("mode", ["auto", "record"])

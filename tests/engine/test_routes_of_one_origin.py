@@ -16,7 +16,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
 from tapeway.formats.other_tools.reading.http_call import with_match_key
 from tapeway.ports import CassetteStore
-from tests.stores.contract.kinds import KINDS, Kind
+from tests.stores.contract.kinds import KINDS
 from tests.support.fakes.broker import ServedAnswer, serve
 from tests.support.fakes.live_service import FakeResponder
 
@@ -34,9 +34,7 @@ MESSAGE = b'{"messages":[{"role":"user","content":"Hello"}]}'
 
 @pytest.fixture(params=[each for each in KINDS if each.name != "file-yaml"], ids=str)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CassetteStore]:
-    kind: Kind = request.param
-    server = str(request.getfixturevalue(kind.server)) if kind.server else ""
-    async with kind.place(tmp_path, server) as place:
+    async with request.param.of_test(request, tmp_path) as place:
         yield place.again()
 
 

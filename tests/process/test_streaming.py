@@ -65,22 +65,3 @@ async def test_the_end_mark_is_sent_when_the_recording_is_synced(tmp_path: Path)
     assert trace.first(to_client, "choices") < synced
     assert trace.first(to_client, "data: [DONE]") > synced
     assert trace.end_of("fsync", "/cassettes>") < trace.first(to_client, "data: [DONE]")
-
-
-async def test_a_stop_lets_a_stream_end(tmp_path: Path) -> None:
-    gate = asyncio.Event()
-    steps: tuple[Step, ...] = (head(SSE), chunk(CHAT), gate, chunk(DONE), LAST)
-    async with Peer(*steps) as peer:
-        async with Tapeway(tmp_path, *options(peer)) as tapeway, RawClient(tapeway.proxy) as app:
-            await app.send(call())
-            await app.until(CHAT + b"\r\n")
-            tapeway.signal(signal.SIGTERM)
-            await tapeway.unready()
-            gate.set()
-            assert await app.until(LAST) == chunk(DONE) + LAST
-            assert await tapeway.ended() == 0
-        async with (
-            Tapeway(tmp_path, "--mode", "replay") as tapeway,
-            RawClient(tapeway.proxy) as app,
-        ):
-            assert (await app.ask(call())).chunks == [CHAT, DONE]

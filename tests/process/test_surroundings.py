@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.serving import DEADLINE_S, Tapeway, refused, request
+from tests.process.serving import DEADLINE_S, Tapeway, request
 from tests.support.ports import free_ports
 from tests.support.raw_client import Answer, RawClient
 from tests.support.socket_upstream import Peer
@@ -49,31 +49,6 @@ async def test_more_connections_than_descriptors_neither_stop_it_nor_fill_its_lo
         assert (await served_again(tapeway)).status == 200
 
         assert len(tapeway.stderr) < 20_000
-
-
-async def test_a_wrong_call_of_the_admin_api_is_not_forwarded(tmp_path: Path) -> None:
-    async with Peer() as peer, Tapeway(tmp_path, "--upstream", peer.url) as tapeway:
-        admin = tapeway.ready["admin"]
-        for method in ("TRACE", "POST", "DELETE", "FOO", "PUT"):
-            for path in ("/api/v1/mode", "/nowhere", "/v1/chat/completions"):
-                sent = request(path, method=method, host=admin.removeprefix("http://"))
-                async with RawClient(admin) as client:
-                    assert (await client.ask(sent)).status in (400, 404, 405, 415)
-
-        assert peer.connections == 0
-
-
-@pytest.mark.parametrize("whose", ["--listen", "--admin-listen"])
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_an_own_listener_as_upstream_is_refused_at_the_start(
-    host: str, whose: str, tmp_path: Path
-) -> None:
-    [port] = free_ports(1)
-    options = (whose, f"127.0.0.1:{port}", "--upstream", f"http://{host}:{port}")
-    code, message = await refused(tmp_path, *options)
-
-    assert code == 2
-    assert "its own" in message or "own listener" in message
 
 
 @pytest.mark.parametrize("whose", ["--listen", "--admin-listen"])
@@ -169,15 +144,6 @@ async def test_checking_certificates_is_only_switched_off_with_a_warning(tmp_pat
         async with Tapeway(tmp_path, *options) as tapeway:
             assert (await tapeway.ask("/x")).status == 200
             assert [line for line in tapeway.log if "insecure" in line["message"]]
-
-
-async def test_proxies_of_the_environment_are_not_used(tmp_path: Path) -> None:
-    async with Peer() as other, Peer() as peer:
-        environ = {"HTTP_PROXY": other.url, "http_proxy": other.url, "ALL_PROXY": other.url}
-        async with Tapeway(tmp_path, "--upstream", peer.url, environ=environ) as tapeway:
-            assert (await tapeway.ask("/x")).status == 200
-
-        assert (other.connections, peer.connections) == (0, 1)
 
 
 @pytest.mark.parametrize("option", [(), ("--no-rewrite",)])

@@ -8,7 +8,6 @@ import socket
 
 import pytest
 
-from tapeway.engine.broker import Broker
 from tapeway.server import front
 from tapeway.server.proxy import ProxyOptions
 from tests.server.front_without_socket import SocketlessFront
@@ -103,23 +102,6 @@ async def test_a_request_that_comes_before_the_end_of_the_one_before_is_answered
         assert [(await client.answer()).body for _ in range(2)] == [b"late", b"ok"]
         # What came in two pieces was parsed by aiohttp; the connection is as before.
         assert (await client.ask(GET)).body == b"ok"
-
-
-async def test_a_client_that_has_finished_sending_gets_its_answer_and_the_end() -> None:
-    go_on = asyncio.Event()
-    async with (
-        Peer().then(go_on, TAKES_TIME) as peer,
-        running_proxy(peer.url) as proxy,
-        proxy.connect() as client,
-    ):
-        await client.send(GET)
-        await peer.asked.wait()
-        client.finish()
-        await asyncio.sleep(0)
-        go_on.set()
-
-        assert (await client.answer()).body == b"late"
-        assert await client.rest() == b""
 
 
 async def test_what_a_client_sent_before_it_finished_is_answered() -> None:
@@ -224,30 +206,6 @@ async def test_a_stop_that_waited_long_enough_aborts_the_request() -> None:
 
         assert await client.rest() == b""
         await until(lambda: not proxy.proxy.in_flight)
-
-
-async def test_an_unexpected_error_is_a_500_that_repeats_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def fail(*_: object) -> None:
-        raise ValueError("sk-secret")
-
-    monkeypatch.setattr(Broker, "decide", fail)
-    async with running_proxy("http://127.0.0.1:9") as proxy, proxy.connect() as client:
-        answer = await client.ask(GET)
-
-        assert answer.status == 500
-        assert b'"code":"internal"' in answer.body
-        assert await client.rest() == b""
-    assert "sk-secret" not in caplog.text
-
-
-async def test_a_body_beyond_the_limit_is_refused() -> None:
-    options = ProxyOptions(max_body=2, body_idle_s=30)
-    async with running_proxy("http://127.0.0.1:9", options=options) as proxy:
-        answer = await proxy.send(POST[0])
-
-    assert answer.status == 413
 
 
 async def test_a_live_stream_is_passed_on_as_it_comes() -> None:

@@ -190,20 +190,6 @@ async def test_what_comes_while_a_hit_is_counted_is_answered_after_it(tmp_path: 
     assert places == sorted(places)
 
 
-async def test_a_client_that_has_finished_sending_gets_the_answer(tmp_path: Path) -> None:
-    with watched() as statements:
-        async with over_sqlite(tmp_path / "c.db", *repeats(3)) as proxy:
-            await proxy.send(ASK)
-            async with proxy.connect() as client:
-                statements.gate.clear()
-                await client.send(ASK)
-                client.finish()
-                await until(lambda: hits_of(proxy).counting == 1)
-                statements.gate.set()
-
-                assert (await client.rest()).endswith(b"answer 1")
-
-
 async def test_a_hit_that_is_counted_is_in_flight_also_if_its_client_leaves(
     tmp_path: Path,
 ) -> None:

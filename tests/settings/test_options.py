@@ -29,26 +29,16 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert not settings.record_failures
 
 
-@pytest.mark.parametrize("mode", get_args(Mode))
-def test_every_mode_there_is_can_be_set(mode: str) -> None:
-    assert make_settings(mode=mode).mode == mode
-
-
-@pytest.mark.parametrize("repeats", ["last", "miss", "cycle"])
-def test_every_way_to_repeat_can_be_set(repeats: str) -> None:
-    assert make_settings(repeats=repeats).repeats == repeats
-
-
-@pytest.mark.parametrize("delivery", get_args(Delivery))
-def test_every_delivery_there_is_can_be_set(delivery: str) -> None:
-    assert make_settings(delivery=delivery).delivery == delivery
-
-
 @pytest.mark.parametrize(
-    ("written", "pace"), [("none", 0.0), ("recorded", 1.0), ("2x", 0.5), ("0.5x", 2.0)]
+    ("option", "words"),
+    [
+        ("mode", get_args(Mode)),
+        ("repeats", ("last", "miss", "cycle")),
+        ("delivery", get_args(Delivery)),
+    ],
 )
-def test_a_pace_is_how_long_a_recorded_second_takes(written: str, pace: float) -> None:
-    assert make_settings(pace=written).pace == pace
+def test_every_word_there_is_can_be_set(option: str, words: tuple[str, ...]) -> None:
+    assert [getattr(make_settings(**{option: word}), option) for word in words] == [*words]
 
 
 @pytest.mark.parametrize(
@@ -56,9 +46,6 @@ def test_a_pace_is_how_long_a_recorded_second_takes(written: str, pace: float) -
     [
         ({"mode": "once"}, "use replay, record, auto, passthrough"),
         ({"pace": "fast"}, "'fast' is not a pace; give none, recorded, or a speed"),
-        ({"pace": "0x"}, "'0x' is not a pace"),
-        ({"pace": "1001x"}, "'1001x' is not a pace"),
-        ({"pace": "-1x"}, "'-1x' is not a pace"),
         ({"repeats": "first"}, "use last, miss, cycle"),
         ({"log_level": "trace"}, "use debug, info, warning, error"),
         ({"cassette": "../x"}, "a cassette's name is"),

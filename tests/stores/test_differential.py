@@ -439,11 +439,10 @@ SHARED = [each for each in KINDS if each.shared]
 async def test_a_shared_store_answers_as_the_one_of_dictionaries(
     against: Kind, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    server = str(request.getfixturevalue(against.server)) if against.server else ""
     place = ModelPlace()
     async with (
         two_instances(lambda: ModelStore(place)) as model,
-        against.place(tmp_path, server) as there,
+        against.of_test(request, tmp_path) as there,
         two_instances(lambda: shared_of(there.again())) as other,
     ):
         for script in range(SCRIPTS):
@@ -517,10 +516,9 @@ WHOLE += ["names_there", "stat"]
 async def test_every_store_keeps_whole_cassettes_as_the_one_of_dictionaries_does(
     against: Kind, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    server = str(request.getfixturevalue(against.server)) if against.server else ""
     model = ModelStore(ModelPlace())
     await model.open()
-    async with against.place(tmp_path, server) as there:
+    async with against.of_test(request, tmp_path) as there:
         other = there.again()
         await other.open()
         for script in range(SCRIPTS):

@@ -36,8 +36,7 @@ async def ask(proxy: RunningProxy, body: bytes) -> Answer:
 async def test_a_call_that_the_app_named_replays_under_any_name(
     kind: Kind, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    server: str = request.getfixturevalue(kind.server) if kind.server else ""
-    async with kind.place(tmp_path, server) as place:
+    async with kind.of_test(request, tmp_path) as place:
         async with Peer() as peer, running_proxy(peer.url, store=place.again()) as proxy:
             peer.then(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"

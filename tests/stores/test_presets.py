@@ -13,7 +13,7 @@ import pytest
 from tapeway.core.json_text import Json, dump
 from tapeway.ports import CassetteStore
 from tests.server.in_process_proxy import RunningProxy, running_proxy
-from tests.stores.contract.kinds import KINDS, Kind, Place
+from tests.stores.contract.kinds import KINDS, Place
 from tests.support.raw_client import Answer
 from tests.support.socket_upstream import Peer
 
@@ -26,9 +26,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-    kind: Kind = request.param
-    server: str = request.getfixturevalue(kind.server) if kind.server else ""
-    async with kind.place(tmp_path, server) as found:
+    async with request.param.of_test(request, tmp_path) as found:
         yield found
 
 

@@ -14,7 +14,7 @@ from tapeway.core.model.control import Delivery, Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import RunningProxy, running_proxy
-from tests.stores.contract.kinds import KINDS, Kind, Place
+from tests.stores.contract.kinds import KINDS, Place
 from tests.support.raw_client import Answer, RawClient
 from tests.support.socket_upstream import Peer
 
@@ -91,9 +91,7 @@ class Recorder:
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
 async def recorder(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Recorder]:
-    kind: Kind = request.param
-    server: str = request.getfixturevalue(kind.server) if kind.server else ""
-    async with kind.place(tmp_path, server) as place, Peer() as peer:
+    async with request.param.of_test(request, tmp_path) as place, Peer() as peer:
         yield Recorder(place, peer)
 
 

@@ -40,9 +40,8 @@ class Proxies:
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
 async def proxies(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Proxies]:
     kind: Kind = request.param
-    server: str = request.getfixturevalue(kind.server) if kind.server else ""
     async with (
-        kind.place(tmp_path, server) as place,
+        kind.of_test(request, tmp_path) as place,
         Peer() as peer,
         AsyncExitStack() as stack,
     ):

@@ -27,7 +27,7 @@ from tests.server.websocket.conversing import (
 from tests.server.websocket.json_rpc_service import notify
 from tests.server.websocket.responses_service import answer_responses
 from tests.server.websocket.websocket_service import Service, serving
-from tests.stores.contract.kinds import KINDS, Kind, Place
+from tests.stores.contract.kinds import KINDS, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,7 @@ async def _answer(socket: web.WebSocketResponse) -> None:
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
 async def setting(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Setting]:
-    kind: Kind = request.param
-    server: str = request.getfixturevalue(kind.server) if kind.server else ""
-    async with kind.place(tmp_path, server) as place, serving(_answer) as service:
+    async with request.param.of_test(request, tmp_path) as place, serving(_answer) as service:
         yield Setting(place, service)
 
 

@@ -102,6 +102,7 @@ async def test_a_name_that_cannot_be_looked_up_is_said_to_be_one() -> None:
 
         assert answer.status == 502
         assert b'"code":"upstream_dns"' in answer.body
+        assert b"check the URL and the network" in answer.body
 
 
 # The proxy itself.

@@ -3,17 +3,12 @@
 import asyncio
 import json
 import re
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from tapeway.core.cassette.plan import Incoming
-from tapeway.core.model.cassette import StoredCassette
 from tapeway.engine.journal import MissedCall
-from tapeway.errors import CassetteCorrupt
 from tapeway.providers.prices import PRICES_OF
-from tapeway.stores.memory import MemoryStore
 from tests.admin.admin_and_proxy import World, world
 from tests.support.fakes.store_instances import Common, InstanceStore
 
@@ -42,29 +37,6 @@ async def test_an_insert_may_change_the_mode(open_world: World) -> None:
     assert said == {"cassette": "other", "mode": "replay"}
     assert await open_world.got("/api/v1/mode") == {"mode": "replay", "cassette": None}
     assert (await open_world.ask()).status == 400
-
-
-class DamagedStore(MemoryStore):
-    """Holds one cassette that cannot be read."""
-
-    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
-        if name == "damaged":
-            raise CassetteCorrupt("damaged.json line 7: there is no 'request'")
-        return await super().load(name, writable=writable)
-
-
-async def test_a_cassette_that_cannot_be_read_is_not_inserted() -> None:
-    async with world(store=DamagedStore()) as found:
-        response = await found.call("POST", "/api/v1/insert", {"cassette": "damaged"})
-        status = await found.got("/api/v1/status")
-
-    assert response.status == 500
-    error = (await response.json())["error"]
-    assert (error["code"], error["message"]) == (
-        "cassette_corrupt",
-        "damaged.json line 7: there is no 'request'",
-    )
-    assert (status["cassette"], status["takes"]) == ("default", 1)
 
 
 async def test_a_rewind_goes_back_to_the_first_recording(open_world: World) -> None:
@@ -162,20 +134,6 @@ async def test_what_is_not_in_cannot_be_ejected(open_world: World) -> None:
     assert [each.status for each in (first, second, other)] == [200, 409, 409]
 
 
-async def test_the_ejected_name_stays_active_and_comes_back_as_a_new_take(
-    open_world: World,
-) -> None:
-    await open_world.ask()
-    takes = (await open_world.got("/api/v1/status"))["takes"]
-    await open_world.done("POST", "/api/v1/eject", {"cassette": "default", "prune": False})
-
-    again = await open_world.ask()
-
-    status = await open_world.got("/api/v1/status")
-    assert again.headers["Tapeway-Outcome"] == "replayed"
-    assert (status["cassette"], status["takes"]) == ("default", takes + 1)
-
-
 async def test_pruning_drops_what_the_take_did_not_touch(open_world: World) -> None:
     for path in ("/v1/a", "/v1/b", "/v1/c"):
         await open_world.ask(path)
@@ -187,58 +145,6 @@ async def test_pruning_drops_what_the_take_did_not_touch(open_world: World) -> N
     left = (await open_world.got("/api/v1/cassettes/default"))["interactions"]
     assert [each["path"] for each in report["cassettes"][0]["unused"]] == ["/v1/a", "/v1/c"]
     assert [each["request"]["url"] for each in left] == ["http://service.invalid/v1/b"]
-
-
-async def test_an_eject_waits_for_the_recordings_in_flight(open_world: World) -> None:
-    open_world.service.gate.clear()
-    async with asyncio.TaskGroup() as tasks:
-        asking = tasks.create_task(open_world.ask())
-        await open_world.service.asked.get()
-        ejecting = tasks.create_task(open_world.done("POST", "/api/v1/eject"))
-        while open_world.broker.cassette("default") is not None:
-            await open_world.got("/healthz")
-        for _ in range(10):
-            await open_world.got("/healthz")
-        assert not ejecting.done()
-        open_world.service.gate.set()
-
-    assert asking.result().headers["Tapeway-Outcome"] == "recorded"
-    kept = (await open_world.got("/api/v1/cassettes/default"))["interactions"]
-    assert [each["response"]["json"] for each in kept] == [{"answer": 1}]
-    assert ejecting.result()["cassettes"][0]["recorded"] == 1, "the report knows of it too"
-
-
-async def test_a_request_that_comes_during_an_eject_is_served_anew(
-    open_world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arrived, decide = asyncio.Event(), open_world.broker.decide
-
-    async def noticed(name: str, incoming: Incoming) -> Any:
-        arrived.set()
-        return await decide(name, incoming)
-
-    open_world.service.gate.clear()
-    async with asyncio.TaskGroup() as tasks:
-        early = tasks.create_task(open_world.ask("/v1/a"))
-        await open_world.service.asked.get()
-        ejecting = tasks.create_task(open_world.done("POST", "/api/v1/eject"))
-        while open_world.broker.cassette("default") is not None:
-            await open_world.got("/healthz")
-        monkeypatch.setattr(open_world.broker, "decide", noticed)
-        late = tasks.create_task(open_world.ask("/v1/a"))
-        await arrived.wait()
-        assert not late.done()
-        open_world.service.gate.set()
-
-    assert early.result().headers["Tapeway-Outcome"] == "recorded"
-    assert late.result().headers["Tapeway-Outcome"] == "replayed"
-    assert await late.result().json() == {"answer": 1}
-    assert open_world.service.connections == 1
-    report = ejecting.result()["cassettes"][0]
-    status = await open_world.got("/api/v1/status")
-    assert report["replayed"] == 0
-    assert [each["name"] for each in status["cassettes"]] == ["default"]
-    assert status["takes"] == 2
 
 
 async def test_the_mode_is_told_as_it_is_set(open_world: World) -> None:
@@ -265,39 +171,6 @@ async def test_a_change_starts_a_take_and_no_change_starts_none(open_world: Worl
         await open_world.done("PUT", "/api/v1/mode", {"mode": mode})
 
     assert (await open_world.got("/api/v1/status"))["takes"] == 3
-
-
-@pytest.mark.parametrize("later", ["replay", "passthrough", "record"])
-async def test_a_request_in_flight_is_served_to_its_end_in_the_mode_it_came_in(
-    open_world: World, later: str
-) -> None:
-    open_world.service.gate.clear()
-    async with asyncio.TaskGroup() as tasks:
-        early = tasks.create_task(open_world.ask("/v1/early"))
-        await open_world.service.asked.get()
-        await open_world.done("PUT", "/api/v1/mode", {"mode": later})
-        assert not early.done()
-        open_world.service.gate.set()
-    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
-
-    assert early.result().headers["Tapeway-Outcome"] == "recorded"
-    again = await open_world.ask("/v1/early")
-    assert again.headers["Tapeway-Outcome"] == "replayed"
-    assert await again.json() == await early.result().json() == {"answer": 1}
-
-
-async def test_what_is_asked_live_is_not_recorded_by_a_later_mode(open_world: World) -> None:
-    await open_world.done("PUT", "/api/v1/mode", {"mode": "passthrough"})
-    open_world.service.gate.clear()
-    async with asyncio.TaskGroup() as tasks:
-        early = tasks.create_task(open_world.ask("/v1/early"))
-        await open_world.service.asked.get()
-        await open_world.done("PUT", "/api/v1/mode", {"mode": "auto"})
-        open_world.service.gate.set()
-    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
-
-    assert early.result().headers["Tapeway-Outcome"] == "live"
-    assert (await open_world.ask("/v1/early")).status == 400
 
 
 async def test_after_a_put_no_request_is_served_in_the_old_mode(open_world: World) -> None:

@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from tests.admin.admin_and_proxy import World, world
-from tests.stores.contract.kinds import KINDS, Kind
+from tests.stores.contract.kinds import KINDS
 from tests.support.canary import canary
 
 
 @pytest.fixture(params=KINDS, ids=str)
 async def stored(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     """A proxy and its admin API over each kind of store."""
-    kind: Kind = request.param
-    server = request.getfixturevalue(kind.server) if kind.server else ""
-    async with kind.place(tmp_path, server) as place, world(store=place.again()) as found:
+    async with (
+        request.param.of_test(request, tmp_path) as place,
+        world(store=place.again()) as found,
+    ):
         yield found
 
 

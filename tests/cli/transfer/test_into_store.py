@@ -127,16 +127,6 @@ def test_a_beginning_with_another_head_belongs_to_another_cassette(
     assert "holds the beginning of another conversion" in err
 
 
-def test_a_forced_conversion_is_resumed_too(
-    capsys: pytest.CaptureFixture[str], there: BitByBitStore
-) -> None:
-    there.away_after = 3
-    assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 2
-    there.away_after = 1
-
-    assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 0
-
-
 def test_a_cassette_does_not_replace_itself_through_another_address(
     capsys: pytest.CaptureFixture[str], stores: dict[str, BitByBitStore], there: BitByBitStore
 ) -> None:
@@ -351,17 +341,6 @@ def test_a_copy_that_reads_back_differently_is_an_error(
 
     assert (code, out) == (2, "")
     assert "new: interactions[1] does not read back as it was written" in err
-
-
-def test_a_complete_cassette_in_a_folder_is_never_appended_to(
-    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
-) -> None:
-    short = written("short", *ITEMS[:4])
-    before = short.read_bytes()
-
-    code, _, err = run(capsys, "convert", "smoke", "short")
-
-    assert (code, "already exists" in err, short.read_bytes()) == (2, True, before)
 
 
 def test_each_conversion_has_its_own_mark(

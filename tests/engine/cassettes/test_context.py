@@ -172,33 +172,6 @@ async def test_rules_that_cannot_be_read_stop_the_loading_with_their_place() -> 
             await running.get()
 
 
-async def test_a_header_that_counts_is_kept_and_found_again() -> None:
-    rules = Rules(match=("x-tenant",))
-    one, two = (((b"X-Tenant", name),) for name in (b"one", b"two"))
-    async with running_broker("auto", rules=rules) as running:
-        await running.get(headers=one)
-        await running.get(headers=two)
-        store = running.store
-    async with running_broker("replay", store=store) as running:
-        found = [await running.get(headers=each) for each in (two, one, ())]
-
-    assert [each.body for each in found[:2]] == [b"answer 2", b"answer 1"]
-    assert found[2].outcome == "miss"
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-async def test_two_users_get_their_own_answers_in_any_order(order: tuple[int, int]) -> None:
-    users = [((b"Cookie", b"sid=%b-session-cookie" % name),) for name in (b"ann", b"bob")]
-    async with running_broker("record") as running:
-        for user in users:
-            await running.get("/v1/me", headers=user)
-        await running.broker.set_mode("replay")
-
-        found = [(await running.get("/v1/me", headers=users[n])).body for n in (*order, *order)]
-
-        assert found == [b"answer %d" % (n + 1) for n in (*order, *order)]
-
-
 async def test_a_digest_login_replays_though_every_nonce_is_another() -> None:
     def login(nonce: bytes) -> tuple[tuple[bytes, bytes], ...]:
         return ((b"authorization", b'Digest username="me", nonce="%b"' % nonce),)

@@ -47,19 +47,6 @@ async def test_equal_misses_on_all_instances_make_one_call() -> None:
         assert found.common.leases == {}
 
 
-async def test_repeats_are_dense_over_all_instances() -> None:
-    async with shared_brokers("record", count=3, repeats="miss") as found:
-        for _ in range(12):
-            await found.instances[0].get()
-        await found.instances[0].broker.set_mode("replay")
-
-        works = [start(each.get) for each in found.instances for _ in range(4)]
-        answers = await together(*works)
-
-        assert sorted(each.index or 0 for each in answers) == list(range(12))
-        assert (await found.instances[1].get()).outcome == "miss"
-
-
 async def test_a_lost_race_is_run_again_from_what_the_store_says_then() -> None:
     async with shared_brokers("record", repeats="miss") as found:
         one, other = found.instances
@@ -84,18 +71,6 @@ async def test_a_lost_race_is_run_again_from_what_the_store_says_then() -> None:
 
         assert [each.index for each in (*seen, mine)] == [0, 1]
         assert one.store.lost == 1
-
-
-async def test_an_answer_that_is_not_kept_is_asked_for_by_each() -> None:
-    async with shared_brokers() as found:
-        found.responder.reply = lambda number: FakeAnswer(b"no %d" % number, status=500)
-
-        answers = [await each.get() for each in found.instances]
-
-        assert [(each.outcome, each.body) for each in answers] == [
-            ("live", b"no 1"),
-            ("live", b"no 2"),
-        ]
 
 
 async def test_a_mode_is_in_force_on_all_instances() -> None:
@@ -138,33 +113,6 @@ async def test_an_instance_that_lost_the_store_does_not_even_relay() -> None:
 
         with pytest.raises(StoreAway):
             await found.instances[0].get()
-
-
-async def test_a_rewind_begins_the_take_anew_for_all() -> None:
-    async with shared_brokers("record", repeats="miss") as found:
-        one, other = found.instances
-        await one.get()
-        await one.broker.set_mode("replay")
-        assert (await other.get()).outcome == "replayed"
-        assert (await one.get()).outcome == "miss"
-
-        await one.broker.rewind()
-
-        assert (await other.get()).outcome == "replayed"
-
-
-async def test_a_second_take_of_record_replaces_what_the_first_held() -> None:
-    async with shared_brokers("record") as found:
-        one, other = found.instances
-        await one.get()
-        await one.get()
-        assert found.stored() == [b"answer 1", b"answer 2"]
-
-        await one.broker.rewind()
-        await other.get()
-        await one.get()
-
-        assert found.stored() == [b"answer 3", b"answer 4"]
 
 
 async def test_rules_added_on_one_instance_are_in_force_on_the_other() -> None:

@@ -17,14 +17,9 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 @pytest.fixture
-def server(kind: Kind, request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(kind.server)) if kind.server else ""
-
-
-@pytest.fixture
-async def place(kind: Kind, server: str, tmp_path: Path) -> AsyncIterator[Place]:
+async def place(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
     """An empty place of this kind."""
-    async with kind.place(tmp_path, server) as place:
+    async with kind.of_test(request, tmp_path) as place:
         yield place
 
 

@@ -30,7 +30,7 @@ from tests.server.websocket.conversing import (
 from tests.server.websocket.json_rpc_service import news, notify, notifying
 from tests.server.websocket.websocket_service import serving
 from tests.stores.contract.conftest import opened
-from tests.stores.contract.kinds import KINDS, Kind, Place
+from tests.stores.contract.kinds import KINDS, Place
 
 CLIENTS = 3
 TURNS = 4
@@ -53,9 +53,7 @@ class Seen:
 
 @pytest.fixture(params=DURABLE, ids=lambda kind: kind.name)
 async def place(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
-    kind: Kind = request.param
-    server: str = request.getfixturevalue(kind.server) if kind.server else ""
-    async with kind.place(tmp_path, server) as place:
+    async with request.param.of_test(request, tmp_path) as place:
         yield place
 
 

@@ -59,28 +59,6 @@ def _grouped(answers: list[Answer], size: int) -> list[list[Answer]]:
 
 
 @pytest.mark.slow
-async def test_repeats_are_given_out_once_each_whoever_is_asked(tmp_path: Path, url: str) -> None:
-    count = 40
-    options = ("--mode", "record", "--repeats", "miss")
-    async with (
-        Upstream() as upstream,
-        instances(tmp_path, url, *options, "--upstream", upstream.url) as members,
-    ):
-        recorded = [await members[each % COUNT].ask("/turn") for each in range(count)]
-        await done(members[1], "PUT", "mode", {"mode": "replay"})
-        answers = await at_once(members, ["/turn"] * (count + COUNT))
-        await done(members[2], "POST", "rewind", {})
-        again = [await members[-each % COUNT].ask("/turn") for each in range(count)]
-
-    given = [each.body for each in answers if each.outcome == b"replayed"]
-    assert sorted(given) == sorted(upstream.answers["/turn"])
-    assert Counter(each.status for each in answers) == {200: count, 400: COUNT}
-    in_order = [each.body for each in recorded]
-    assert in_order == upstream.answers["/turn"]
-    assert [each.body for each in again] == in_order
-
-
-@pytest.mark.slow
 async def test_what_is_steered_on_one_is_in_force_on_all_when_it_is_answered(
     tmp_path: Path, url: str
 ) -> None:

@@ -6,56 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.privileges import drop_rights
-from tests.process.serving import FAILURE, USAGE, refused
-
-
-@pytest.mark.parametrize(
-    ("options", "happened", "to_do"),
-    [
-        (("--listne", "127.0.0.1:0"), "No such option", "--listen"),
-        (("--mode", "rewind"), "'rewind'", "use replay, record, auto, passthrough"),
-        (("--listen", "127.0.0.1:65536"), "--listen", "65535"),
-        (("--store", "redis://host"), "no store of the kind redis:", "use a folder"),
-        (("--upstream-ca", "no-such-file.pem"), "no-such-file.pem", "PEM"),
-        (("--admin-listen", "0.0.0.0:0"), "admin API", "--admin-token"),
-        (("surplus",), "surplus", "--help"),
-    ],
-)
-async def test_an_option_that_cannot_be_used_is_named(
-    tmp_path: Path, options: tuple[str, ...], happened: str, to_do: str
-) -> None:
-    code, message = await refused(tmp_path, *options)
-
-    assert code == USAGE
-    assert happened in message
-    assert to_do in message
-    assert not (tmp_path / "cassettes").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('listne = "127.0.0.1:0"', "tapeway.toml: unknown key listne"),
-        ('mode = "rewind"', "tapeway.toml: mode"),
-        ("mode = ", "tapeway.toml is not TOML"),
-    ],
-)
-async def test_a_file_of_options_that_cannot_be_used_is_named_with_its_key(
-    tmp_path: Path, text: str, said: str
-) -> None:
-    (tmp_path / "tapeway.toml").write_text(text)
-
-    code, message = await refused(tmp_path)
-
-    assert code == USAGE
-    assert said in message
-
-
-async def test_a_variable_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    code, message = await refused(tmp_path, environ={"TAPEWAY_MODE": "rewind"})
-
-    assert code == USAGE
-    assert "TAPEWAY_MODE" in message
+from tests.process.serving import FAILURE, refused
 
 
 @pytest.mark.parametrize("option", ["--listen", "--admin-listen"])

@@ -134,27 +134,6 @@ async def test_a_slot_points_to_the_same_cassette_and_take_on_all(tmp_path: Path
     assert {each.status for each in gone} == {404}
 
 
-async def test_repeats_are_given_out_once_each_whoever_is_asked(tmp_path: Path) -> None:
-    count = 40
-    async with serving(tmp_path, "--mode", "record", "--repeats", "miss") as (upstream, crew):
-        await crew.ask_all(["/turn"] * count)
-        await crew.done("PUT", "mode", {"mode": "replay"})
-        answers = await crew.ask_all(["/turn"] * (count + 10))
-        entries = await crew.journal("outcome=replayed")
-        misses = await crew.journal("outcome=miss")
-        order = await crew.order("default")
-        await crew.done("POST", "rewind", {})
-        first = await crew.ask("/turn")
-
-    given = [each.body for each in answers if each.outcome == b"replayed"]
-    assert sorted(given) == sorted(upstream.answers["/turn"])
-    assert sorted(each["interaction"] for each in entries) == list(range(count))
-    assert Counter(each.status for each in answers) == {200: count, 400: 10}
-    # Which of them accepts a connection is up to the system.
-    assert len(makers([*entries, *misses])) > 1
-    assert first.value(b"Tapeway-Interaction") == b"%d" % order[0]
-
-
 async def test_what_is_steered_is_in_force_on_all_when_it_is_answered(tmp_path: Path) -> None:
     async with serving(tmp_path) as (_, crew):
         outcomes: dict[str, Counter[bytes]] = {}

@@ -136,21 +136,6 @@ async def test_all_drain_when_the_process_above_them_is_told_to_stop(tmp_path: P
 
 
 @pytest.mark.slow
-async def test_a_call_that_outlasts_the_drain_is_told_so(tmp_path: Path) -> None:
-    async with Upstream() as upstream:
-        upstream.gate.clear()
-        options = ("--upstream", upstream.url, "--drain-timeout", "0.2")
-        async with Crew(tmp_path, WORKERS, *options) as crew, asyncio.TaskGroup() as tasks:
-            asking = [tasks.create_task(crew.ask(f"/{each}")) for each in range(4)]
-            for each in range(4):
-                await upstream.was_asked(f"/{each}")
-            assert await crew.stopped() == 0
-
-    assert {each.result().status for each in asking} == {503}
-    assert {json.loads(each.result().body)["error"]["code"] for each in asking} == {"draining"}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_second_signal_ends_all_of_them_at_once(
     tmp_path: Path, number: signal.Signals

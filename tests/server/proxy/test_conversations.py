@@ -1,6 +1,4 @@
-"""Tool loops, logins and several users, over real sockets and a saved cassette."""
-
-import json
+"""Tool loops and logins, over real sockets and a saved cassette."""
 
 import pytest
 
@@ -13,9 +11,9 @@ JSON = b"Content-Type: application/json"
 CALLS = ("call_h5Xw0Vb1jZ", "call_Qp7Lm2Kd9R")
 
 
-def reply(body: Json, *fields: bytes, status: bytes = b"200 OK") -> bytes:
+def reply(body: Json, *fields: bytes) -> bytes:
     text = dump(body)
-    head = [b"HTTP/1.1 " + status, JSON, *fields, b"Content-Length: %d" % len(text)]
+    head = [b"HTTP/1.1 200 OK", JSON, *fields, b"Content-Length: %d" % len(text)]
     return b"\r\n".join([*head, b"", text])
 
 
@@ -29,19 +27,20 @@ def stream(*calls: str) -> bytes:
     )
 
 
-def turn(*results: tuple[str, str], **changed: Json) -> bytes:
+def turn(*results: tuple[str, str]) -> bytes:
     said: list[Json] = [{"role": "user", "content": "What is the weather?"}]
     if results:
         said.append({"role": "assistant", "tool_calls": [{"id": name} for name, _ in results]})
     said += [{"role": "tool", "tool_call_id": name, "content": text} for name, text in results]
-    asked: dict[str, Json] = {
-        "model": "gpt-4.1",
-        "stream": True,
-        "temperature": 0.5,
-        "tools": [{"type": "function", "function": {"name": "weather"}}],
-        "messages": said,
-    }
-    return dump(asked | changed)
+    return dump(
+        {
+            "model": "gpt-4.1",
+            "stream": True,
+            "temperature": 0.5,
+            "tools": [{"type": "function", "function": {"name": "weather"}}],
+            "messages": said,
+        }
+    )
 
 
 async def ask(proxy: RunningProxy, body: bytes) -> Answer:
@@ -75,47 +74,6 @@ async def test_a_loop_of_three_turns_replays_with_other_tool_call_ids(
         assert (f"{CALLS[0]} is {names[0]}" in before) is (names != CALLS)
 
 
-@pytest.mark.parametrize(
-    ("changed", "path"),
-    [
-        ({"stream": False}, "body.stream"),
-        ({"temperature": 0.6}, "body.temperature"),
-        ({"model": "gpt-4.2"}, "body.model"),
-        (
-            {"tools": [{"type": "function", "function": {"name": "winds"}}]},
-            "body.tools[0].function.name",
-        ),
-        (
-            {"messages": [{"role": "user", "content": "What was the weather?"}]},
-            "body.messages[0].content",
-        ),
-    ],
-)
-async def test_a_changed_prompt_stream_tool_or_temperature_misses(
-    changed: dict[str, Json], path: str
-) -> None:
-    async with Peer() as peer, running_proxy(peer.url) as proxy:
-        peer.then(stream(*CALLS))
-        await ask(proxy, turn())
-        await proxy.broker.set_mode("replay")
-
-        missed = await ask(proxy, turn(**changed))
-
-    assert missed.status == 400
-    [near] = json.loads(missed.body)["tapeway"]["nearest"]
-    assert [each["path"] for each in near["differences"]] == [path]
-
-
-async def test_an_sdk_that_writes_the_same_in_another_way_hits() -> None:
-    async with Peer() as peer, running_proxy(peer.url) as proxy:
-        peer.then(stream(*CALLS))
-        await ask(proxy, turn())
-        await proxy.broker.set_mode("replay")
-        other = json.dumps(dict(reversed(json.loads(turn()).items())), indent=1)
-
-        assert (await ask(proxy, other.encode())).outcome == b"replayed"
-
-
 async def test_identifiers_of_a_recording_that_go_live_are_named_in_the_journal() -> None:
     async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
         peer.then(stream(*CALLS)).then(stream()).then(stream())
@@ -132,20 +90,6 @@ async def test_identifiers_of_a_recording_that_go_live_are_named_in_the_journal(
 
 
 COOKIES = [b"Cookie: sid=%b-is-a-long-session" % name for name in (b"ann", b"bob")]
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-async def test_each_user_gets_their_own_page(order: tuple[int, int]) -> None:
-    async with Peer() as peer, running_proxy(peer.url) as proxy:
-        for name, cookie in zip(("ann", "bob"), COOKIES, strict=True):
-            peer.then(reply({"name": name}))
-            await proxy.ask(b"GET /me", cookie)
-        store = await written_and_read(proxy.store)
-
-    async with running_proxy("http://127.0.0.1:9", mode="replay", store=store) as proxy:
-        pages = [(await proxy.ask(b"GET /me", COOKIES[n])).body for n in order]
-
-    assert pages == [dump({"name": ("ann", "bob")[n]}) for n in order]
 
 
 async def test_a_cookie_that_a_replay_set_is_the_one_that_was_recorded() -> None:
@@ -165,26 +109,3 @@ async def test_a_cookie_that_a_replay_set_is_the_one_that_was_recorded() -> None
             page = await proxy.ask(b"GET /me", b"Cookie: " + session)
 
             assert page.body == dump({"name": name.decode()})
-
-
-async def test_a_digest_login_replays_in_its_two_steps() -> None:
-    challenge = b'WWW-Authenticate: Digest realm="r", nonce="0123456789abcdef"'
-    async with Peer() as peer, running_proxy(peer.url) as proxy:
-        peer.then(reply({"step": 1}, challenge, status=b"401 Unauthorized"))
-        await proxy.ask(b"GET /private")
-        peer.then(reply({"step": 2}))
-        await proxy.ask(b"GET /private", b'Authorization: Digest username="me", cnonce="aaaa"')
-        store = await written_and_read(proxy.store)
-        assert b"cnonce" not in b"".join([repr(each).encode() for each in await proxy.recorded()])
-
-    async with running_proxy("http://127.0.0.1:9", mode="replay", store=store) as proxy:
-        steps = [
-            (await proxy.ask(b"GET /private", *fields)).status
-            for fields in (
-                (b'Authorization: Digest username="me", cnonce="bbbb"',),
-                (),
-                (b'Authorization: Digest username="me", cnonce="cccc"',),
-            )
-        ]
-
-    assert steps == [200, 401, 200]

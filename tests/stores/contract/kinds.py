@@ -5,6 +5,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
@@ -65,6 +67,12 @@ class Kind:
 
     def __str__(self) -> str:
         return self.name
+
+    def of_test(
+        self, request: pytest.FixtureRequest, folder: Path
+    ) -> AbstractAsyncContextManager[Place]:
+        """An empty place of this kind for one test."""
+        return self.place(folder, request.getfixturevalue(self.server) if self.server else "")
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """Large bodies in a SQLite store: once each, as long as a recording refers to them."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,19 +16,6 @@ from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.large_bodies import body, contents, large
 from tests.stores.recordings import HEAD, answers, exchanges, is_poisoned, recording
 from tests.stores.shared_instances import key, recordings_under
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "calls.db"
-
-
-@pytest.fixture
-async def store(file: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(file)
-    await store.open()
-    yield store
-    await store.close()
 
 
 async def keep(store: SqliteStore, index: int, content: bytes, *supersedes: int) -> None:

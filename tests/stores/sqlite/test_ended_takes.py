@@ -1,7 +1,6 @@
 """The cursors of takes that ended: removed a few at a time, so that nobody waits for the file."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,14 +17,6 @@ from tests.stores.shared_instances import WANTED, advanced, append_recordings, c
 from tests.stores.sqlite.inside import on_readers
 
 COUNT = 7
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(tmp_path / "calls.db")
-    await store.open()
-    yield store
-    await store.close()
 
 
 def left(folder: Path) -> list[int]:

@@ -27,11 +27,6 @@ from tests.stores.shared_instances import (
 from tests.stores.small_disks import read_only
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "calls.db"
-
-
 @asynccontextmanager
 async def opened(file: Path) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(file)

@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,19 +36,6 @@ from tests.stores.shared_instances import (
 )
 from tests.stores.small_disks import small_disk
 from tests.stores.sqlite.inside import on_shared, runtime_of
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "calls.db"
-
-
-@pytest.fixture
-async def store(file: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(file)
-    await store.open()
-    yield store
-    await store.close()
 
 
 async def test_a_full_disk_refuses_what_it_cannot_take_and_works_again(tmp_path: Path) -> None:

@@ -34,11 +34,6 @@ class Clock:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "calls.db"
-
-
-@pytest.fixture
 def clock() -> Clock:
     return Clock()
 

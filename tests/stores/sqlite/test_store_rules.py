@@ -1,7 +1,6 @@
 """Rules that come into force over a SQLite store bit by bit."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,18 +20,9 @@ WIDER = Rules(match=("x-kind",))
 NEW = replace(HEAD, meta=rules.meta_with_rules(HEAD.meta, WIDER))
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "calls.db"
-
-
-@pytest.fixture
-async def store(file: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cassettes, "BATCH", 5)
-    store = SqliteStore(file)
-    await store.open()
-    yield store
-    await store.close()
 
 
 def wider(number: int) -> bytes:
