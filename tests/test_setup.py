@@ -126,31 +126,28 @@ def _make_environment(tmp_path: Path, python: str) -> subprocess.CompletedProces
     )
 
 
-def test_a_python_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
-    made = _make_environment(tmp_path, "python9")
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("", "There is no python9: install Python 3.11 or newer"),
+        (
+            'case "$1" in -V) echo Python 3.9.2;; *) exit 1;; esac',
+            "is Python 3.9.2, tapeway needs 3.11 or newer",
+        ),
+        (
+            'case "$2" in *version_info*) exit 0;; *) exit 1;; esac',
+            "'sudo apt-get install python3-venv', then call make again",
+        ),
+    ],
+    ids=["not there", "too old", "without ensurepip"],
+)
+def test_a_python_that_cannot_be_used_is_one_clear_line(
+    tmp_path: Path, script: str, said: str
+) -> None:
+    made = _make_environment(tmp_path, str(_fake_python(tmp_path, script)) if script else "python9")
 
     assert made.returncode == 1
-    assert made.stderr.startswith("There is no python9: install Python 3.11 or newer")
-    assert len(made.stderr.splitlines()) == 1
-
-
-def test_a_python_too_old_is_one_clear_line(tmp_path: Path) -> None:
-    old = _fake_python(tmp_path, 'case "$1" in -V) echo Python 3.9.2;; *) exit 1;; esac')
-
-    made = _make_environment(tmp_path, str(old))
-
-    assert made.returncode == 1
-    assert "is Python 3.9.2, tapeway needs 3.11 or newer" in made.stderr
-    assert len(made.stderr.splitlines()) == 1
-
-
-def test_a_python_without_ensurepip_is_one_clear_line(tmp_path: Path) -> None:
-    bare = _fake_python(tmp_path, 'case "$2" in *version_info*) exit 0;; *) exit 1;; esac')
-
-    made = _make_environment(tmp_path, str(bare))
-
-    assert made.returncode == 1
-    assert "'sudo apt-get install python3-venv', then call make again" in made.stderr
+    assert said in made.stderr
     assert len(made.stderr.splitlines()) == 1
 
 

@@ -19,36 +19,22 @@ from tests.support.fakes.live_service import FakeAnswer
 
 
 @pytest.mark.parametrize(
-    ("mode", "outcome", "asked", "held"),
+    ("mode", "bodies", "outcome", "asked", "held"),
     [
-        ("replay", "replayed", 0, [b"old"]),
-        ("record", "recorded", 1, [b"answer 1"]),
-        ("auto", "replayed", 0, [b"old"]),
-        ("passthrough", "live", 1, [b"old"]),
+        ("replay", ["old"], "replayed", 0, [b"old"]),
+        ("record", ["old"], "recorded", 1, [b"answer 1"]),
+        ("auto", ["old"], "replayed", 0, [b"old"]),
+        ("passthrough", ["old"], "live", 1, [b"old"]),
+        ("replay", [], "miss", 0, []),
+        ("record", [], "recorded", 1, [b"answer 1"]),
+        ("auto", [], "recorded", 1, [b"answer 1"]),
+        ("passthrough", [], "live", 1, []),
     ],
 )
-async def test_what_is_recorded_is_served_as_the_mode_says(
-    mode: Mode, outcome: str, asked: int, held: list[bytes]
+async def test_a_request_is_served_as_the_mode_says(
+    mode: Mode, bodies: list[str], outcome: str, asked: int, held: list[bytes]
 ) -> None:
-    async with running_broker(mode, store=await recorded("old")) as running:
-        assert (await running.get()).outcome == outcome
-        assert running.responder.connections == asked
-        assert await running.stored() == running.held() == held
-
-
-@pytest.mark.parametrize(
-    ("mode", "outcome", "asked", "held"),
-    [
-        ("replay", "miss", 0, []),
-        ("record", "recorded", 1, [b"answer 1"]),
-        ("auto", "recorded", 1, [b"answer 1"]),
-        ("passthrough", "live", 1, []),
-    ],
-)
-async def test_what_is_not_recorded_is_served_as_the_mode_says(
-    mode: Mode, outcome: str, asked: int, held: list[bytes]
-) -> None:
-    async with running_broker(mode) as running:
+    async with running_broker(mode, store=await recorded(*bodies)) as running:
         assert (await running.get()).outcome == outcome
         assert running.responder.connections == asked
         assert await running.stored() == running.held() == held

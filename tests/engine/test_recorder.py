@@ -197,53 +197,38 @@ async def test_what_is_kept_depends_on_mode_and_status(
     assert (answer.index is None) is (outcome == "live")
 
 
-@pytest.mark.parametrize(
-    ("status", "outcome"),
-    [(404, "recorded"), (405, "recorded"), (401, "live"), (429, "live"), (500, "live")],
-)
-async def test_that_something_is_not_there_is_an_answer_to_head(status: int, outcome: str) -> None:
-    # Claude Code warms up its connection by such a request, and clients of file stores look first.
-    request = Request("openai", "HEAD", "/", base="https://up")
-
-    assert (await Call(FakeAnswer(status=status), request=request).answer()).outcome == outcome
-
-
 EVENTS: Headers = ((b"Accept", b"text/event-stream"),)
+EVENTS_TOO: Headers = ((b"accept", b"application/json, Text/Event-Stream"),)
 SESSION: Headers = ((b"Mcp-Session-Id", b"5f1c2d"),)
 
 
 @pytest.mark.parametrize(
-    ("method", "headers", "status", "outcome"),
+    ("method", "target", "headers", "status", "outcome"),
     [
-        ("GET", EVENTS, 405, "recorded"),
-        ("GET", ((b"accept", b"application/json, Text/Event-Stream"),), 405, "recorded"),
-        ("DELETE", SESSION, 405, "recorded"),
-        ("GET", EVENTS, 404, "live"),
-        ("GET", (), 405, "live"),
-        ("DELETE", (), 405, "live"),
-        ("POST", (*EVENTS, *SESSION), 405, "live"),
+        # Claude Code warms up its connection so, and clients of file stores look first.
+        ("HEAD", "/", (), 404, "recorded"),
+        ("HEAD", "/", (), 405, "recorded"),
+        ("HEAD", "/", (), 401, "live"),
+        ("HEAD", "/", (), 429, "live"),
+        ("HEAD", "/", (), 500, "live"),
+        # A server of MCP need have neither a stream of its own nor sessions that can be ended.
+        ("GET", "/mcp", EVENTS, 405, "recorded"),
+        ("GET", "/mcp", EVENTS_TOO, 405, "recorded"),
+        ("DELETE", "/mcp", SESSION, 405, "recorded"),
+        ("GET", "/mcp", EVENTS, 404, "live"),
+        ("GET", "/mcp", (), 405, "live"),
+        ("DELETE", "/mcp", (), 405, "live"),
+        ("POST", "/mcp", (*EVENTS, *SESSION), 405, "live"),
+        # An agent may have no settings.
+        ("GET", "/api/claude_code/settings", (), 404, "recorded"),
+        ("GET", "/api/claude_code/settings", (), 500, "live"),
+        ("GET", "/v1/models", (), 404, "live"),
     ],
 )
-async def test_what_a_server_of_mcp_need_not_have_is_an_answer(
-    method: str, headers: Headers, status: int, outcome: str
+async def test_that_something_is_not_there_answers_who_asks_whether_it_is(
+    method: str, target: str, headers: Headers, status: int, outcome: str
 ) -> None:
-    request = Request("openai", method, "/mcp", headers, base="https://up")
-
-    assert (await Call(FakeAnswer(status=status), request=request).answer()).outcome == outcome
-
-
-@pytest.mark.parametrize(
-    ("target", "status", "outcome"),
-    [
-        ("/api/claude_code/settings", 404, "recorded"),
-        ("/api/claude_code/settings", 500, "live"),
-        ("/v1/models", 404, "live"),
-    ],
-)
-async def test_that_an_agent_has_no_settings_is_an_answer(
-    target: str, status: int, outcome: str
-) -> None:
-    request = Request("anthropic", "GET", target, base="https://up")
+    request = Request("anthropic", method, target, headers, base="https://up")
 
     assert (await Call(FakeAnswer(status=status), request=request).answer()).outcome == outcome
 

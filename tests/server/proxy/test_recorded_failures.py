@@ -193,19 +193,17 @@ async def test_failures_and_answers_take_turns() -> None:
         assert [each and each.complete for each in answers[1:]] == [True, False]
 
 
-async def test_in_auto_a_cut_answer_that_is_no_success_is_not_kept() -> None:
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (LENGTH.replace(b"200 OK", b"500 Oops"), b"hello", "close"),
+        (b"gibberish\r\n\r\n", "close"),
+    ],
+    ids=["a cut answer that is no success", "no HTTP"],
+)
+async def test_in_auto_no_other_failure_is_kept(steps: tuple[Step, ...]) -> None:
     async with (
-        Peer(LENGTH.replace(b"200 OK", b"500 Oops"), b"hello", "close") as peer,
-        running_proxy(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
-    ):
-        await outcome_of(proxy)
-
-        assert await proxy.recorded() == []
-
-
-async def test_what_is_no_http_is_no_failure_to_replay() -> None:
-    async with (
-        Peer(b"gibberish\r\n\r\n", "close") as peer,
+        Peer(*steps) as peer,
         running_proxy(mode="auto", routes=routes(peer.url), policy=KEEPING) as proxy,
     ):
         await outcome_of(proxy)

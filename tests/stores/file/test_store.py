@@ -530,28 +530,24 @@ async def test_a_close_without_time_leaves_what_the_next_load_continues_from(
     assert bodies(await files.load("a", writable=False)) == answers(1, 2)
 
 
+@pytest.mark.parametrize(
+    ("slow", "quick", "within_s"),
+    [
+        (b"x" * 4_000_000, b"", 0.3),
+        (b"[" + b"{}," * 100_000 + b"{}]", b"[" + b'"x",' * 70_000 + b'"x"]', 1),
+    ],
+    ids=["bytes", "objects"],
+)
 async def test_a_close_begins_no_fold_that_would_take_too_long(
-    files: FileStore, root: Path
+    files: FileStore, root: Path, slow: bytes, quick: bytes, within_s: float
 ) -> None:
-    await files.append("large", HEAD, recording(0, body=b"x" * 4_000_000))
-    await files.append("small", HEAD, recording(0))
+    await files.append("slow", HEAD, recording(0, body=slow))
+    await files.append("quick", HEAD, recording(0, body=quick))
 
-    await files.close(within_s=0.3)
+    await files.close(within_s=within_s)
 
-    assert [path.stem for path in root.glob("*.journal")] == ["large"]
-    assert [path.stem for path in root.glob("*.json")] == ["small"]
-
-
-async def test_a_close_begins_no_fold_of_so_many_objects_that_it_would_take_too_long(
-    files: FileStore, root: Path
-) -> None:
-    await files.append("many", HEAD, recording(0, body=b"[" + b"{}," * 100_000 + b"{}]"))
-    await files.append("large", HEAD, recording(0, body=b"[" + b'"x",' * 70_000 + b'"x"]'))
-
-    await files.close(within_s=1)
-
-    assert [path.stem for path in root.glob("*.journal")] == ["many"]
-    assert [path.stem for path in root.glob("*.json")] == ["large"]
+    assert [path.stem for path in root.glob("*.journal")] == ["slow"]
+    assert [path.stem for path in root.glob("*.json")] == ["quick"]
 
 
 async def test_a_cassette_whose_first_recording_was_not_written_whole_is_not_there(
