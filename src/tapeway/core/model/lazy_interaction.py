@@ -54,10 +54,10 @@ class LazyInteraction(Interaction):
     def at(cls, index: int, file: InteractionFile) -> "LazyInteraction":
         """The recording with this index."""
         made: LazyInteraction = object.__new__(cls)
-        _SET_FILE(made, file)
-        _SET_INDEX(made, index)
-        _SET_STORED_KEYS(made, ())
-        _SET_FAILURE(made, None)
+        made.file = file
+        object.__setattr__(made, "index", index)
+        object.__setattr__(made, "stored_keys", ())
+        object.__setattr__(made, "failure", None)
         return made
 
     @property
@@ -90,10 +90,3 @@ class LazyInteraction(Interaction):
         )
 
     __hash__ = Interaction.__hash__
-
-
-_SET_FILE, _SET_INDEX, _SET_STORED_KEYS, _SET_FAILURE = (
-    # The class itself refuses changes.
-    getattr(LazyInteraction, name).__set__
-    for name in ("file", "index", "stored_keys", "failure")
-)
