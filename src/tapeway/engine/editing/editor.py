@@ -143,9 +143,24 @@ class Editor(ABC):
     async def _change(self, name: str, work: Callable[[bool], Awaitable[T]]) -> T:
         """Change a cassette for all instances; `work` hears whether it was loaded here."""
 
-    @abstractmethod
     async def _unchanged(self, name: str, condition: Condition) -> Unchanged | None:
-        """The state that a condition asks of a cassette. Raises AdminError (412)."""
+        """The mark of a cassette that fulfils a condition; None without a condition.
+
+        Raises AdminError (412).
+        """
+        if not condition.given:
+            return None
+        digest, mark = await self._state(name, with_digest=condition.match is not None)
+        condition.check(digest)
+        return Unchanged(mark)
+
+    @abstractmethod
+    async def _state(self, name: str, *, with_digest: bool) -> tuple[str | None, str | None]:
+        """The digest and the mark of a cassette, None for no cassette.
+
+        Without `with_digest` any text stands for the digest. Raises AdminError (412) for a change
+        in between.
+        """
 
     @abstractmethod
     async def _edit(

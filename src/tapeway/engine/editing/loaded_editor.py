@@ -25,7 +25,7 @@ from tapeway.core.model.cassette import (
     items_after,
     sources_of,
 )
-from tapeway.core.model.condition import Condition, Unchanged
+from tapeway.core.model.condition import Condition
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
@@ -203,16 +203,11 @@ class LoadedEditor(Editor):
 
         return await self._loaded.change(name, unloading)
 
-    async def _unchanged(self, name: str, condition: Condition) -> Unchanged | None:
-        """The mark of a cassette that fulfils a condition; None without a condition.
-
-        Read after the claim, which may change the cassette. Raises AdminError (412).
-        """
-        if not condition.given:
-            return None
-        condition.check(await digest_of(await self._store.load(name, writable=True)))
+    async def _state(self, name: str, *, with_digest: bool) -> tuple[str | None, str | None]:
+        digest = await digest_of(await self._store.load(name, writable=True))
+        # Read after the claim, which may change the cassette.
         stat = await self._store.stat(name)
-        return Unchanged(None if stat is None else stat.mark)
+        return digest, None if stat is None else stat.mark
 
     async def _edit(
         self, name: str, index: int, condition: Condition, make: MakeChanged

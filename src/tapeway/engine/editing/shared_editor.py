@@ -7,7 +7,7 @@ from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.matching import rules
 from tapeway.core.matching.key import key_digest
 from tapeway.core.model.cassette import CassetteHead, Outline, Recording
-from tapeway.core.model.condition import Condition, Unchanged, changed_meanwhile
+from tapeway.core.model.condition import Condition, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
@@ -72,23 +72,14 @@ class SharedEditor(Editor):
         await self._changed()
         return result
 
-    async def _unchanged(self, name: str, condition: Condition) -> Unchanged | None:
-        """The mark of a cassette that fulfils a condition; None without a condition.
-
-        Read before the digest: a change in between makes the mark outdated. Raises AdminError
-        (412).
-        """
-        if not condition.given:
-            return None
+    async def _state(self, name: str, *, with_digest: bool) -> tuple[str | None, str | None]:
+        # Read before the digest: a change in between makes the mark outdated.
         if (stat := await self._shared.stat(name)) is None:
-            condition.check(None)
-            return Unchanged(None)
+            return None, None
         try:
-            digest = "" if condition.match is None else await self._digest(name)
+            return await self._digest(name) if with_digest else "", stat.mark
         except CassetteEdited:
             raise changed_meanwhile() from None
-        condition.check(digest)
-        return Unchanged(stat.mark)
 
     async def _edit(
         self, name: str, index: int, condition: Condition, make: MakeChanged
