@@ -144,7 +144,7 @@ class Proxy:
         self._clock = clock
         self._now = now
         self._new_id, self._salt = ids.new, ids.new()
-        self._explainer = Explainer(broker.redaction, broker.store, broker.source.neighbours)
+        self._explainer = Explainer(broker.redaction, broker.store, broker.cassettes.neighbours)
         self._addresses = RequestAddresses(broker.routes, owner)
         self._keeper = CallKeeper(broker.redaction, self._salt)
         self._in_flight = 0

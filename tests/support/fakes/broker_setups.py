@@ -187,7 +187,7 @@ class BrokersOnOneStore:
     async def _missed(self, broker: Broker, name: str, miss: Miss) -> Observed:
         named = _named(await self._held(name))
         explained = await Explainer(
-            broker.redaction, broker.store, broker.source.neighbours
+            broker.redaction, broker.store, broker.cassettes.neighbours
         ).explain(miss)
         nearest = [
             (named[near.index], *map(str, near.differences), near.more)

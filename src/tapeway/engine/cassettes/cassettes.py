@@ -4,7 +4,7 @@ The way is the same for all stores. A source gives the view, and takes note of t
 Where another process was quicker, the request is decided on anew.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 
@@ -23,8 +23,10 @@ from tapeway.core.cassette.rerecording import (
 )
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.misses.miss import Miss
+from tapeway.core.misses.nearest import path_of
+from tapeway.core.misses.neighbours import sought
 from tapeway.core.model.control import MODE_POLICIES, Mode
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.engine.cassettes.context import CassetteContext
 from tapeway.engine.cassettes.source import (
     MOST_TRIES,
@@ -142,6 +144,13 @@ class Cassettes:
         """A cassette with the newest recordings of a path, if not with all. Raises StoreError."""
         view = await self.source.view(await self.source.begin(name, incoming, "replay"))
         return (await self.source.near(view, incoming.request)).cassette
+
+    async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
+        """A few recordings that may be nearest to a missed request. Raises StoreError."""
+        if (searched := miss.searched) is None:
+            return ()
+        asked = sought(miss.request, path_of(miss.request, searched.rules))
+        return await self.source.neighbours(miss.cassette, searched, asked)
 
     # Calling.
 

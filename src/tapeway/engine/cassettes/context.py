@@ -44,16 +44,22 @@ NewHead = Callable[[], CassetteHead]
 def with_rules(name: str, stored: StoredCassette, more: Rules) -> StoredCassette:
     """The cassette with rules added to its `meta`. Raises CassetteCorrupt."""
     try:
-        own = rules_of_meta(stored.head.meta)
-        cursors.repeats_of_meta(stored.head.meta)
+        head = head_with_rules(stored.head, more)
+        cursors.repeats_of_meta(head.meta)
     except RulesFault as exc:
         raise CassetteCorrupt(f"cassette '{name}': meta.{exc}") from exc
-    rules = merged_rules(own, more)
-    if rules == own:
-        return stored
-    head = replace(stored.head, meta=meta_with_rules(stored.head.meta, rules))
     # The keys were computed under the cassette's own rules.
-    return replace(stored, head=head, keys={})
+    return stored if head is stored.head else replace(stored, head=head, keys={})
+
+
+def head_with_rules(head: CassetteHead, more: Rules) -> CassetteHead:
+    """The head with rules added to its `meta`; the same object where it has them all.
+
+    Raises RulesFault for a `meta` whose rules cannot be read.
+    """
+    own = rules_of_meta(head.meta)
+    rules = merged_rules(own, more)
+    return head if rules == own else replace(head, meta=meta_with_rules(head.meta, rules))
 
 
 class KeyedLocks:

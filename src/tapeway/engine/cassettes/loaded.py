@@ -24,10 +24,9 @@ from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.cassette.rerecording import head_checked, head_checked_like, pruned
 from tapeway.core.correlation.unify import may_have_references
 from tapeway.core.http.routing import assign_routes
-from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules, meta_with_rules
-from tapeway.core.misses.miss import Miss
-from tapeway.core.misses.nearest import path_of
-from tapeway.core.misses.neighbours import sought
+from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules
+from tapeway.core.misses.miss import SearchedCassette
+from tapeway.core.misses.neighbours import SoughtRequest
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Control, Mode, with_take, without_takes
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
@@ -36,6 +35,7 @@ from tapeway.engine.cassettes.context import (
     CassetteCounts,
     KeyedLocks,
     T,
+    head_with_rules,
     not_loaded,
     with_rules,
 )
@@ -48,7 +48,7 @@ from tapeway.engine.cassettes.source import (
     View,
     incoming_of,
 )
-from tapeway.engine.journal import EmptyNames, Tally
+from tapeway.engine.journal import Tally
 from tapeway.engine.single_flight import settled
 from tapeway.errors import AdminError, StoreError, TapewayError, recording_edited
 from tapeway.ports import CassetteStore
@@ -105,7 +105,7 @@ class CassetteRules:
             return
         # An empty cassette is written with the first recording.
         if len(cassette):
-            head = replace(cassette.head, meta=meta_with_rules(cassette.head.meta, rules))
+            head = head_with_rules(cassette.head, rules)
             await self._store.save(cassette.name, replace(cassette.stored(), head=head))
             self._unsaved.discard(cassette.name)
         # Nobody uses the cassette meanwhile.
@@ -174,23 +174,16 @@ class Loaded(Source):
     """The cassettes of one process: loaded by the first request, unloaded by eject."""
 
     def __init__(self, store: CassetteStore, control: Control, context: CassetteContext) -> None:
-        self.control = control
-        self._store = store
-        self._context = context
+        super().__init__(store, control, context)
         self._rules = CassetteRules(store, context.rules)
-        self.loaded: dict[str, CassetteIndex] = {}
         self._locks = KeyedLocks()
-        self._replacing = KeyedLocks()
-        self._empty = EmptyNames()
         self._read_only: set[str] = set()
-        self._begun: set[str] = set()
-        """Cassettes that were empty when loaded."""
         self._unreadable: dict[str, CassetteIndex] = {}
         """Empty cassettes in place of unreadable ones, until the mode changes."""
         self._watched = Watched(store)
 
     async def open(self) -> None:
-        await self._store.open()
+        await self.store.open()
 
     async def close(self, within_s: float = math.inf) -> None:
         """Save everything that is not stored yet, and close the store.
@@ -205,7 +198,7 @@ class Loaded(Source):
                 if self._rules.is_unsaved(cassette) and _is_saved_within(until - now(), cassette):
                     await self._rules.close(cassette)
         finally:
-            await self._store.close(within_s)
+            await self.store.close(within_s)
 
     async def keep_fresh(self) -> None:
         """Refresh every two seconds, until cancelled."""
@@ -241,8 +234,7 @@ class Loaded(Source):
         """The cassette, loaded if need be, and claimed where the mode records."""
         cassette = await self._loaded(name, mode)
         if not len(cassette):
-            for each in self._empty.add(name):
-                await self._forget_empty(each)
+            await self._note_empty(name)
         return cassette
 
     async def _loaded(self, name: str, mode: Mode) -> CassetteIndex:
@@ -292,15 +284,11 @@ class Loaded(Source):
         cassette = view.cassette
         return self._held(view.search) is cassette and cassette.generation == view.generation
 
-    async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
+    async def neighbours(
+        self, name: str, searched: SearchedCassette, asked: SoughtRequest
+    ) -> Sequence[AnyInteraction]:
         """A few recordings that may be nearest; those of a large cassette are put in order first."""
-        if (cassette := miss.searched) is None:
-            return ()
-        asked = sought(miss.request, path_of(miss.request, cassette.rules))
-        return await asyncio.to_thread(cassette.neighbours().near, asked, cassette.get)
-
-    def has_begun(self, name: str) -> bool:
-        return name in self._begun
+        return await asyncio.to_thread(searched.neighbours().near, asked, searched.get)
 
     async def begin_with(self, view: View, preset: Rules) -> None:
         cassette = view.cassette
@@ -409,7 +397,7 @@ class Loaded(Source):
         if (cassette := out.cassette) is None:
             return
         if prune and cassette.unused():
-            await self._store.save(out.name, pruned(cassette))
+            await self.store.save(out.name, pruned(cassette))
         else:
             await self._rules.close(cassette)
         out.cassette = None
@@ -433,15 +421,15 @@ class Loaded(Source):
 
     async def read(self, name: str, *, as_stored: bool = False) -> StoredCassette | None:
         """What a cassette holds, without loading it; `as_stored` in the store's own order."""
-        if name not in self.loaded and await self._store.stat(name) is None:
+        if name not in self.loaded and await self.store.stat(name) is None:
             return None
         async with self.lock(name):
             cassette = self.loaded.get(name)
             if cassette is not None and (not as_stored or name in self._read_only):
                 return cassette.stored()
-            stored = await self._store.load(name, writable=False)
+            stored = await self.store.load(name, writable=False)
             if cassette is None:
-                await self._store.release(name)
+                await self.store.release(name)
             elif stored is not None:
                 # The day of a check is written when the cassette is unloaded.
                 stored = replace(stored, head=head_checked_like(stored.head, cassette.head))
@@ -485,10 +473,7 @@ class Loaded(Source):
                 return
             del self.loaded[name]
             self._forget(name)
-            await self._store.release(name)
-
-    def _is_awaited(self, name: str) -> bool:
-        return name == self.control.active or name in self._context.calls
+            await self.store.release(name)
 
     async def _unload(self, name: str) -> None:
         async with self.lock(name):
@@ -498,11 +483,11 @@ class Loaded(Source):
             free_later(cassette.parts())
             self._watched.forget(name)
             self._end_take(name)
-            await self._store.release(name)
+            await self.store.release(name)
             log.info("cassette '%s' was changed on disk: the next request loads it anew", name)
 
     async def _claim(self, name: str) -> None:
-        await self._store.load(name, writable=True)
+        await self.store.load(name, writable=True)
         self._watched.forget(name)
         self._read_only.discard(name)
         if (cassette := self.loaded.get(name)) is not None:
@@ -544,18 +529,16 @@ class Loaded(Source):
                     self._forget(name)
                     self._end_take(name)
                     free_later(cassette.parts())
-                await self._store.release(name)
+                await self.store.release(name)
 
     def _apply(self, control: Control) -> None:
-        """Have this be in force."""
-        self.control = control
+        super()._apply(control)
         self._unreadable.clear()
         running = {slot.take for slot in control.slots.values()}
         for cassette in self.loaded.values():
             self._begin_take(cassette)
             self._rules.end_takes(cassette, {cassette.take.number, *running})
             cassette.end_slot_takes(running)
-        self._context.calls.streams.end_takes(control)
 
     def _begin_take(self, cassette: CassetteIndex) -> None:
         """Have it go on in the take in force."""
@@ -571,11 +554,9 @@ class Loaded(Source):
         return without_takes(control, control.names - self.loaded.keys())
 
     def _forget(self, name: str) -> None:
-        del self._context.tallies[name]
-        self._context.calls.streams.forget(name)
+        super()._forget(name)
         self._watched.forget(name)
         self._read_only.discard(name)
-        self._begun.discard(name)
         self._rules.forget(name)
 
 

@@ -19,11 +19,11 @@ from tapeway.core.cassette.rerecording import head_checked
 from tapeway.core.correlation.index import CorrelationIndex, issued_key
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.http.routing import assign_route, base_paths
-from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
-from tapeway.core.misses.miss import Miss
+from tapeway.core.matching.rules import Rules, rules_of_meta
+from tapeway.core.misses.miss import SearchedCassette
 from tapeway.core.misses.nearest import path_of
-from tapeway.core.misses.neighbours import sought
-from tapeway.core.model.cassette import StoredCassette, TakenRecording
+from tapeway.core.misses.neighbours import SoughtRequest
+from tapeway.core.model.cassette import TakenRecording
 from tapeway.core.model.control import (
     MODE_POLICIES,
     Control,
@@ -39,9 +39,9 @@ from tapeway.engine.cassettes.context import (
     CassetteContext,
     CassetteCounts,
     KeyedLocks,
+    head_with_rules,
     holds_nothing,
     not_loaded,
-    with_rules,
 )
 from tapeway.engine.cassettes.remembered import Remembered, RememberedViews, advanced
 from tapeway.engine.cassettes.source import (
@@ -65,7 +65,7 @@ from tapeway.engine.cassettes.views import (
 )
 from tapeway.engine.correlation import CorrelationMatches, key_of_alike, meant_by
 from tapeway.engine.decision import is_large
-from tapeway.engine.journal import EmptyNames, Tally
+from tapeway.engine.journal import Tally
 from tapeway.engine.report.summary import MOST_LISTED, RecordingsInStore
 from tapeway.engine.single_flight import RecordingLeases
 from tapeway.errors import CassetteCorrupt, StoreAway, StoreError
@@ -81,23 +81,16 @@ class LookedUp(Source):
     """The cassettes of a shared store, served by one of several processes."""
 
     shared = True
+    store: SharedStore
 
     def __init__(self, store: SharedStore, control: Control, context: CassetteContext) -> None:
-        self.control = control
-        self.loaded: Mapping[str, CassetteIndex] = {}
-        """Nothing: no cassette is in memory."""
-        self.store = store
-        self._context = context
+        super().__init__(store, control, context)
         self._leases = RecordingLeases(store, context.calls)
         self._infos = CassetteInfos(store, context)
         self._views = CassetteViews(store, context)
         self._remembered = RememberedViews(store)
-        self._begun: set[str] = set()
-        """Cassettes that were empty when this instance first looked."""
-        self._empty = EmptyNames()
         self._cursor_locks = KeyedLocks()
         """Held while a cursor is moved: only instances should compete, not requests of one instance."""
-        self._replacing = KeyedLocks()
         self._empty_takes = EmptyTakes(store)
         self._left: dict[tuple[str, int], set[bytes]] = {}
         """By cassette and take, keys with a kept recording beside recordings that are left."""
@@ -134,16 +127,14 @@ class LookedUp(Source):
 
     async def begin(self, name: str, incoming: Incoming, mode: Mode) -> Search:
         take = self.control.take_of(name) if incoming.take is None else incoming.take
-        planner, search = self._context.planner, Search(name, incoming, mode, take)
-        if not MODE_POLICIES[mode].uses_recordings:
-            search.info = info = await self._info_if_readable(name)
-            search.incoming = await planner.with_body_digest(info.head, info.rules, incoming)
-            return search
-        search.info = info = await self._info(name)
-        if not info.stored_already:
-            self._begun.add(name)
-        search.incoming = await planner.with_body_digest(info.head, info.rules, incoming)
-        search.keys = planner.keys(info.head, info.rules, search.incoming)
+        planner, searches = self._context.planner, MODE_POLICIES[mode].uses_recordings
+        info = await (self._info(name) if searches else self._info_if_readable(name))
+        incoming = await planner.with_body_digest(info.head, info.rules, incoming)
+        search = Search(name, incoming, mode, take, info=info)
+        if searches:
+            if not info.stored_already:
+                self._begun.add(name)
+            search.keys = planner.keys(info.head, info.rules, incoming)
         return search
 
     async def _info_if_readable(self, name: str) -> CassetteInfo:
@@ -272,15 +263,14 @@ class LookedUp(Source):
         wide.cassette.mark = view.cassette.mark
         return wide
 
-    async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
-        if miss.searched is None:
-            return ()
-        asked = sought(miss.request, path_of(miss.request, miss.searched.rules))
-        info = self._infos.known.get(miss.cassette)
+    async def neighbours(
+        self, name: str, searched: SearchedCassette, asked: SoughtRequest
+    ) -> Sequence[AnyInteraction]:
+        info = self._infos.known.get(name)
         if info is not None and info.has_unrouted:
             # A recording without a route is found by its whole path.
             asked = asked.below(base_paths(self._context.routes))
-        found = await self.store.neighbours(miss.cassette, asked)
+        found = await self.store.neighbours(name, asked)
         return [assign_route(each.item, self._context.routes) for each in found]
 
     async def under(self, view: View, keys: Sequence[bytes]) -> View:
@@ -296,16 +286,13 @@ class LookedUp(Source):
         both.bindings = await self.load_bindings(both, seen.binding_keys())
         return both
 
-    def has_begun(self, name: str) -> bool:
-        return name in self._begun
-
     async def begin_with(self, view: View, preset: Rules) -> None:
         info, name = info_of(view.search), view.search.name
         if info.stored_already:
             await self._context.run_to_end(self.add_rules(name, preset))
             return
         # The head is written with the first recording.
-        head = with_rules(name, StoredCassette(info.head), preset).head
+        head = head_with_rules(info.head, preset)
         self._infos.known[name] = replace(info, head=head, rules=rules_of_meta(head.meta))
 
     # Calling.
@@ -470,12 +457,10 @@ class LookedUp(Source):
         info = await self._info(name)
         if not info.stored_already:
             raise holds_nothing(name)
-        both = merged_rules(info.rules, rules)
-        if both != info.rules:
-            head = with_rules(name, StoredCassette(info.head), both).head
+        if (head := head_with_rules(info.head, rules)) is not info.head:
             await self.store.replace_head(name, head)
             await self.announce()
-        return both
+        return rules_of_meta(head.meta)
 
     @asynccontextmanager
     async def out_of_use(self, name: str) -> AsyncIterator[OutOfUse]:
@@ -501,8 +486,7 @@ class LookedUp(Source):
 
     async def end_take(self, name: str) -> Sequence[str]:
         laggards = await self.steer(lambda now: with_take(now, name))
-        self._context.tallies.pop(name, None)
-        self._begun.discard(name)
+        self._forget(name)
         return laggards
 
     def recordings(self, name: str, cassette: CassetteIndex | None) -> RecordingsInStore:
@@ -518,20 +502,12 @@ class LookedUp(Source):
         unused = await self.store.unused(name, self.control.takes_of(name), 0)
         return CassetteCounts(name, outline.count, unused.total)
 
-    async def read(self, name: str, *, as_stored: bool = False) -> StoredCassette | None:
-        return await self.store.load(name, writable=False)
-
-    async def interaction(self, name: str, index: int) -> AnyInteraction | None:
-        found = await self.store.get(name, index)
-        return None if found is None else found.item
-
     # What is known.
 
     def _apply(self, control: Control) -> None:
-        self.control = control
+        super()._apply(control)
         self._infos.known.clear()
         self._remembered.clear()
-        self._context.calls.streams.end_takes(control)
 
     async def _info(self, name: str) -> CassetteInfo:
         if isinstance(trouble := self.store.trouble, StoreAway):
@@ -540,19 +516,14 @@ class LookedUp(Source):
         await self._end_takes()
         info = await self._infos.of(name)
         if not info.stored_already:
-            for each in self._empty.add(name):
-                self._forget_empty(each)
+            await self._note_empty(name)
         return info
 
-    def _forget_empty(self, name: str) -> None:
-        """Forget what was asked for long ago and held nothing."""
+    async def _forget_empty(self, name: str) -> None:
         info = self._infos.known.get(name)
-        held = info is not None and info.stored_already
-        if not held and name != self.control.active and name not in self._context.calls:
+        if (info is None or not info.stored_already) and not self._is_awaited(name):
             self._infos.known.pop(name, None)
-            self._context.tallies.pop(name, None)
-            self._context.calls.streams.forget(name)
-            self._begun.discard(name)
+            self._forget(name)
 
 
 def _one_more(before: CursorState | None) -> bytes:

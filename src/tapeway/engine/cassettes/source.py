@@ -6,25 +6,30 @@ the request.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.matching.rules import Rules
-from tapeway.core.misses.miss import Miss
+from tapeway.core.misses.miss import SearchedCassette
+from tapeway.core.misses.neighbours import SoughtRequest
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Control, CursorMove, CursorState, Mode
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
-from tapeway.engine.cassettes.context import CassetteCounts
+from tapeway.engine.cassettes.context import CassetteContext, CassetteCounts, KeyedLocks
 from tapeway.engine.correlation import CorrelationMatches
+from tapeway.engine.journal import EmptyNames
 from tapeway.errors import StoreAway, StoreError
+from tapeway.ports import CassetteStore
 
 if TYPE_CHECKING:
+    from tapeway.engine.cassettes.remembered import Remembered
     from tapeway.engine.report.summary import ReportedRecordings
 
 MOST_TRIES = 1000
@@ -106,22 +111,37 @@ class OutOfUse:
     """The index that is in use again afterwards. None where the next request loads the cassette."""
 
 
-class Source(Protocol):
+class Source(ABC):
     """Where views come from: `Loaded` for stores of one process, `LookedUp` for shared stores.
 
     The default of a method suits a cassette that is whole in memory.
     """
 
-    control: Control
-    """What is in force."""
-    shared: bool = False
+    shared = False
     """Whether several processes use the store at once."""
-    loaded: Mapping[str, CassetteIndex]
-    """Cassettes that are whole in memory, by name."""
 
+    def __init__(self, store: CassetteStore, control: Control, context: CassetteContext) -> None:
+        self.control = control
+        """What is in force."""
+        self.loaded: dict[str, CassetteIndex] = {}
+        """Cassettes that are whole in memory, by name; none of a shared store."""
+        self.store = store
+        self._context = context
+        self._begun: set[str] = set()
+        """Cassettes that were empty when this process first asked."""
+        self._empty = EmptyNames()
+        self._replacing = KeyedLocks()
+        """Held while a new answer is compared with those of earlier takes."""
+
+    def hits(self, name: str) -> "Remembered | None":
+        """What is remembered of a cassette; None where the source is to be asked first."""
+        return None
+
+    @abstractmethod
     async def open(self) -> None:
         """Open the store."""
 
+    @abstractmethod
     async def close(self, within_s: float = math.inf) -> None:
         """Save everything that is not stored yet, within so many seconds, and close the store."""
 
@@ -133,11 +153,13 @@ class Source(Protocol):
         """Unload a changed cassette; False if the cassette cannot be unloaded."""
         return False
 
+    @abstractmethod
     async def prepare(self, name: str, mode: Mode | None = None) -> None:
         """Load a cassette for this mode, by default the mode in force. Raises StoreError."""
 
     # Deciding.
 
+    @abstractmethod
     async def begin(self, name: str, incoming: Incoming, mode: Mode) -> Search:
         """A search for a request, with the digests of a large body. Raises StoreError."""
 
@@ -149,6 +171,7 @@ class Source(Protocol):
         """What is remembered of an earlier look at the store, None where there is nothing."""
         return None
 
+    @abstractmethod
     async def view(self, search: Search) -> View:
         """The recordings with the match keys of the request, as they are now. Raises StoreError."""
 
@@ -179,7 +202,10 @@ class Source(Protocol):
         """
         return view
 
-    async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
+    @abstractmethod
+    async def neighbours(
+        self, name: str, searched: SearchedCassette, asked: SoughtRequest
+    ) -> Sequence[AnyInteraction]:
         """A few recordings that may be nearest to a missed request. Raises StoreError."""
 
     async def under(self, view: View, keys: Sequence[bytes]) -> View:
@@ -192,12 +218,15 @@ class Source(Protocol):
 
     def has_begun(self, name: str) -> bool:
         """Whether a cassette was empty when this process first asked."""
+        return name in self._begun
 
+    @abstractmethod
     async def begin_with(self, view: View, preset: Rules) -> None:
         """Give a new cassette the preset of the client."""
 
     # Calling.
 
+    @abstractmethod
     def asking(
         self, ask: LiveCall, again: "DecideAgain"
     ) -> AbstractAsyncContextManager[LiveCall | Replay] | None:
@@ -207,6 +236,7 @@ class Source(Protocol):
         where the answer could not be recorded: the upstream is not asked for nothing.
         """
 
+    @abstractmethod
     async def reserve(self, ask: LiveCall) -> int:
         """An index that nobody else uses, for a further recording of a call. Raises StoreError."""
 
@@ -214,12 +244,15 @@ class Source(Protocol):
         """Let equal requests make further calls during this call."""
         return
 
+    @abstractmethod
     async def note_write(self, ask: LiveCall) -> None:
         """Count a write that succeeded, for all instances. Raises StoreError."""
 
+    @abstractmethod
     def replaces(self, ask: LiveCall, interaction: Interaction) -> bool:
         """Whether a new answer may replace anything."""
 
+    @abstractmethod
     def replacing(
         self, ask: LiveCall, interaction: Interaction
     ) -> AbstractAsyncContextManager["Latest | None"]:
@@ -228,6 +261,7 @@ class Source(Protocol):
         None where nothing is compared.
         """
 
+    @abstractmethod
     def going_on(self, ask: LiveCall, index: int) -> AbstractAsyncContextManager[None]:
         """Held while more of an answer takes the place of its recording, `index`.
 
@@ -239,9 +273,11 @@ class Source(Protocol):
         """Load into the take how other instances have renamed identifiers, from some cursors."""
         return NO_TURNS
 
+    @abstractmethod
     async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:
         """Have identifiers of a new answer stand for earlier ones, on every instance."""
 
+    @abstractmethod
     async def compared(self, view: View, key: bytes, *, more: bool = False) -> None:
         """Note that recordings were compared with new answers today.
 
@@ -251,12 +287,15 @@ class Source(Protocol):
 
     # Steering and settling.
 
+    @abstractmethod
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
         """Change what is in force, for all instances; returns the instances that lag behind."""
 
+    @abstractmethod
     async def add_rules(self, name: str, rules: Rules) -> Rules:
         """Add rules to a cassette, for all instances; returns all that are in force."""
 
+    @abstractmethod
     def out_of_use(self, name: str) -> AbstractAsyncContextManager[OutOfUse]:
         """Wait for the recordings in flight; inside the block nobody uses the cassette.
 
@@ -264,6 +303,7 @@ class Source(Protocol):
         where the cassette is in use nowhere, StoreError.
         """
 
+    @abstractmethod
     async def settle(self, out: OutOfUse, *, prune: bool) -> None:
         """Write a cassette's final form, with `prune` without unused recordings. Raises StoreError."""
 
@@ -271,17 +311,47 @@ class Source(Protocol):
         """Begin a new take of an ejected cassette; returns the instances that lag behind."""
         return ()
 
+    @abstractmethod
     def recordings(self, name: str, cassette: CassetteIndex | None) -> "ReportedRecordings":
         """The recordings for a report; those in memory are in this cassette."""
 
+    @abstractmethod
     async def counts(self) -> Sequence[CassetteCounts]:
         """How many recordings each cassette in use has, and how many of them are unused."""
 
     async def read(self, name: str, *, as_stored: bool = False) -> StoredCassette | None:
         """What a cassette holds, without loading it; `as_stored` in the store's own order."""
+        return await self.store.load(name, writable=False)
 
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
         """One interaction, without loading its cassette."""
+        found = await self.store.get(name, index)
+        return None if found is None else found.item
+
+    # What this process notes of cassettes.
+
+    def _apply(self, control: Control) -> None:
+        """Have this be in force."""
+        self.control = control
+        self._context.calls.streams.end_takes(control)
+
+    async def _note_empty(self, name: str) -> None:
+        """Note a cassette without recordings, and forget those asked for long ago."""
+        for each in self._empty.add(name):
+            await self._forget_empty(each)
+
+    @abstractmethod
+    async def _forget_empty(self, name: str) -> None:
+        """Forget what was asked for long ago, unless it holds something or is awaited."""
+
+    def _is_awaited(self, name: str) -> bool:
+        return name == self.control.active or name in self._context.calls
+
+    def _forget(self, name: str) -> None:
+        """Forget what was noted of a cassette that is not in use any more."""
+        self._context.tallies.pop(name, None)
+        self._context.calls.streams.forget(name)
+        self._begun.discard(name)
 
 
 DecideAgain = Callable[[LiveCall, Collection[int] | None], Awaitable[LiveCall | Replay]]
