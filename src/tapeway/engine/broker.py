@@ -199,7 +199,7 @@ class Broker:
 
     def remembered_hits(self, name: str) -> "Remembered | None":
         """What is remembered of a shared store's cassette; None where there is nothing."""
-        return self.source.hits(name)
+        return None if isinstance(self.source, Loaded) else self.source.hits(name)
 
     async def decide(self, name: str, incoming: Incoming) -> Plan:
         """What is to be done with a request.

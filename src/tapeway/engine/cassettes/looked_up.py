@@ -191,24 +191,14 @@ class LookedUp(Source):
         cassette, key, index = view.cassette, replay.key, replay.interaction.index
         if not await self._save_bindings(view, index):
             return False
-        turns, before = view.remembered, view.turns.get(key)
-        mark: str | None = None
-        if turns is not None:
-            if key not in turns or isinstance(known := turns[key], CursorMove):
-                return False
-            before, mark = known, view.mark
-            # Until the cursor is moved, nobody else finds the key.
-            del turns[key]
+        if view.move is not None:
+            return await view.move(key, index)
         state, take = cassette.cursor_state(key), cassette.take.number
-        move = CursorMove(cassette.name, take, key, before, state, index, mark)
+        move = CursorMove(cassette.name, take, key, view.turns.get(key), state, index)
         turn = await advanced(self.store, move)
-        if turn is None:
-            return False
-        if turns is not None:
-            turns[key] = turn
-        elif not self._may_end(view):
+        if turn is not None and not self._may_end(view):
             self._remembered.add(view, key, turn)
-        return True
+        return turn is not None
 
     async def _save_bindings(self, view: View, index: int) -> bool:
         """Save the bindings that this replay added; False where another instance was quicker."""

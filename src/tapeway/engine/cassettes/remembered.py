@@ -13,8 +13,9 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.core.model.interaction import Interaction
+from tapeway.engine.cassettes.context import T
 from tapeway.engine.cassettes.source import NO_TURNS, CassetteInfo, Search, View
-from tapeway.errors import StoreAway
+from tapeway.errors import StoreAway, copy_of
 from tapeway.ports import SharedStore
 
 MOST_REMEMBERED = 64 * 1024 * 1024
@@ -49,7 +50,7 @@ class RememberedViews:
         for key in search.keys:
             if key not in turns or isinstance(turns[key], CursorMove):
                 return None
-        return View(known.cassette, search, NO_TURNS, known.mark, turns)
+        return View(known.cassette, search, NO_TURNS, known.mark, known.move)
 
     def of(self, info: CassetteInfo | None, take: int, name: str) -> "Remembered | None":
         """All that was found in a take of a cassette, None where nothing is known."""
@@ -128,8 +129,27 @@ class Remembered:
             return
         touched = None if index in take.touched else index
         take.use(key, index)
-        state = cassette.cursor_state(key)
-        move = CursorMove(cassette.name, take.number, key, turn, state, touched, mark)
+        self._move(key, touched, done)
+
+    async def move(self, key: bytes, index: int) -> bool:
+        """Move the cursor of a key whose recording was counted as used; False if it was refused.
+
+        Raises StoreAway where nobody can know.
+        """
+        if key not in self.turns or isinstance(self.turns[key], CursorMove):
+            return False
+        waiter: asyncio.Future[bool | StoreAway] = asyncio.get_running_loop().create_future()
+        self._move(key, index, partial(_settle, waiter))
+        if isinstance(made := await waiter, StoreAway):
+            raise copy_of(made)
+        return made
+
+    def _move(
+        self, key: bytes, touched: int | None, done: Callable[[bool | StoreAway], None]
+    ) -> None:
+        cassette, turns = self.cassette, self.turns
+        number, state = cassette.take.number, cassette.cursor_state(key)
+        move = CursorMove(cassette.name, number, key, turns[key], state, touched, self.mark)
         turns[key] = move
         self._store.advance(move, partial(self._moved, done))
 
@@ -167,7 +187,7 @@ async def advanced(store: SharedStore, move: CursorMove) -> CursorState | None:
     Raises StoreError.
     """
     waiter: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-    store.advance(move, partial(_settle, waiter))
+    store.advance(move, lambda _, refused: _settle(waiter, refused))
     if (refused := await waiter) is not None:
         try:
             raise refused
@@ -177,11 +197,9 @@ async def advanced(store: SharedStore, move: CursorMove) -> CursorState | None:
     return move.after
 
 
-def _settle(
-    waiter: "asyncio.Future[BaseException | None]", _: CursorMove, refused: BaseException | None
-) -> None:
+def _settle(waiter: "asyncio.Future[T]", result: T) -> None:
     if not waiter.done():
-        waiter.set_result(refused)
+        waiter.set_result(result)
 
 
 def _size_of(view: View) -> int:

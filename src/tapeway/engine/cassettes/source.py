@@ -19,7 +19,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import SearchedCassette
 from tapeway.core.misses.neighbours import SoughtRequest
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.control import Control, CursorMove, CursorState, Mode
+from tapeway.core.model.control import Control, CursorState, Mode
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
 from tapeway.engine.cassettes.context import CassetteContext, CassetteCounts, KeyedLocks
@@ -29,7 +29,6 @@ from tapeway.errors import StoreAway, StoreError
 from tapeway.ports import CassetteStore
 
 if TYPE_CHECKING:
-    from tapeway.engine.cassettes.remembered import Remembered
     from tapeway.engine.report.summary import ReportedRecordings
 
 MOST_TRIES = 1000
@@ -80,8 +79,8 @@ class View:
     turns: Mapping[bytes, CursorState] = field(default_factory=dict)
     mark: str | None = None
     """The mark of the whole cassette, from before its recordings were read."""
-    remembered: dict[bytes, CursorState | CursorMove | None] | None = None
-    """The remembered cursors, where nothing was read."""
+    move: Callable[[bytes, int], Awaitable[bool]] | None = None
+    """Moves a remembered cursor, where nothing was read."""
     bindings: Mapping[bytes, CursorState] | None = None
     """How other instances have renamed identifiers, where the bindings were read."""
     generation: int = 0
@@ -132,10 +131,6 @@ class Source(ABC):
         self._empty = EmptyNames()
         self._replacing = KeyedLocks()
         """Held while a new answer is compared with those of earlier takes."""
-
-    def hits(self, name: str) -> "Remembered | None":
-        """What is remembered of a cassette; None where the source is to be asked first."""
-        return None
 
     @abstractmethod
     async def open(self) -> None:
