@@ -11,7 +11,7 @@ from tapeway.core.cassette.plan import Answer, Incoming, LiveCall
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.messages import Request
 from tapeway.engine.recorder import Policy
-from tapeway.engine.single_flight import LiveCalls, Pending
+from tapeway.engine.single_flight import Pending, SingleFlight
 from tapeway.errors import (
     Draining,
     StoreFull,
@@ -110,7 +110,7 @@ async def test_a_request_that_differs_in_one_thing_alone_joins_no_call(
         request = Request("openai", "GET", "/", base="https://up")
         ask = await running.broker.decide("default", Incoming(request))
         assert isinstance(ask, LiveCall)
-        calls = LiveCalls(tasks)
+        calls = SingleFlight(tasks)
         calls.start(ask, call())
         equal, other = calls.join(ask, never), calls.join(differing(ask), never)
         ended.set()
@@ -401,7 +401,7 @@ async def test_a_call_cancelled_with_its_clients_task_ends_for_all() -> None:
         request = Request("openai", "GET", "/", base="https://up")
         ask = await running.broker.decide("default", Incoming(request))
         assert isinstance(ask, LiveCall)
-        calls = LiveCalls(tasks)
+        calls = SingleFlight(tasks)
         client = asyncio.get_running_loop().create_task(calls.run(ask, call()))
         await begun.wait()
         joined = calls.join(ask, never)

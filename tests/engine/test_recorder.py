@@ -25,7 +25,7 @@ from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor, StreamRedactor
 from tapeway.engine.open_streams import OpenStreams
-from tapeway.engine.recorder import LiveCallInProgress, Policy
+from tapeway.engine.recorder import Policy, RunningCall
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
 from tapeway.formats.native.document import encode
 from tests.support.canary import canary, sightings
@@ -68,7 +68,7 @@ class Call:
             key,
             read=read,
         )
-        self.call = LiveCallInProgress(
+        self.call = RunningCall(
             *(ask, self.responder, self.store, policy or Policy(), redaction),
             lambda ask, _: nullcontext(Replacement(ask.cassette)),
             note_nothing,

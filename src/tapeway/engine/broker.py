@@ -41,7 +41,7 @@ from tapeway.engine.journal import RequestJournal, Tally
 from tapeway.engine.open_streams import RouteRequests
 from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
 from tapeway.engine.report.standards import NO_LIMITS, Standards
-from tapeway.engine.single_flight import LiveCalls
+from tapeway.engine.single_flight import SingleFlight
 from tapeway.errors import CassetteEdited, NoSlot, StoreAway, StoreError
 from tapeway.ports import CassetteStore, LiveResponder, SharedStore
 
@@ -94,7 +94,7 @@ class Broker:
         self.rules = rules
         self._planner = Planner(self.redaction, routes, policy.repeats)
         self._tasks = asyncio.TaskGroup()
-        self._calls = LiveCalls(self._tasks)
+        self._calls = SingleFlight(self._tasks)
         self._write_check = WriteCheck(store, self._tasks)
         self._fresh: asyncio.Task[None] | None = None
         self._close_within_s = math.inf

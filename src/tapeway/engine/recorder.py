@@ -52,7 +52,7 @@ from tapeway.engine.journal import FAILURE_NOT_STORED, NOT_STORED
 from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body, warn_stored_plain
 from tapeway.engine.open_streams import OpenStream, OpenStreams, RequestsBeside
 from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
-from tapeway.engine.single_flight import CANCELLED, LiveCalls, Pending, unexpected
+from tapeway.engine.single_flight import CANCELLED, Pending, SingleFlight, unexpected
 from tapeway.errors import (
     Draining,
     Fenced,
@@ -139,7 +139,7 @@ class Recorder:
     def __init__(
         self,
         cassettes: Cassettes,
-        calls: LiveCalls,
+        calls: SingleFlight,
         responder: LiveResponder,
         store: CassetteStore,
         policy: Policy,
@@ -155,7 +155,7 @@ class Recorder:
         self._failed = False
         """Whether the last recording could not be stored."""
         self._numbers = count(1)
-        self.under_way: dict[int, LiveCallInProgress] = {}
+        self.under_way: dict[int, RunningCall] = {}
         """The calls that are asked or recorded now, by their number."""
 
     async def perform(self, ask: LiveCall) -> Answer:
@@ -252,7 +252,7 @@ class Recorder:
         """Raises StoreError where the answer could not be kept, before it is asked for."""
         if ask.policy.records and self._is_doubtful:
             await self._refuse_what_cannot_be_kept(ask.cassette.name)
-        call = LiveCallInProgress(
+        call = RunningCall(
             ask,
             self.responder,
             self._store,
@@ -380,7 +380,7 @@ class WriteCheck:
         return None
 
 
-class LiveCallInProgress:
+class RunningCall:
     """One call to the upstream, from the request to the durable recording.
 
     `reader` is given the answer while it comes.

@@ -181,7 +181,7 @@ Again = Callable[[LiveCall], Pending]
 """Asks anew, after joining a call in vain."""
 
 
-class LiveCalls:
+class SingleFlight:
     """The live calls under way, in a task group that lives longer, or in tasks of clients."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
@@ -315,7 +315,7 @@ class LiveCalls:
 class RecordingLeases:
     """Recordings in flight among all instances of a store: each holds a lease until it is durable."""
 
-    def __init__(self, store: SharedStore, calls: LiveCalls) -> None:
+    def __init__(self, store: SharedStore, calls: SingleFlight) -> None:
         self._store = store
         self._calls = calls
 

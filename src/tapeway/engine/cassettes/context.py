@@ -31,7 +31,7 @@ from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.journal import RequestJournal, Tally
 from tapeway.engine.report.standards import Standards
-from tapeway.engine.single_flight import LiveCalls, settled
+from tapeway.engine.single_flight import SingleFlight, settled
 from tapeway.errors import AdminError, CassetteCorrupt, TapewayError, copy_of
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class CassetteContext:
     routes: RouteTable
     planner: Planner
     correlation: Correlation
-    calls: LiveCalls
+    calls: SingleFlight
     tasks: asyncio.TaskGroup
     journal: RequestJournal
     new_head: NewHead

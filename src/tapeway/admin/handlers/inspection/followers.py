@@ -12,7 +12,7 @@ from tapeway.core.cassette.plan import Answer
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Response
 from tapeway.engine.broker import Broker
-from tapeway.engine.recorder import LiveCallInProgress
+from tapeway.engine.recorder import RunningCall
 from tapeway.errors import TapewayError
 from tapeway.inspection.exchange import answer_text
 from tapeway.inspection.reading import HEAD
@@ -73,7 +73,7 @@ class RecordingFollowers:
 class Follower:
     """How far one follower has seen a recording."""
 
-    def __init__(self, id: str, call: LiveCallInProgress) -> None:
+    def __init__(self, id: str, call: RunningCall) -> None:
         self._id = id
         self._call = call
         self._state = ""
@@ -140,7 +140,7 @@ class Follower:
         return text.partition(_KEY_BLOCK)[0]
 
 
-def _shown(id: str, call: LiveCallInProgress) -> RecordingUnderWay:
+def _shown(id: str, call: RunningCall) -> RecordingUnderWay:
     request, buffer, result = call.ask.redacted, call.buffer, call.result
     now = asyncio.get_running_loop().time()
     return RecordingUnderWay(
