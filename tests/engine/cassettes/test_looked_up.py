@@ -389,6 +389,39 @@ async def test_instances_that_know_the_recordings_replay_them_in_turn_all_the_sa
         assert sorted([each.index or 0 for each in answers]) == sorted([0, 1, 2, 3] * 6)
 
 
+@pytest.mark.parametrize("in_time", [True, False])
+async def test_a_plain_hit_is_counted_behind_an_ordinary_hit_of_its_key(in_time: bool) -> None:
+    async with shared_brokers("record", repeats="miss") as found:
+        one, other = found.instances
+        for _ in range(4):
+            await one.get()
+        await one.broker.set_mode("replay")
+        assert (await one.get()).index == 0
+        known = one.broker.remembered_hits("default")
+        assert known is not None
+        (key,) = known.turns
+        steps, counted = asyncio.Queue[tuple[CursorMove, MoveDone]](), asyncio.Queue[object]()
+        advance = one.store.advance
+        one.store.advance = lambda *step: steps.put_nowait(step)  # type: ignore[method-assign]
+
+        ordinary = start(one.get)
+        first = await steps.get()
+        plain = known.cassette.next_in_order(key, "miss", None, None)
+        assert plain is not None
+        known.count(key, plain.index, counted.put_nowait, stays=False)
+        second = await steps.get()
+        one.store.advance = advance  # type: ignore[method-assign]
+        if not in_time:
+            assert (await other.get()).index == 1
+        advance(*first)
+        advance(*second)
+
+        assert await counted.get() is in_time
+        assert (await ordinary).index == (1 if in_time else 2)
+        assert plain.index == 2
+        assert (await one.get()).index == 3
+
+
 async def test_a_rewind_begins_anew_whatever_was_known() -> None:
     async with shared_brokers("record", repeats="miss") as found:
         one, other = found.instances

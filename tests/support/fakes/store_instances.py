@@ -155,8 +155,11 @@ class InstanceStore(BitByBitStore):
 
     def _advance(self, move: CursorMove) -> None:
         cursor, before = (move.name, move.take, move.key), move.before
-        assert not isinstance(before, CursorMove)
         assert move.state is not None
+        if isinstance(before, CursorMove):
+            if before.after is None:
+                return
+            before = before.after
         if move.mark is not None and self._mark(move.name) != move.mark:
             return
         if self.common.turns.get(cursor) != before:
