@@ -232,16 +232,12 @@ class Loaded(Source):
 
     async def load(self, name: str, mode: Mode) -> CassetteIndex:
         """The cassette, loaded if need be, and claimed where the mode records."""
-        cassette = await self._loaded(name, mode)
-        if not len(cassette):
-            await self._note_empty(name)
-        return cassette
-
-    async def _loaded(self, name: str, mode: Mode) -> CassetteIndex:
         async with self.lock(name):
             if (cassette := self.loaded.get(name)) is None:
                 cassette = await self._load_anew(name, mode)
-            return cassette
+        if not len(cassette):
+            await self._note_empty(name)
+        return cassette
 
     async def _load_anew(self, name: str, mode: Mode) -> CassetteIndex:
         if not MODE_POLICIES[mode].records:
@@ -275,7 +271,6 @@ class Loaded(Source):
         return Search(name, incoming, mode)
 
     async def view(self, search: Search) -> View:
-        """The cassette, loaded if need be. Raises StoreError."""
         if (cassette := self._held(search)) is None:
             cassette = await self._load_for(search.name, search.mode)
         return View(cassette, search, generation=cassette.generation)
@@ -324,7 +319,6 @@ class Loaded(Source):
             return stand_in
 
     async def note_write(self, ask: LiveCall) -> None:
-        """Count a write that succeeded."""
         ask.cassette.count_write(ask.redacted, ask.take)
 
     def asking(
@@ -420,7 +414,6 @@ class Loaded(Source):
         return counts
 
     async def read(self, name: str, *, as_stored: bool = False) -> StoredCassette | None:
-        """What a cassette holds, without loading it; `as_stored` in the store's own order."""
         if name not in self.loaded and await self.store.stat(name) is None:
             return None
         async with self.lock(name):

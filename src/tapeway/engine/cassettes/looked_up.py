@@ -220,7 +220,6 @@ class LookedUp(Source):
         return bool(reads(view.cassette.head, search.incoming, search.mode)) and view.may_be_ended
 
     async def near(self, view: View, asked: Request) -> View:
-        """The view with the newest recordings of the same path."""
         search, path = view.search, path_of(asked, view.cassette.rules)
         near = await self.store.near(search.name, asked.method, path, MOST_NEAR)
         return await self._with_more(view, near)
@@ -343,7 +342,7 @@ class LookedUp(Source):
             yield ask
 
     def replaces(self, ask: LiveCall, interaction: Interaction) -> bool:
-        """True: the recordings of earlier takes are looked up."""
+        # The recordings of earlier takes are looked up.
         return True
 
     def going_on(self, ask: LiveCall, index: int) -> AbstractAsyncContextManager[None]:
