@@ -1,7 +1,7 @@
 """Iterates over a cassette in order, a page at a time if its store has pages."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -50,13 +50,8 @@ def walk_over(stored: StoredCassette) -> CassetteWalk:
 async def each_of(items: Iterable[AnyInteraction]) -> AsyncGenerator[AnyInteraction]:
     """The items of a loaded cassette, as a walk gives them."""
     for item in items:
-        if isinstance(item, LazyInteraction):
-            # A copy: a walk must not gather a large file in memory.
-            copy = replace(item)
-            item.forget()
-            yield copy
-        else:
-            yield item
+        # A walk must not gather a large file in memory.
+        yield item.load() if isinstance(item, LazyInteraction) else item
 
 
 async def pages_after(

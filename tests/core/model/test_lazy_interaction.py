@@ -39,6 +39,11 @@ class File:
             item.keep(content)
         return content[name]
 
+    def load(self, index: int) -> Interaction:
+        assert index == WHOLE.index
+        self.reads += 1
+        return WHOLE
+
     def may_hold_credentials(self, index: int) -> bool:
         return False
 
@@ -76,6 +81,16 @@ def test_it_may_be_forgotten_while_it_is_read() -> None:
 
     assert filed.request is WHOLE.request
     assert filed.tags == ("a",)
+
+
+def test_it_is_loaded_as_a_whole_by_one_reading_that_nothing_keeps() -> None:
+    file = File()
+    filed = LazyInteraction.at(7, file)
+
+    assert filed.load() is WHOLE
+    assert file.reads == 1
+    assert filed.request is WHOLE.request
+    assert file.reads == 2
 
 
 def test_it_equals_the_same_in_memory() -> None:

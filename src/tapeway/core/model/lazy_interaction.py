@@ -24,6 +24,9 @@ class InteractionFile(Protocol):
         Raises StoreError.
         """
 
+    def load(self, index: int) -> Interaction:
+        """The whole recording, which nothing keeps. Raises StoreError."""
+
     def may_hold_credentials(self, index: int) -> bool:
         """Whether the request of a recording may hold any; known without reading it."""
 
@@ -63,6 +66,10 @@ class LazyInteraction(Interaction):
     @property
     def has_large_bodies(self) -> bool:
         return False
+
+    def load(self) -> Interaction:
+        """The same recording in memory, read as a whole; nothing of it is kept here."""
+        return self.file.load(self.index)
 
     def keep(self, content: Mapping[str, object]) -> None:
         """Have what was read, by the names of the fields, in memory until `forget`."""

@@ -285,6 +285,4 @@ class FileCassette:
 def _documents(items: Iterable[AnyInteraction]) -> Iterator[Document]:
     """The documents in turn, each freed after the write."""
     for item in items:
-        yield document_of(item)
-        if isinstance(item, LazyInteraction):
-            item.forget()
+        yield document_of(item.load() if isinstance(item, LazyInteraction) else item)

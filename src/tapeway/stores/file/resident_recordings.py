@@ -20,11 +20,13 @@ from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.key import key_of_read, request_key
 from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Request
 from tapeway.errors import CassetteEdited
 from tapeway.formats.native import http_exchange
 from tapeway.formats.native.document import FileRecording
+from tapeway.formats.native.text_lines import joined
 from tapeway.stores.support.durable_files import read_error
 
 SMALLEST_FILE = 1024 * 1024
@@ -142,6 +144,10 @@ class RecordingFile:
         item.keep(content)
         self._resident.add(item, len(text) + _OBJECTS)
         return content[name]
+
+    def load(self, index: int) -> Interaction:
+        """Raises CassetteEdited where the file has another text by now, StoreError."""
+        return http_exchange.decode(joined(orjson.loads(self._text(index))), index, ())
 
     def _text(self, index: int) -> bytes:
         self._yielding.step()
