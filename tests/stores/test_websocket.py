@@ -5,7 +5,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -21,10 +21,11 @@ from tests.server.websocket.conversing import (
     connected,
     create,
     delivered,
+    next_event,
     next_events,
     turn,
 )
-from tests.server.websocket.json_rpc_service import notify
+from tests.server.websocket.json_rpc_service import news, notify
 from tests.server.websocket.responses_service import answer_responses
 from tests.server.websocket.websocket_service import Service, serving
 from tests.stores.contract.kinds import KINDS, Place
@@ -118,6 +119,40 @@ async def test_messages_after_the_end_of_a_turn_replay_from_the_store(
         # What is recorded anew takes the place of all of it.
         await converse(proxy)
         assert len(await proxy.recorded()) == 3
+
+
+async def test_the_messages_before_the_first_request_replay_from_the_store(
+    setting: Setting,
+) -> None:
+    numbers = iter(range(100))
+
+    async def greet(socket: web.WebSocketResponse) -> None:
+        await socket.send_json(news("welcome", next(numbers)))
+        while (message := await socket.receive()).type is WSMsgType.TEXT:
+            await notify(socket, json.loads(message.data), ["late"])
+        await socket.close(code=1000)
+
+    async def converse(proxy: RunningProxy) -> list[Event]:
+        async with connected(proxy.url, "/rpc") as client:
+            found = [await next_event(client)]
+            await client.send('{"jsonrpc":"2.0","method":"ready"}')
+            found.append(await next_event(client))
+            await client.send(json.dumps(call(1)))
+            return [*found, *await next_events(client, 2)]
+
+    async with serving(greet) as service:
+        greeted = replace(setting, service=service)
+        async with greeted.proxy("record") as proxy:
+            recorded = [await converse(proxy) for _ in range(2)]
+            assert len(await proxy.recorded()) == 4
+        for _ in range(2):
+            async with greeted.proxy("replay") as proxy:
+                assert [await converse(proxy) for _ in range(2)] == recorded
+        assert len(service.handshakes) == 2
+        async with greeted.proxy("record") as proxy:
+            # What is recorded anew takes the place of both.
+            await converse(proxy)
+            assert len(await proxy.recorded()) == 2
 
 
 async def test_a_session_replays_from_the_store(setting: Setting) -> None:

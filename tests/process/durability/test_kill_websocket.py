@@ -167,6 +167,35 @@ async def test_a_client_sees_no_message_after_a_turn_before_it_is_on_the_disk(
         assert [await next_event(client) for _ in seen] == seen
 
 
+async def test_the_messages_before_the_first_request_outlive_a_kill_after_the_first_answer(
+    tmp_path: Path, place: Place
+) -> None:
+    async def greet(socket: web.WebSocketResponse) -> None:
+        await socket.send_json(news("welcome"))
+        await notifying(0)(socket)
+
+    async def talk(tapeway: Tapeway, path: str) -> list[Event]:
+        async with _socket(tapeway, path) as client:
+            said = [await next_event(client)]
+            await client.send(json.dumps(call(1)))
+            said.append(await next_event(client))
+            if path == "/rpc":
+                tapeway.signal(signal.SIGKILL)
+                await client.wait_closed()
+        return said
+
+    async with serving(greet) as upstream:
+        options = ("--store", place.url, "--upstream", upstream.url)
+        async with Tapeway(tmp_path, *options) as tapeway:
+            seen = await talk(tapeway, "/rpc")
+            assert await tapeway.ended() == -signal.SIGKILL
+
+    async with Tapeway(tmp_path, "--store", place.url) as tapeway:
+        slot = {"cassette": "default", "mode": "replay"}
+        assert (await tapeway.admin("PUT", "/api/v1/slots/again", slot))[0] in (200, 202)
+        assert await talk(tapeway, "/@~again/rpc") == seen
+
+
 def _socket(
     tapeway: Tapeway, path: str = RESPONSES
 ) -> AbstractAsyncContextManager[ClientConnection]:

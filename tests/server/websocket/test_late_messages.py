@@ -31,7 +31,7 @@ from tests.server.websocket.conversing import (
     next_events,
     turn,
 )
-from tests.server.websocket.json_rpc_service import news, notify, notifying
+from tests.server.websocket.json_rpc_service import news, notifying
 from tests.server.websocket.responses_service import events
 from tests.server.websocket.websocket_service import serving
 from tests.support.fakes.broker import until
@@ -211,26 +211,6 @@ async def test_what_comes_after_the_end_of_its_take_is_passed_on_and_named_in_th
         assert await _stored(proxy) == [said]
         await proxy.proxy.wait_until_idle()
         assert [each.message for each in proxy.journal if each.message] == [_OUTSIDE.format(1)]
-
-
-async def test_messages_before_the_first_request_are_counted_as_unrecorded() -> None:
-    async def greet(socket: web.WebSocketResponse) -> None:
-        await socket.send_json(news("welcome"))
-        await notify(socket, await socket.receive_json(), ["noted"])
-        await notify(socket, await socket.receive_json(), [])
-        await socket.receive()
-        await socket.close()
-
-    async with (
-        serving(greet) as service,
-        running_proxy(service.url, mode="record") as proxy,
-    ):
-        async with connected(proxy.url, "/rpc") as client:
-            assert await next_event(client) == news("welcome")
-            await _said(client, {"jsonrpc": "2.0", "method": "ready"}, 1)
-            said = await _said(client, call(1), 1)
-        assert await _stored(proxy) == [said]
-        assert await _unrecorded(proxy) == [_OUTSIDE.format(2)]
 
 
 async def test_nothing_is_stored_behind_a_message_that_does_not_fit() -> None:

@@ -8,6 +8,7 @@ from aiohttp import WSMsgType, web
 from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.model.control import Delivery
+from tapeway.core.model.interaction import Interaction
 from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import running_proxy
 from tests.server.websocket.conversing import RESPONSES, connected, create, delivered, turn
@@ -234,3 +235,20 @@ async def test_the_second_of_two_equal_turns_gets_the_second_recording() -> None
             replayed = [await turn(client, create("a")) for _ in range(3)]
 
     assert replayed == [*recorded, recorded[1]]
+
+
+async def test_a_slot_sends_each_turn_to_the_cassette_that_the_slot_names_at_the_time() -> None:
+    async with (
+        serving(answer_responses) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        await proxy.broker.set_slot("test", "one")
+        async with connected(proxy.url, "/@~test/v1/responses") as client:
+            await turn(client, create("one"))
+            await proxy.broker.set_slot("test", "two")
+            await turn(client, create("two"))
+        for name in ("one", "two"):
+            stored = await proxy.store.load(name, writable=False)
+            [item] = [] if stored is None else stored.interactions
+            assert isinstance(item, Interaction)
+            assert json.loads(item.request.body)["input"] == name

@@ -19,7 +19,7 @@ from tapeway.errors import CassetteCorrupt
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.formats.fields import Document
 from tapeway.formats.native.assets import LARGE_BINARY
-from tapeway.server.websocket.upstream_link import message_head
+from tapeway.server.websocket.connection import message_head
 from tapeway.stores.file import offline
 from tapeway.stores.file.offline import OfflineCassette
 from tapeway.stores.file.store import FileStore

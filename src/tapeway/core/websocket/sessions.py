@@ -58,6 +58,11 @@ class SessionRecording:
             messages.append(message)
         return tuple(messages)
 
+    @property
+    def is_closed_by_service(self) -> bool:
+        """Whether the service ended the session."""
+        return self.close is not None and not self.close.by_client
+
 
 @dataclass(frozen=True, slots=True)
 class SessionDifference:

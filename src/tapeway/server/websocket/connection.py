@@ -1,18 +1,28 @@
 """Parts shared by connections with turns and by sessions."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tapeway.core.cassette.plan import Answer
+from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
 from tapeway.core.http.routing import RequestAddress
-from tapeway.core.model.control import Delivery
-from tapeway.core.model.messages import Request
+from tapeway.core.misses.miss import Miss
+from tapeway.core.model.control import Delivery, Mode
+from tapeway.core.model.messages import (
+    MESSAGES_TYPE,
+    WEBSOCKET,
+    Headers,
+    Request,
+    ResponseHead,
+)
 from tapeway.core.streams.pacing import Pace
+from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.engine.broker import Broker
 from tapeway.engine.open_streams import Signal
 from tapeway.engine.single_flight import Pending
 from tapeway.errors import TapewayError, UpstreamError
 from tapeway.ports import UpgradeRefused, UpstreamSocket
+from tapeway.server.error_responses import log_miss
 from tapeway.server.messages import Exchange
 from tapeway.server.miss_explainer import Explainer
 from tapeway.server.websocket.handshake import ClientSocket
@@ -25,6 +35,31 @@ _MOST_REFUSAL = 200
 
 
 @dataclass(frozen=True, slots=True)
+class TimedMessage:
+    """A message of the service; `at_ms` counts milliseconds since the handshake."""
+
+    message: WebSocketMessage
+    at_ms: float
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The messages that the client got before the client's first message."""
+
+    messages: list[TimedMessage] = field(default_factory=list)
+    began: float = field(default_factory=_now)
+    """The time of the handshake on the clock of the event loop."""
+
+    def add(self, message: WebSocketMessage) -> None:
+        """Add a message that came just now."""
+        self.messages.append(TimedMessage(message, (_now() - self.began) * 1000))
+
+
+@dataclass(frozen=True, slots=True)
 class OpenConnection:
     """A client's connection, and the request for the connection."""
 
@@ -32,6 +67,7 @@ class OpenConnection:
     address: RequestAddress
     handshake: Request
     client: ClientSocket
+    opening: Opening = field(default_factory=Opening)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +86,74 @@ class ConnectionServices:
     pace: Pace
     page: str | None
     turns: RecordedTurns = field(default_factory=RecordedTurns)
+
+    def arrived(self, exchange: Exchange, address: RequestAddress) -> Mode:
+        """The mode in force, for a request that arrives now. Raises NoSlot."""
+        found = self.broker.in_force(address.cassette, address.slot)
+        exchange.cassette, mode, exchange.take = found
+        return mode
+
+    async def decided(
+        self, exchange: Exchange, address: RequestAddress, request: Request, mode: Mode
+    ) -> Replay | LiveCall | Miss:
+        """The plan for a request on a connection."""
+        broker = self.broker
+        take = broker.arrival_take(exchange.cassette, mode, exchange.take)
+        incoming = Incoming(request, address.guessed, mode, take=take)
+        plan = await broker.decide(exchange.cassette, incoming)
+        exchange.key, exchange.shown = plan.key, plan.target
+        if isinstance(plan, Replay | LiveCall):
+            exchange.note = plan.note
+        return plan
+
+    async def live_call(
+        self, exchange: Exchange, address: RequestAddress, request: Request
+    ) -> LiveCall | None:
+        """The call for a service that speaks already; None if no live call is allowed."""
+        plan = await self.decided(exchange, address, request, self.arrived(exchange, address))
+        if isinstance(plan, Replay):
+            # Recorded after this client connected; the service has already begun with this client.
+            plan = await self.decided(exchange, address, request, "record")
+        return plan if isinstance(plan, LiveCall) else None
+
+    async def note_miss(self, exchange: Exchange, miss: Miss) -> Miss:
+        """Enter a miss in log and journal; return the miss with the explanation."""
+        explained = await self.explainer.explain(miss)
+        log_miss(explained, exchange.id, self.page)
+        self.ended(exchange, "miss", 400, None, explained.message, miss=explained)
+        return explained
+
+    def note_live(self, exchange: Exchange, answer: Answer, note: str | None) -> None:
+        """Enter a live answer in the journal."""
+        self.ended(
+            *(exchange, answer.outcome, answer.response.status, answer.index, note),
+            size=answer.response.size,
+            verdict=answer.response.verdict,
+            redacted=answer.redacted,
+            response=answer.response,
+        )
+
+
+_OF_THE_HANDSHAKE = frozenset(
+    {
+        *(b"connection", b"upgrade", b"content-type", b"content-length", b"content-encoding"),
+        *(b"sec-websocket-key", b"sec-websocket-version", b"sec-websocket-extensions"),
+    }
+)
+
+
+def message_request(handshake: Request, content: bytes) -> Request:
+    """The request for a message with this content, as if sent by HTTP on the handshake's path."""
+    kept = [field for field in handshake.headers if field[0].lower() not in _OF_THE_HANDSHAKE]
+    headers: Headers = ((b"Content-Type", b"application/json"), *kept)
+    return replace(handshake, method=WEBSOCKET, headers=headers, body=content)
+
+
+def message_head(head: ResponseHead) -> ResponseHead:
+    """The head of recorded messages: the handshake's answer with the media type of messages."""
+    fields = [header for header in head.headers if header[0].lower() != b"content-type"]
+    headers = ((b"Content-Type", MESSAGES_TYPE), *fields)
+    return ResponseHead(200, "OK", headers, framing="chunked")
 
 
 def close_reason(text: str) -> str:

@@ -1,6 +1,7 @@
 """Late messages of a service, after the end of the turn: stored with the turn, then passed on.
 
-Each write stores the whole turn again. Messages that come during a write share the next write.
+Messages before the first request are late messages of the opening. Each write stores the whole turn
+again. Messages that come during a write share the next write.
 """
 
 import asyncio
@@ -24,14 +25,17 @@ _READ_AHEAD = 1024 * 1024
 
 
 class AnsweredTurn(Protocol):
-    """A turn whose answer has ended."""
+    """A turn whose answer has ended, or the opening of the connection."""
 
     @property
     def handed_out(self) -> asyncio.Event:
         """Set once nothing more of the answer goes to the client."""
 
-    def add_late(self, message: WebSocketMessage, at_ms: float) -> "StoredTurn | None":
-        """Add a message to the recording; return the turn to store, or None without a recording."""
+    async def add_late(self, message: WebSocketMessage, at_ms: float) -> "StoredTurn | None":
+        """Add a message to the recording; return the turn to store, or None without a recording.
+
+        Raises TapewayError if the recording failed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +68,10 @@ class StoredTurn:
         self._registered = ExitStack()
         self._registered.enter_context(recorder.streams.registered(self))
 
-    def add(self, message: WebSocketMessage, at_ms: float) -> bool:
-        """Add a message; return False if the recording is closed or full."""
+    def add(self, line: bytes, at_ms: float) -> bool:
+        """Add the line of a message; return False if the recording is closed or full."""
         # After a message that does not fit none is added: a replay would have a gap.
-        self._is_open = self._is_open and self._call.add((message.data + b"\n",), at_ms)
+        self._is_open = self._is_open and self._call.add((line,), at_ms)
         return self._is_open
 
     async def store(self) -> TapewayError | None:
@@ -163,7 +167,11 @@ class LateMessages:
             if late.turn is not None:
                 # The end of the turn waits until the turn is stored.
                 await late.turn.handed_out.wait()
-                stored = late.turn.add_late(message, late.at_ms) if late.counts else None
+                try:
+                    stored = await late.turn.add_late(message, late.at_ms) if late.counts else None
+                except TapewayError as exc:
+                    self._failed(exc)
+                    return False
             if stored is None:
                 self.unrecorded += late.counts
             else:

@@ -36,9 +36,11 @@ class KnownEnd(EndDetector):
 class LiveLines:
     """An answer of lines while it comes."""
 
-    def __init__(self, head: ResponseHead) -> None:
+    def __init__(self, head: ResponseHead, began: float | None = None) -> None:
+        """Times count from `began` on the clock of the event loop, by default from now on."""
         self.head = head
         self.ending = KnownEnd()
+        self._earlier: Sequence[tuple[bytes, float]] = ()
         self._waiting: list[bytes] = []
         self._held = self._size = self._last = 0
         self._ended = self._dropped = False
@@ -47,7 +49,7 @@ class LiveLines:
         self._reading: asyncio.Future[None] | None = None
         self._room: asyncio.Event | None = None
         self._loop = asyncio.get_running_loop()
-        self._began = self._loop.time()
+        self._began = self._loop.time() if began is None else began
 
     def begin(self) -> None:
         """Count time from now on."""
@@ -57,6 +59,11 @@ class LiveLines:
         return (self._loop.time() - self._began) * 1000
 
     # Called by the connection.
+
+    def precede(self, lines: Sequence[tuple[bytes, float]]) -> None:
+        """Take the lines from before the recording, each with its time."""
+        self._earlier = lines
+        self._held += sum([len(line) for line, _ in lines])
 
     def put(self, line: bytes, last: Verdict = "") -> None:
         """Add a line; `last` is the verdict of the last line. Wait for `room` if `is_full`."""
@@ -96,6 +103,7 @@ class LiveLines:
     def drop(self) -> None:
         """Keep nothing any more: the recording call has ended."""
         self._dropped = True
+        self._earlier = ()
         self._waiting.clear()
         self._make_room()
 
@@ -103,7 +111,7 @@ class LiveLines:
 
     async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
         while True:
-            if self._waiting and self._take(max_bytes, on_chunks):
+            if (self._waiting or self._earlier) and self._take(max_bytes, on_chunks):
                 return True
             if self._ended:
                 break
@@ -130,12 +138,14 @@ class LiveLines:
     def _take(self, max_bytes: int, on_chunks: OnChunks) -> object:
         # All at once: a service may send hundreds in one segment.
         lines, self._waiting = self._waiting, []
+        earlier, self._earlier = self._earlier, ()
         self._size += self._held
         self.ending.released = self._size - self._last
         self._make_room()
         if self._size > max_bytes:
             raise too_large(max_bytes)
-        return on_chunks(lines, self.elapsed_ms())
+        is_heavy = [on_chunks((line,), at_ms) for line, at_ms in earlier]
+        return bool(lines and on_chunks(lines, self.elapsed_ms())) or any(is_heavy)
 
     def _wake(self) -> None:
         if self._reading is not None and not self._reading.done():

@@ -3,16 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
 
-from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
+from tapeway.core.cassette.plan import Answer, LiveCall, Replay
 from tapeway.core.json_text import Json
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.misses.differences import difference_document
 from tapeway.core.misses.miss import Miss, MissExplanation, NearestRecording
-from tapeway.core.model.control import Mode
-from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import WEBSOCKET, Headers, Request
 from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
 from tapeway.core.websocket.session_dialect import SessionDialect
@@ -20,6 +18,7 @@ from tapeway.core.websocket.session_lines import close_line, session_line
 from tapeway.core.websocket.sessions import (
     SessionChoice,
     SessionDifference,
+    SessionRecording,
     SessionReplay,
     lookup_content,
 )
@@ -27,11 +26,12 @@ from tapeway.engine.journal import UnreachedTail
 from tapeway.engine.single_flight import Pending
 from tapeway.errors import RequestError, TapewayError
 from tapeway.ports import StoredCall, UpgradeRefused, UpstreamSocket
-from tapeway.server.error_responses import log_miss
 from tapeway.server.websocket.connection import (
     ConnectionServices,
     OpenConnection,
     close_reason,
+    message_head,
+    message_request,
     refused_error,
     settled,
 )
@@ -39,7 +39,6 @@ from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.live_lines import LiveLines
 from tapeway.server.websocket.recorded_messages import recorded_session
 from tapeway.server.websocket.relay import GOING_AWAY, relay
-from tapeway.server.websocket.upstream_link import message_fields, message_head
 from tapeway.upstream.message_socket import CLOSE_S, LOST
 
 log = logging.getLogger(__name__)
@@ -62,8 +61,8 @@ class LiveSession(LiveLines):
     shared = False
     is_session = True
 
-    def __init__(self, upstream: UpstreamSocket, dialect: SessionDialect) -> None:
-        super().__init__(message_head(upstream.head))
+    def __init__(self, upstream: UpstreamSocket, dialect: SessionDialect, began: float) -> None:
+        super().__init__(message_head(upstream.head), began)
         about: dict[str, Json] = {"session": dialect.name}
         if upstream.subprotocol:
             about["subprotocol"] = upstream.subprotocol
@@ -103,71 +102,67 @@ class SessionConnection:
         self._handshake = opened.handshake
         self._client = opened.client
         self._dialect = dialect
-        self._given: list[WebSocketMessage] = []
-        """The messages sent before the client's first message."""
+        self._choice: SessionChoice | None = None
+        """The replay of the opening."""
+        self._opening = opened.opening
         opened.exchange.method = WEBSOCKET
 
     # Deciding.
 
-    async def _decided(
-        self, first: WebSocketMessage | None, mode: Mode | None = None
-    ) -> Replay | LiveCall | Miss:
-        """The plan for the session in `mode`, by default the mode in force."""
-        exchange, address, broker = self._exchange, self._address, self._services.broker
-        if mode is None:
-            _, mode, _ = broker.in_force(address.cassette, address.slot)
-        body = lookup_content(first, self._dialect)
-        request = replace(
-            self._handshake,
-            method=WEBSOCKET,
-            headers=message_fields(self._handshake.headers),
-            body=body,
-        )
-        take = broker.arrival_take(exchange.cassette, mode, exchange.take)
-        incoming = Incoming(request, address.guessed, mode, take=take)
-        plan = await broker.decide(exchange.cassette, incoming)
-        exchange.key, exchange.shown = plan.key, plan.target
-        if isinstance(plan, Replay | LiveCall):
-            exchange.note = plan.note
+    async def _decided(self, first: WebSocketMessage) -> Replay | LiveCall | Miss:
+        exchange, services = self._exchange, self._services
+        in_force = services.arrived(exchange, self._address)
+        plan = await services.decided(exchange, self._address, self._request(first), in_force)
         # The plan lives as long as the session: drop the request's parsed parts.
         return plan._replace(read=None) if isinstance(plan, LiveCall) else plan
+
+    def _request(self, first: WebSocketMessage | None) -> Request:
+        return message_request(self._handshake, lookup_content(first, self._dialect))
 
     # Live.
 
     async def serve_live(
         self,
         upstream: UpstreamSocket,
-        opening: Sequence[WebSocketMessage],
         first: WebSocketMessage | Close,
         ask: LiveCall | None = None,
     ) -> None:
-        """Relay and record a session; `opening` has the service's messages before the client's."""
+        """Relay and record a session; the client has the opening already."""
         if ask is None:
             ask = await self._ask_of(None if isinstance(first, Close) else first)
         recorder = self._services.broker.recorder
-        session = LiveSession(upstream, self._dialect)
+        session = LiveSession(upstream, self._dialect, self._opening.began)
+        heard = self._opening.messages
+        session.precede(
+            [(session_line(each.message, by_client=False), each.at_ms) for each in heard]
+        )
+        heard.clear()
         recording = _SessionBeingRecorded(self, ask, session, recorder.follow(ask, None, session))
         opened = OpenSession(self._exchange.cassette, ask.take.number, session)
         with recorder.streams.registered(opened):
-            for each in opening:
-                await recording.seen(each, False)
-            await recording.seen(first, True)
             if isinstance(first, Close):
-                await self._client.close(await upstream.end(first))
+                await recording.seen(first, first.by_client)
+                await self._end_both(upstream, first)
             else:
+                await recording.seen(first, True)
                 await upstream.send(first)
                 await relay(self._client, upstream, self._services.stopping, recording.seen)
         await recording.seen(LOST, False)
 
+    async def _end_both(self, upstream: UpstreamSocket, close: Close) -> None:
+        """Pass a close on, and the answer back."""
+        if close.by_client:
+            await self._client.close(await upstream.end(close))
+        else:
+            await upstream.close(await self._client.end(close))
+
     async def _ask_of(self, first: WebSocketMessage | None) -> LiveCall:
         """The live call for a connected service. Raises RequestError if no live call is allowed."""
-        plan = await self._decided(first)
-        if isinstance(plan, Replay):
-            # Recorded after this client connected; the service has already begun with this client.
-            plan = await self._decided(first, "record")
-        if not isinstance(plan, LiveCall):
+        request = self._request(first)
+        ask = await self._services.live_call(self._exchange, self._address, request)
+        if ask is None:
             raise RequestError(_MIXED, code="mixed_session")
-        return plan
+        return ask._replace(read=None)
 
     def line(self, ask: LiveCall, message: WebSocketMessage, *, by_client: bool) -> bytes:
         """The recorded line of a message; a text of the client is redacted like a request body."""
@@ -185,33 +180,54 @@ class SessionConnection:
             self._services.ended(self._exchange, "error", answer.status, error=answer)
             self._client.abort()
             return
-        self._services.ended(
-            *(self._exchange, answer.outcome, answer.response.status, answer.index, answer.note),
-            size=answer.response.size,
-            verdict=answer.response.verdict,
-            redacted=answer.redacted,
-            response=answer.response,
-        )
+        self._services.note_live(self._exchange, answer, answer.note)
 
     # A replay.
 
-    async def open(self, recorded: Sequence[Interaction]) -> bool:
-        """Send the service's messages before the client's first; return whether there are any."""
-        sessions = [await recorded_session(recording) for recording in recorded]
-        if not (beginning := [session for session in sessions if session.opening]):
-            return False
-        choice = SessionChoice(beginning, self._dialect)
-        while (opened := choice.due()) is not None:
-            await self._client.send(opened.message)
-            self._given.append(opened.message)
-        return True
+    async def open(self, recorded: Sequence[SessionRecording]) -> WebSocketMessage | Close:
+        """Send the service's messages before the client's first message, and return that message.
 
-    async def serve_replay(self, first: WebSocketMessage | Close) -> None:
-        """Replay the session chosen by the client's first message."""
-        if isinstance(first, Close):
-            await self._client.close(first)
-            self._services.ended(self._exchange, "replayed", _OK)
+        With several recordings the client gets the first opening of all.
+        """
+        if not recorded:
+            return await self._client.receive()
+        self._choice = choice = SessionChoice(recorded, self._dialect)
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(self._client.receive())
+            try:
+                await self._send_opening(choice, first)
+            except ConnectionError:
+                return await first
+            close = choice.replay.close_due()
+            if close is None or first.done():
+                return await first
+            first.cancel()
+            await asyncio.wait((first,))
+        return await self._client.end(close)
+
+    async def _send_opening(
+        self, choice: SessionChoice, first: "asyncio.Task[WebSocketMessage | Close]"
+    ) -> None:
+        """Send due messages at the recorded pace, at most until the client's first message."""
+        while not first.done():
+            if gap_s := choice.replay.gap_ms / 1000 * self._services.pace:
+                await asyncio.wait((first,), timeout=gap_s)
+            if first.done() or (due := choice.due()) is None:
+                return
+            await self._client.send(due.message)
+            self._opening.add(due.message)
+
+    async def send_rest(self) -> None:
+        """Send the rest of the opening at once: the client has sent the first request."""
+        if self._choice is None:
             return
+        with suppress(ConnectionError):
+            while (due := self._choice.due()) is not None:
+                await self._client.send(due.message)
+                self._opening.add(due.message)
+
+    async def serve_replay(self, first: WebSocketMessage) -> None:
+        """Replay the session chosen by the client's first message."""
         plan = await self._decided(first)
         if isinstance(plan, Replay):
             await self._play(plan, first)
@@ -222,7 +238,7 @@ class SessionConnection:
 
     async def _go_live(self, ask: LiveCall, first: WebSocketMessage) -> None:
         """Ask the service for a session without a recording, if nothing was replayed yet."""
-        if self._given:
+        if self._opening.messages:
             await self._refuse(RequestError(_MIXED, code="mixed_session"))
             return
         try:
@@ -234,7 +250,7 @@ class SessionConnection:
             await self._refuse(error)
             return
         try:
-            await self.serve_live(upstream, (), first, ask)
+            await self.serve_live(upstream, first, ask)
         finally:
             upstream.release()
 
@@ -248,7 +264,8 @@ class SessionConnection:
         ordered = [chosen, *others]
         sessions = [await recorded_session(each) for each in ordered]
         digests = SecretDigests(cassette.head.run_id)
-        play = SessionChoice(sessions, self._dialect, cassette.rules, digests, self._given)
+        given = [each.message for each in self._opening.messages]
+        play = SessionChoice(sessions, self._dialect, cassette.rules, digests, given)
         index = chosen.index
         playback = _Playback(self._client, play, self._services)
         difference = await playback.run(first)
@@ -283,9 +300,7 @@ class SessionConnection:
         await self._say("replay_miss", text)
 
     async def _miss(self, miss: Miss) -> None:
-        explained = await self._services.explainer.explain(miss)
-        log_miss(explained, self._exchange.id, self._services.page)
-        self._services.ended(self._exchange, "miss", 400, None, explained.message, miss=explained)
+        explained = await self._services.note_miss(self._exchange, miss)
         await self._say("replay_miss", explained.message)
 
     async def _refuse(self, error: TapewayError) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tapeway.body_files import with_body_in_memory
-from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
+from tapeway.core.cassette.plan import Answer, LiveCall, Replay
 from tapeway.core.json_text import Json
 from tapeway.core.misses.miss import Miss
-from tapeway.core.model.messages import WEBSOCKET
+from tapeway.core.model.control import MODE_POLICIES
 from tapeway.core.streams.pacing import Schedule
 from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
 from tapeway.core.websocket.request_protocol import (
@@ -26,15 +26,17 @@ from tapeway.engine.journal import NOT_STORED, SentThroughSlot
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import RequestError, TapewayError, UpstreamError, describe
 from tapeway.ports import UpgradeRefused, UpstreamSocket
-from tapeway.server.error_responses import log_miss
 from tapeway.server.messages import Exchange
 from tapeway.server.websocket.connection import (
     ConnectionServices,
     OpenConnection,
+    TimedMessage,
     close_reason,
+    message_request,
     refused_error,
     settled,
 )
+from tapeway.server.websocket.opening import LiveOpening
 from tapeway.server.websocket.recorded_messages import (
     Mark,
     Said,
@@ -44,8 +46,8 @@ from tapeway.server.websocket.recorded_messages import (
     said_of,
 )
 from tapeway.server.websocket.relay import GOING_AWAY
-from tapeway.server.websocket.upstream_link import LiveTurnAnswer, UpstreamLink, message_fields
-from tapeway.upstream.message_socket import CLOSE_S
+from tapeway.server.websocket.upstream_link import LiveTurnAnswer, UpstreamLink
+from tapeway.upstream.message_socket import CLOSE_S, LOST
 
 log = logging.getLogger(__name__)
 
@@ -75,10 +77,11 @@ class TurnConnection:
         protocol: RequestProtocol,
     ) -> None:
         self._services = services
+        self._connection = opened
         self._opened = opened.exchange
         self._address = opened.address
         self._handshake = opened.handshake
-        self._headers = message_fields(opened.handshake.headers)
+        self._message = message_request(opened.handshake, b"")
         self._client = opened.client
         self._protocol = protocol
         self._lanes = ReplayLanes()
@@ -99,20 +102,13 @@ class TurnConnection:
         """Turns that have begun and not ended."""
         self._patience: asyncio.TimerHandle | None = None
 
-    async def serve(
-        self, first: WebSocketMessage, opening: Sequence[WebSocketMessage] = ()
-    ) -> None:
-        """Serve until either side ends the connection, and every turn being recorded has ended.
-
-        `opening` are the service's messages before the client's first, already passed on.
-        """
+    async def serve(self, first: WebSocketMessage) -> None:
+        """Serve until either side ends the connection, and every turn being recorded has ended."""
         found: WebSocketMessage | Close = first
         try:
             async with self._tasks:
-                if self._upstream is not None:
-                    link = self._begin_link(self._upstream)
-                    answers = map(self._protocol.read_answer, opening)
-                    link.late.unrecorded = sum([each is not None for each in answers])
+                if self._upstream is not None and not await self._begin(self._upstream):
+                    found = LOST
                 # A finished task group takes no new task: tell only while the client stays.
                 with self._services.stopping.told(self._stop):
                     while not isinstance(found, Close):
@@ -174,16 +170,38 @@ class TurnConnection:
 
     # The upstream.
 
-    def _begin_link(self, upstream: UpstreamSocket) -> UpstreamLink:
+    async def _begin(self, upstream: UpstreamSocket) -> bool:
+        """Store the opening, and read on; return False if the store failed."""
+        opening = self._live_opening(upstream)
+        link = self._begin_link(upstream, opening)
+        messages = self._heard()
+        try:
+            # The first answer comes after the opening is stored.
+            if messages and not await opening.store(messages):
+                link.late.unrecorded += len(messages)
+        except TapewayError as error:
+            self._not_stored(error)
+            return False
+        self._reading = self._tasks.create_task(self._read(link))
+        return True
+
+    def _heard(self) -> Sequence[TimedMessage]:
+        """The opening without signs of life."""
+        heard, read = self._connection.opening.messages, self._protocol.read_answer
+        return [each for each in heard if read(each.message) is not None]
+
+    def _live_opening(self, upstream: UpstreamSocket, given: int = 0) -> LiveOpening:
+        return LiveOpening(self._services, self._connection, upstream, self._protocol, given)
+
+    def _begin_link(self, upstream: UpstreamSocket, opening: LiveOpening) -> UpstreamLink:
         recorder, begin = self._services.broker.recorder, self._tasks.create_task
         self._link = link = UpstreamLink(
-            upstream, self._protocol, self._send, recorder, begin, self._not_stored
+            upstream, self._protocol, opening, self._send, recorder, begin, self._not_stored
         )
-        self._reading = self._tasks.create_task(self._read(link))
         return link
 
     def _not_stored(self, error: TapewayError) -> None:
-        """Cut the client off: the store failed for a message after the end of a turn."""
+        """Cut the client off: the store failed for a message outside of the turns under way."""
         exchange = self._services.begun(self._opened)
         self._services.ended(exchange, "error", error.status, error=error)
         self._client.abort()
@@ -203,16 +221,19 @@ class TurnConnection:
 
     @property
     def _replays(self) -> bool:
-        return self._services.broker.mode_of(self._opened.cassette) in ("replay", "auto")
+        return MODE_POLICIES[self._services.broker.mode_of(self._opened.cassette)].replays
 
     async def _open_link(self) -> UpstreamLink:
         """The connection to the upstream. Raises UpstreamError."""
         if self._link is not None:
             return self._link
         try:
-            link = self._begin_link(await self._services.dial(self._handshake))
+            upstream = await self._services.dial(self._handshake)
         except UpgradeRefused as refusal:
             raise refused_error(refusal) from None
+        opening = self._live_opening(upstream, len(self._heard()))
+        link = self._begin_link(upstream, opening)
+        self._reading = self._tasks.create_task(self._read(link))
         for message, request in self._prelude:
             await link.prepare(message, request)
         self._prelude.clear()
@@ -295,21 +316,14 @@ class TurnConnection:
             await self._miss(turn, plan)
 
     async def _decided(self, turn: "ServedTurn") -> Replay | LiveCall | Miss:
-        exchange, address, broker = turn.exchange, self._address, self._services.broker
-        _, mode, exchange.take = broker.in_force(address.cassette, address.slot)
-        request = replace(
-            self._handshake, method=WEBSOCKET, headers=self._headers, body=turn.asked.content
-        )
+        exchange, services = turn.exchange, self._services
+        address, request = self._address, replace(self._message, body=turn.asked.content)
+        mode = services.arrived(exchange, address)
         if address.slot is not None and exchange.take is not None:
-            broker.journal.sent.add(
-                SentThroughSlot(address.slot, exchange.take, exchange.id, request)
-            )
-        take = broker.arrival_take(exchange.cassette, mode, exchange.take)
-        incoming = Incoming(request, address.guessed, mode, take=take)
-        plan = await broker.decide(exchange.cassette, incoming)
-        exchange.key, exchange.shown, exchange.request = plan.key, plan.target, request
-        if isinstance(plan, Replay | LiveCall):
-            exchange.note = plan.note
+            sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)
+            services.broker.journal.sent.add(sent)
+        plan = await services.decided(exchange, address, request, mode)
+        exchange.request = request
         if isinstance(plan, LiveCall):
             exchange.ask = plan
             self._check_parent(turn.asked, plan)
@@ -410,14 +424,8 @@ class TurnConnection:
         answer = await asked.answer
         if isinstance(answer, TapewayError):
             raise answer
-        self._services.ended(
-            *(turn.exchange, answer.outcome, answer.response.status, answer.index),
-            _LEFT if self._has_left else answer.note,
-            size=answer.response.size,
-            verdict=answer.response.verdict,
-            redacted=answer.redacted,
-            response=answer.response,
-        )
+        note = _LEFT if self._has_left else answer.note
+        self._services.note_live(turn.exchange, answer, note)
         turn.noted = True
         if is_streamed:
             await self._hand_out(turn, last)
@@ -510,10 +518,7 @@ class TurnConnection:
         await self._client.close(Close(MISS_CLOSE, close_reason(text)))
 
     async def _miss(self, turn: "ServedTurn", miss: Miss) -> None:
-        services, exchange = self._services, turn.exchange
-        explained = await services.explainer.explain(miss)
-        log_miss(explained, exchange.id, services.page)
-        services.ended(exchange, "miss", 400, None, explained.message, miss=explained)
+        explained = await self._services.note_miss(turn.exchange, miss)
         turn.noted = True
         await self._say(turn.place, "replay_miss", explained.message, 400)
 

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Incoming
+from tapeway.core.cassette.plan import Incoming, LiveCall
 from tapeway.core.http.routing import RequestAddress, no_route_error
 from tapeway.core.matching.headers.distance import caller
 from tapeway.core.model.control import MODE_POLICIES, Delivery, Mode, Outcome
@@ -15,6 +15,7 @@ from tapeway.core.redaction.credentials import plain_subprotocols
 from tapeway.core.streams.pacing import Pace
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.core.websocket.request_protocol import RequestProtocol
+from tapeway.core.websocket.sessions import SessionRecording
 from tapeway.engine.broker import Broker
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, WebSocketOff
@@ -23,26 +24,58 @@ from tapeway.providers.websocket.choice import protocol_of, session_dialect_of
 from tapeway.server.answers import outcome_headers
 from tapeway.server.messages import Exchange, WireResponse
 from tapeway.server.miss_explainer import Explainer
-from tapeway.server.websocket.connection import ConnectionServices, OpenConnection
+from tapeway.server.websocket.connection import (
+    ConnectionServices,
+    OpenConnection,
+    message_request,
+)
 from tapeway.server.websocket.handshake import (
-    ClientSocket,
     accept,
     check_handshake,
     offered_subprotocols,
     offers_deflate,
 )
-from tapeway.server.websocket.recorded_messages import about_connection
+from tapeway.server.websocket.opening import (
+    MissedOpening,
+    RecordedOpening,
+    has_no_client,
+    recorded_opening,
+)
+from tapeway.server.websocket.recorded_messages import about_connection, recorded_session
 from tapeway.server.websocket.relay import relay
 from tapeway.server.websocket.sessions import SessionConnection
 from tapeway.server.websocket.turns import TurnConnection
-from tapeway.server.websocket.upstream_link import message_fields
-from tapeway.upstream.message_socket import CLOSE_S
 
 _OFF = (
     "WebSocket is switched off here (--no-websocket, or ?websocket=off at the route): use the API over "
     "HTTP"
 )
+_OK = 200
 _LEFT = "the client left before its WebSocket connection was open"
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """The usable recordings for a connection, and the decision on the opening."""
+
+    others: Sequence[Interaction] = ()
+    """Recordings with messages of the client."""
+    opening: RecordedOpening | LiveCall | MissedOpening | None = None
+
+    @property
+    def needs_service(self) -> bool:
+        """Whether the service has to speak first, or nothing is recorded."""
+        return isinstance(self.opening, LiveCall) or not (self.others or self.opening)
+
+    async def with_opening(self) -> Sequence[SessionRecording]:
+        """The sessions in which the service speaks first. Raises StoreError."""
+        sessions = [await recorded_session(each) for each in self.others if _is_session(each)]
+        return [each for each in sessions if each.opening]
+
+    @property
+    def all(self) -> Sequence[Interaction]:
+        own = self.opening
+        return [*([own.interaction] if isinstance(own, RecordedOpening) else []), *self.others]
 
 
 class Upgrades:
@@ -90,7 +123,7 @@ class Upgrades:
         )
         recorded = await self._recorded(exchange, address, request, mode)
         upstream: UpstreamSocket | None = None
-        if MODE_POLICIES[mode].asks and not recorded:
+        if MODE_POLICIES[mode].asks and recorded.needs_service:
             try:
                 upstream = await self._dialled(request)
             except UpgradeRefused as refusal:
@@ -108,13 +141,10 @@ class Upgrades:
 
     async def _recorded(
         self, exchange: Exchange, address: RequestAddress, request: Request, mode: Mode
-    ) -> Sequence[Interaction]:
-        """The usable recordings for a connection with this handshake.
-
-        Without such recordings the proxy dials the upstream at once.
-        """
+    ) -> "_Recorded":
+        """The usable recordings for a connection with this handshake."""
         if not MODE_POLICIES[mode].replays:
-            return ()
+            return _Recorded()
         probe = Request(request.route, WEBSOCKET, request.target, request.headers)
         incoming = Incoming(probe, address.guessed, "replay", take=exchange.take)
         cassette = await self._broker.cassettes.at_path(exchange.cassette, incoming)
@@ -126,24 +156,30 @@ class Upgrades:
             and each.request.method == WEBSOCKET
             and each.request.target.partition("?")[0] == path
         ]
-        if not MODE_POLICIES[mode].asks:
-            return found
-        # Leave out a session of this take that is still open, of a different caller, or used up:
-        # the service answers in place of such a session.
-        take = cassette.take.number if exchange.take is None else exchange.take
-        asking = self._caller(cassette, request)
-        once = (self._broker.repeats or cassette.repeats) == "miss"
-        return [
-            each
-            for each in found
-            if about_connection(each).session is None
-            or cassette.take_of(each.index) != take
-            or (each.response.verdict != "open" and not once and _caller_of(each) == asking)
-        ]
+        others = [each for each in found if not has_no_client(each)]
+        if MODE_POLICIES[mode].asks:
+            take = cassette.take.number if exchange.take is None else exchange.take
+            asking = self._caller(cassette, request)
+            once = (self._broker.repeats or cassette.repeats) == "miss"
+            # Leave out a session of this take that is still open, of a different caller, or used
+            # up: the service answers in place of such a session.
+            others = [
+                each
+                for each in others
+                if not _is_session(each)
+                or cassette.take_of(each.index) != take
+                or (each.response.verdict != "open" and not once and _caller_of(each) == asking)
+            ]
+        silent = [each for each in found if has_no_client(each)]
+        opening = await recorded_opening(self._services, exchange, address, request, mode, silent)
+        if not isinstance(opening, RecordedOpening) and any(map(_is_session, others)):
+            # Each session has an opening of its own.
+            opening = None
+        return _Recorded(others, opening)
 
     def _caller(self, cassette: CassetteIndex, request: Request) -> bytes:
         """The caller: during the take of a recording, the answer goes to this caller alone."""
-        handshake = replace(request, method=WEBSOCKET, headers=message_fields(request.headers))
+        handshake = message_request(request, b"")
         salt, rules = cassette.head.run_id, cassette.rules
         return caller(self._broker.redaction.redact(salt, handshake, rules).credentials)
 
@@ -165,13 +201,13 @@ class Upgrades:
         request: Request,
         mode: Mode,
         upstream: UpstreamSocket | None,
-        recorded: Sequence[Interaction],
+        recorded: "_Recorded",
     ) -> None:
         fields: Headers = ()
         if upstream is not None:
             subprotocol, fields = upstream.subprotocol, upstream.head.headers
         else:
-            subprotocol = _replayed_subprotocol(request.headers, recorded)
+            subprotocol = _replayed_subprotocol(request.headers, recorded.all)
         policy = MODE_POLICIES[mode]
         outcome: Outcome = ("recorded" if policy.records else "live") if upstream else "replayed"
         fields = (*fields, *outcome_headers(outcome, exchange.cassette, None))
@@ -188,26 +224,34 @@ class Upgrades:
 
     async def _serve_live(self, opened: OpenConnection, upstream: UpstreamSocket) -> None:
         """Serve a connection and record the messages."""
-        first, opening = await _first_message(opened.client, upstream)
+        first = await _first_message(opened, upstream)
         protocol = _protocol_of(opened, first)
         if protocol is None or isinstance(first, Close):
-            await self._session(opened).serve_live(upstream, opening, first)
+            await self._session(opened).serve_live(upstream, first)
             return
-        connection = TurnConnection(self._services, opened, upstream, protocol)
-        await connection.serve(first, opening)
+        await TurnConnection(self._services, opened, upstream, protocol).serve(first)
 
-    async def _serve_replay(self, opened: OpenConnection, recorded: Sequence[Interaction]) -> None:
+    async def _serve_replay(self, opened: OpenConnection, recorded: "_Recorded") -> None:
         """Serve a connection from recordings, as far as messages are recorded."""
-        session = self._session(opened)
-        given = await session.open(
-            [recording for recording in recorded if about_connection(recording).session is not None]
-        )
-        first = await opened.client.receive()
+        session, opening = self._session(opened), recorded.opening
+        own = opening if isinstance(opening, RecordedOpening) else None
+        if isinstance(opening, MissedOpening):
+            await self._services.note_miss(opening.exchange, opening.miss)
+        first = await session.open([own.session] if own else await recorded.with_opening())
         protocol = _protocol_of(opened, first)
-        if protocol is None or given or isinstance(first, Close):
+        if isinstance(first, Close):
+            await opened.client.close(first)
+            if own is None:
+                self._ended(opened.exchange, "replayed", _OK)
+        elif protocol is None or (opened.opening.messages and own is None):
             await session.serve_replay(first)
             return
-        await TurnConnection(self._services, opened, None, protocol).serve(first)
+        if own is not None:
+            # Before a session the opening belongs to the session's recording.
+            own.note(self._ended)
+        if protocol is not None and not isinstance(first, Close):
+            await session.send_rest()
+            await TurnConnection(self._services, opened, None, protocol).serve(first)
 
     def _session(self, opened: OpenConnection) -> SessionConnection:
         return SessionConnection(
@@ -222,15 +266,19 @@ def _protocol_of(opened: OpenConnection, first: WebSocketMessage | Close) -> Req
     return protocol_of(opened.handshake.target, opened.client.subprotocol or "", first)
 
 
+def _is_session(interaction: Interaction) -> bool:
+    return about_connection(interaction).session is not None
+
+
 def _caller_of(interaction: Interaction) -> bytes:
     return caller(interaction.request.credentials)
 
 
 async def _first_message(
-    client: ClientSocket, upstream: UpstreamSocket
-) -> tuple[WebSocketMessage | Close, Sequence[WebSocketMessage]]:
-    """The client's first message, and the earlier messages of the service, already passed on."""
-    opening: list[WebSocketMessage] = []
+    opened: OpenConnection, upstream: UpstreamSocket
+) -> WebSocketMessage | Close:
+    """Pass on the opening; return the client's first message, or the end of the connection."""
+    client = opened.client
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(client.receive())
         while not asking.done():
@@ -243,13 +291,12 @@ async def _first_message(
                 continue
             said = speaking.result()
             if isinstance(said, Close):
-                await client.close(said)
-                await asyncio.wait((asking,), timeout=CLOSE_S)
                 asking.cancel()
-                return said, opening
+                return said
             await client.send(said)
-            opening.append(said)
-    return asking.result(), opening
+            opened.opening.add(said)
+    first = asking.result()
+    return replace(first, by_client=True) if isinstance(first, Close) else first
 
 
 def _replayed_subprotocol(headers: Headers, recorded: Sequence[Interaction]) -> str | None:

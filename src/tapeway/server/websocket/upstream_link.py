@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.messages import MESSAGES_TYPE, Headers, Request, ResponseHead, Verdict
+from tapeway.core.model.messages import Request, Verdict
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.core.websocket.request_protocol import (
     AnswerMessage,
@@ -19,8 +19,10 @@ from tapeway.core.websocket.turns import LiveTurns, TurnArrival, lane_key
 from tapeway.engine.recorder import Recorder
 from tapeway.errors import TapewayError, UpstreamError
 from tapeway.ports import StoredCall, UpstreamSocket
+from tapeway.server.websocket.connection import message_head
 from tapeway.server.websocket.late_messages import LateMessage, LateMessages, StoredTurn
 from tapeway.server.websocket.live_lines import LiveLines
+from tapeway.server.websocket.opening import LiveOpening
 from tapeway.server.websocket.recorded_messages import Came
 
 _GOOD_ENDS = (1000, 1001)
@@ -107,10 +109,10 @@ class LiveTurnAnswer(LiveLines):
         """Take the call of the stored answer; the answer may go on."""
         self._stored = StoredTurn(call, self._link.recorder, self._moved)
 
-    def add_late(self, message: WebSocketMessage, at_ms: float) -> StoredTurn | None:
+    async def add_late(self, message: WebSocketMessage, at_ms: float) -> StoredTurn | None:
         """Add a late message to the recording; return None if no recording takes the message."""
         stored = self._stored
-        if stored is None or not stored.add(message, at_ms):
+        if stored is None or not stored.add(message.data + b"\n", at_ms):
             return None
         self._count_message(message)
         return stored
@@ -128,12 +130,16 @@ class UpstreamLink:
         self,
         socket: UpstreamSocket,
         protocol: RequestProtocol,
+        opening: LiveOpening,
         pass_on: Callable[..., Awaitable[None]],
         recorder: Recorder,
         begin: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         failed: Callable[[TapewayError], object],
     ) -> None:
-        """`pass_on` sends the client a message without a turn; see `LateMessages` for the rest."""
+        """`opening` records the messages before the first request.
+
+        `pass_on` sends the client a message without a turn; see `LateMessages` for the rest.
+        """
         self.socket = socket
         self.recorder = recorder
         self.head = message_head(socket.head)
@@ -143,6 +149,7 @@ class UpstreamLink:
         """How many messages have come."""
         self.late = LateMessages(pass_on, begin, failed)
         self._protocol = protocol
+        self._opening = opening
         self._pass_on = pass_on
         self._turns = LiveTurns()
         self._live: dict[int, LiveTurnAnswer] = {}
@@ -194,14 +201,19 @@ class UpstreamLink:
         while not isinstance(found := await self.socket.receive(), Close):
             self.received += 1
             answer = self._protocol.read_answer(found)
+            if self._opening.was_given(answer):
+                continue
             arrival = None if answer is None else self._turns.came(answer)
+            if answer is not None and arrival is None:
+                late = LateMessage(self._opening, self._opening.elapsed_ms())
+                await self.late.add(late, found)
+                continue
             if arrival is not None and arrival.late:
                 await self._came_late(found, arrival.turn)
                 continue
             if self.late.under_way:
                 await self.late.passed_on()
             if arrival is None:
-                self.late.unrecorded += answer is not None
                 await self._pass_on(found)
             elif (turn := self._turn_of(arrival)) is not None:
                 turn.add(found, answer, arrival.end)
@@ -228,6 +240,7 @@ class UpstreamLink:
         for each in self._ending.values():
             each.release()
         self._ending.clear()
+        self._opening.release()
         self.socket.release()
 
     def _turn_of(self, arrival: TurnArrival) -> LiveTurnAnswer | None:
@@ -254,27 +267,6 @@ class UpstreamLink:
                 del self._ending[at]
         self._ending[number] = turn
         return turn
-
-
-def message_head(head: ResponseHead) -> ResponseHead:
-    """The head of a recorded turn: the handshake's answer with the media type of messages."""
-    fields = [header for header in head.headers if header[0].lower() != b"content-type"]
-    headers = ((b"Content-Type", MESSAGES_TYPE), *fields)
-    return ResponseHead(200, "OK", headers, framing="chunked")
-
-
-def message_fields(headers: Headers) -> Headers:
-    """The header fields for requests on a connection, made from the handshake's fields."""
-    kept = [header for header in headers if header[0].lower() not in _OF_THE_HANDSHAKE]
-    return ((b"Content-Type", b"application/json"), *kept)
-
-
-_OF_THE_HANDSHAKE = frozenset(
-    {
-        *(b"connection", b"upgrade", b"content-type", b"content-length", b"content-encoding"),
-        *(b"sec-websocket-key", b"sec-websocket-version", b"sec-websocket-extensions"),
-    }
-)
 
 
 def _lost(close: Close) -> UpstreamError:
