@@ -47,7 +47,7 @@ def _now() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class HeardOpening:
     """The messages that the client got before the client's first message."""
 
     messages: list[TimedMessage] = field(default_factory=list)
@@ -67,7 +67,7 @@ class OpenConnection:
     address: RequestAddress
     handshake: Request
     client: ClientSocket
-    opening: Opening = field(default_factory=Opening)
+    opening: HeardOpening = field(default_factory=HeardOpening)
 
 
 @dataclass(frozen=True, slots=True)
