@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +11,12 @@ from random import Random
 
 import pytest
 from aiohttp import WSMsgType, web
+from websockets.asyncio.client import ClientConnection
 
 from tapeway.core.model.control import Delivery, Mode
 from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import LARGE_BODY
+from tapeway.ports import CassetteStore
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.conversing import (
     Event,
@@ -29,6 +32,7 @@ from tests.server.websocket.json_rpc_service import news, notify
 from tests.server.websocket.responses_service import answer_responses
 from tests.server.websocket.websocket_service import Service, serving
 from tests.stores.contract.kinds import KINDS, Place
+from tests.support.fakes.broker import until
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,14 @@ async def _answer(socket: web.WebSocketResponse) -> None:
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
-async def setting(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Setting]:
-    async with request.param.of_test(request, tmp_path) as place, serving(_answer) as service:
+async def place(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    async with request.param.of_test(request, tmp_path) as place:
+        yield place
+
+
+@pytest.fixture
+async def setting(place: Place) -> AsyncIterator[Setting]:
+    async with serving(_answer) as service:
         yield Setting(place, service)
 
 
@@ -200,6 +210,119 @@ async def test_a_session_is_in_the_store_while_it_runs(setting: Setting) -> None
         async with connected(proxy.url, "/feed") as client:
             await client.send("hello 0")
             assert [await client.recv(), await client.recv()] == ["hello 0"] * 2
+
+
+class Held:
+    """A method of a store that waits at its next call until it is set free."""
+
+    def __init__(self, store: CassetteStore, name: str) -> None:
+        self.waits = asyncio.Event()
+        self._free = asyncio.Event()
+        self._call: Callable[..., Awaitable[object]] = getattr(store, name)
+
+    async def __call__(self, *args: object) -> object:
+        if not self.waits.is_set():
+            self.waits.set()
+            await self._free.wait()
+        return await self._call(*args)
+
+    def let_go(self) -> None:
+        self._free.set()
+
+
+@dataclass(frozen=True, slots=True)
+class LateTurn:
+    """A recorded turn whose service has said more, while the store holds the writing of that."""
+
+    proxy: RunningProxy
+    client: ClientConnection
+    said: Event
+    held: Held
+
+    async def stored(self) -> list[list[Event]]:
+        return [
+            [json.loads(each) for each in item.response.pieces()]
+            for item in await self.proxy.recorded()
+        ]
+
+    async def unrecorded(self) -> list[str]:
+        await self.proxy.proxy.wait_until_idle()
+        reports = await self.proxy.broker.reports()
+        return [each.reason for report in reports for each in report.unrecorded]
+
+
+_LATE = news("x" * LARGE_BODY)
+"""A turn with this message is stored after its large body."""
+
+
+@asynccontextmanager
+async def late_turn(
+    place: Place, monkeypatch: pytest.MonkeyPatch, method: str
+) -> AsyncIterator[LateTurn]:
+    """`method` of the store is held."""
+    upstreams = list[web.WebSocketResponse]()
+
+    async def answer(socket: web.WebSocketResponse) -> None:
+        upstreams.append(socket)
+        async for message in socket:
+            await notify(socket, json.loads(message.data), [])
+        await socket.close()
+
+    store = place.again()
+    async with (
+        serving(answer) as service,
+        running_proxy(service.url, mode="record", store=store) as proxy,
+        connected(proxy.url, "/rpc") as client,
+    ):
+        await client.send(json.dumps(call(1)))
+        said = await next_event(client)
+        held = Held(store, method)
+        monkeypatch.setattr(store, method, held)
+        await upstreams[0].send_json(_LATE)
+        await held.waits.wait()
+        yield LateTurn(proxy, client, said, held)
+
+
+async def test_a_turn_that_a_later_take_has_kept_goes_on_no_more(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with late_turn(place, monkeypatch, "keep") as turn:
+        await turn.proxy.broker.rewind()
+        async with connected(turn.proxy.url, "/rpc") as later:
+            await later.send(json.dumps(call(1)))
+            assert await next_event(later) == turn.said
+            turn.held.let_go()
+            assert await next_event(turn.client) == _LATE
+        assert await turn.stored() == [[turn.said]]
+        assert [report.unused for report in await turn.proxy.broker.reports()] == [()]
+        assert turn.proxy.journal.counts == {"recorded": 2}
+        await turn.client.close()
+        assert len(await turn.unrecorded()) == 1
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["edited", "removed"])
+@pytest.mark.parametrize("method", ["keep", "append"])
+async def test_a_turn_can_be_edited_while_its_service_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch, method: str, *, removed: bool
+) -> None:
+    async with late_turn(place, monkeypatch, method) as turn:
+        broker = turn.proxy.broker
+        [item] = await turn.proxy.recorded()
+        changed = None if removed else replace(item, metadata={**item.metadata, "by": "hand"})
+        async with asyncio.TaskGroup() as tasks:
+            edit = tasks.create_task(broker.editor.edit("default", item.index, changed))
+            # Without a shared store, the edit waits for what is under way.
+            shared = broker.store.shared is not None
+            await until(edit.done if shared else lambda: not broker.source.loaded)
+            turn.held.let_go()
+        assert await next_event(turn.client) == _LATE
+        assert [each.metadata for each in await turn.proxy.recorded()] == [
+            each.metadata for each in [changed] if each is not None
+        ]
+        assert await turn.stored() == [[turn.said]] * (changed is not None)
+        await turn.client.close()
+        if method == "keep":
+            assert len(await turn.unrecorded()) == 1
 
 
 def _lines(item: Interaction) -> list[bytes]:

@@ -9,11 +9,12 @@ from collections.abc import (
     Callable,
     Collection,
     Iterable,
+    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -170,6 +171,14 @@ class CassetteRules:
         self._unsaved.discard(name)
 
 
+@dataclass(slots=True)
+class EditedRecording:
+    """A recording that is being edited; the index changes where a write under way stores more of it."""
+
+    name: str
+    index: int
+
+
 class Loaded(Source):
     """The cassettes of one process: loaded by the first request, unloaded by eject."""
 
@@ -177,6 +186,7 @@ class Loaded(Source):
         super().__init__(store, control, context)
         self._rules = CassetteRules(store, context.rules)
         self._locks = KeyedLocks()
+        self._edited: list[EditedRecording] = []
         self._read_only: set[str] = set()
         self._unreadable: dict[str, CassetteIndex] = {}
         """Empty cassettes in place of unreadable ones, until the mode changes."""
@@ -349,9 +359,26 @@ class Loaded(Source):
     async def going_on(self, ask: LiveCall, index: int) -> AsyncIterator[None]:
         name, cassette = ask.cassette.name, ask.cassette
         async with self._replacing.of(name, ask.key):
-            if not cassette.may_go_on(index, ask.take):
+            at = EditedRecording(name, index)
+            if at in self._edited or not cassette.may_go_on(index, ask.take):
                 raise recording_edited(name, index)
+            place = cassette.place_of(index)
             yield
+            # Somebody who has read the part before may have begun to edit it meanwhile.
+            for each in [each for each in self._edited if each == at]:
+                items = cassette.snapshot()
+                each.index = next(
+                    item.index for item in items if cassette.place_of(item.index) == place
+                )
+
+    @contextmanager
+    def edited(self, name: str, index: int) -> Iterator["EditedRecording"]:
+        """Inside the block a recording is edited: no more of the recording is stored."""
+        self._edited.append(edited := EditedRecording(name, index))
+        try:
+            yield edited
+        finally:
+            self._edited = [each for each in self._edited if each is not edited]
 
     @asynccontextmanager
     async def replacing(

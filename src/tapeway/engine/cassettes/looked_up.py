@@ -68,7 +68,7 @@ from tapeway.engine.decision import is_large
 from tapeway.engine.journal import Tally
 from tapeway.engine.report.summary import MOST_LISTED, RecordingsInStore
 from tapeway.engine.single_flight import RecordingLeases
-from tapeway.errors import CassetteCorrupt, StoreAway, StoreError
+from tapeway.errors import CassetteCorrupt, StoreAway, StoreError, recording_edited
 from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
@@ -345,8 +345,32 @@ class LookedUp(Source):
         # The recordings of earlier takes are looked up.
         return True
 
-    def going_on(self, ask: LiveCall, index: int) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
+    @asynccontextmanager
+    async def going_on(self, ask: LiveCall, index: int) -> AsyncIterator[None]:
+        async with self._alone(ask.cassette.name, ask.key):
+            if await self._is_kept(ask, index):
+                raise recording_edited(ask.cassette.name, index)
+            yield
+
+    async def _is_kept(self, ask: LiveCall, index: int) -> bool:
+        """Whether a later take has kept a recording of the take of this call."""
+        name, own = ask.cassette.name, ask.take.number
+        for number in self.control.takes_of(name):
+            turns = (
+                {} if number == own else (await self.store.look(name, number, [ask.key], ())).turns
+            )
+            take = Take(number)
+            for key, turn in turns.items():
+                take.restore_key(key, turn.state)
+            if index in take.kept:
+                return True
+        return False
+
+    @asynccontextmanager
+    async def _alone(self, name: str, key: bytes) -> AsyncIterator[None]:
+        """Held while recordings under a key are replaced: no other instance replaces them."""
+        async with self._replacing.of(name, key), self._leases.alone(name, b"replace " + key):
+            yield
 
     @asynccontextmanager
     async def replacing(
@@ -375,7 +399,7 @@ class LookedUp(Source):
         async def as_now() -> View:
             return await self.wider(await self.view(await self.begin(name, incoming, mode)))
 
-        async with self._replacing.of(name, key), self._leases.alone(name, b"replace " + key):
+        async with self._alone(name, key):
             yield as_now
 
     async def load_bindings(self, view: View, keys: Sequence[bytes]) -> Mapping[bytes, CursorState]:

@@ -6,6 +6,7 @@ when the change is answered.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary, WeakSet
@@ -30,7 +31,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassettes.context import T
-from tapeway.engine.cassettes.loaded import Loaded, indexed
+from tapeway.engine.cassettes.loaded import EditedRecording, Loaded, indexed
 from tapeway.engine.cassettes.source import OutOfUse
 from tapeway.engine.editing.changes import (
     Appended,
@@ -214,11 +215,11 @@ class LoadedEditor(Editor):
     ) -> Appended | None:
         """Change one interaction; the cassette is written anew, and numbered by position."""
 
-        async def work(out: OutOfUse) -> Appended | None:
+        async def work(edited: EditedRecording, out: OutOfUse) -> Appended | None:
             before = await self._store.load(name, writable=True)
             if before is None:
                 raise no_cassette(name)
-            place = _position_of(name, before.interactions, index)
+            place = _position_of(name, before.interactions, edited.index)
             made = await make(before.head, before.interactions[place])
             kept = list(before.interactions)
             kept[place : place + 1] = [] if made is None else [made]
@@ -228,7 +229,19 @@ class LoadedEditor(Editor):
                 out.cassette = await indexed(len(kept), partial(rebuild, removed=made is None))
             return None if made is None else Appended(place, document.interaction_digest(made))
 
-        return await self._loaded.change(name, work)
+        # Live calls end first: a WebSocket turn that stored more would get another index.
+        with self._edited(name, index, condition) as edited:
+            return await self._loaded.change(name, partial(work, edited))
+
+    def _edited(
+        self, name: str, index: int, condition: Condition
+    ) -> AbstractContextManager[EditedRecording]:
+        """Inside the block no more of a recording is stored, unless the condition refuses the edit."""
+        cassette, wanted = self._loaded.loaded.get(name), condition.match
+        held = None if cassette is None else cassette.get(index)
+        if held is None or (wanted is not None and document.interaction_digest(held) not in wanted):
+            return nullcontext(EditedRecording(name, index))
+        return self._loaded.edited(name, index)
 
     async def _append_to(self, name: str, head: CassetteHead | None, work: Append) -> None:
         """Append to a loaded and claimed cassette."""
