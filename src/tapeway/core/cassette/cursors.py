@@ -159,13 +159,12 @@ class Take:
             self.writes[key] = int(state)
             return
         known = orjson.loads(state)
-        # An instance of an earlier version names cursors otherwise: the key begins anew.
-        if (cursor := known.get("cursor")) is not None:
+        if (cursor := known["cursor"]) is not None:
             self.cursors[key] = cursor
-        if variant := known.get("variant"):
+        if variant := known["variant"]:
             self.variants[key] = variant.encode()
         self.touch(known["touched"])
-        self.kept.update(known.get("kept", ()))
+        self.kept.update(known["kept"])
         self.repeated.update(known.get("repeated", ()))
         self.repeat_counts.update(dict(known["again"]))
         self.writes_before.update(dict(known.get("writes", ())))

@@ -32,9 +32,6 @@ from tapeway.stores.sql.rows import RECORDING, TITLE, hexes, method_path, number
 from tapeway.stores.sql.statements import Op, Row, computed, quick_row, quick_rows, row, rows
 from tapeway.stores.support import columns
 
-NEAR_BYTES = 8 * 1024 * 1024
-"""Total size of the bodies that `near` returns, at most."""
-
 ROWS_AT_ONCE = 256
 _GROUP = 500
 _OF = "cassette = (SELECT id FROM @cassette WHERE name = $1)"
@@ -220,18 +217,13 @@ def page(name: str, after: int | None, limit: int) -> Op[Sequence[Row]]:
 
 
 def near(name: str, method: str, path: str, limit: int) -> Op[Sequence[Row]]:
-    """The newest of a method and path, then the newest of others, up to NEAR_BYTES."""
+    """The newest of a method and path, then the newest of others, as far as their bodies fit the budget."""
     wanted = method_path(columns.column_text(method), columns.column_text(path))
     sql = f"{_WEIGHTS} AND method_path {{}} $3 {_NEWEST}"
     weighed = [*(yield from rows(sql.format("="), name, limit, wanted))]
     if (missing := limit - len(weighed)) > 0:
         weighed += yield from rows(sql.format("<>"), name, missing, wanted)
-    left, chosen = NEAR_BYTES, list[int]()
-    for number, weight in weighed:
-        if weight <= left:
-            left -= weight
-            chosen.append(number)
-    return (yield from _chosen(name, chosen))
+    return (yield from _within_budget(name, weighed))
 
 
 def neighbours(name: str, asked: SoughtRequest) -> Op[Sequence[Row]]:
@@ -245,7 +237,7 @@ def neighbours(name: str, asked: SoughtRequest) -> Op[Sequence[Row]]:
         weighed = [*(yield from _beside(name, asked)), *weighed]
     else:
         weighed = yield from _similar(name, asked)
-    return (yield from _chosen(name, within_budget((number, weight) for number, weight in weighed)))
+    return (yield from _within_budget(name, weighed))
 
 
 def _beside(name: str, asked: SoughtRequest) -> Op[list[Row]]:
@@ -270,8 +262,7 @@ def _similar(name: str, asked: SoughtRequest) -> Op[list[Row]]:
 
 def alike(name: str, key: bytes) -> Op[Sequence[Row]]:
     """The newest recordings under a digest that recordings share which differ in identifiers."""
-    weighed = yield from rows(_ALIKE, name, key)
-    return (yield from _chosen(name, within_budget((number, weight) for number, weight in weighed)))
+    return (yield from _within_budget(name, (yield from rows(_ALIKE, name, key))))
 
 
 def issuers(name: str, keys: Sequence[bytes]) -> Op[dict[bytes, Issuer]]:
@@ -284,7 +275,9 @@ def issuers(name: str, keys: Sequence[bytes]) -> Op[dict[bytes, Issuer]]:
     return {key: by[index] for key, index in found.items() if index in by}
 
 
-def _chosen(name: str, chosen: Sequence[int]) -> Op[Sequence[Row]]:
+def _within_budget(name: str, weighed: Sequence[Row]) -> Op[Sequence[Row]]:
+    """The first of some weighed recordings, as far as the bodies fit the budget, in order."""
+    chosen = within_budget((number, weight) for number, weight in weighed)
     if not chosen:
         return []
     sql = f"{_SELECT} AND number :numbers($2) {_FEW_IN_ORDER}"
