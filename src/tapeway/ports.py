@@ -365,7 +365,8 @@ class SharedStore(CassetteStore, Protocol):
         none.
 
         The number of takes always continues from the last one. `apply` is called with every later
-        change, with no await between reading and applying it.
+        change, with no await between reading and applying it. If `apply` raises, the store calls it
+        again later. Until `apply` succeeds, the instance counts as one that has not applied the change.
         """
 
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:

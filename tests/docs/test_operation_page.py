@@ -23,7 +23,7 @@ from tapeway.inspection import search as inspected
 from tapeway.server import front, hits, miss_explainer, plain_heads, prepared_answers
 from tapeway.settings.options import OPTION_OF, Settings
 from tapeway.stores.file import resident_recordings
-from tapeway.stores.postgres import instance, pool
+from tapeway.stores.postgres import pool
 from tapeway.stores.remote import client
 from tapeway.stores.sql import coordination
 from tapeway.stores.sqlite import connection
@@ -119,7 +119,7 @@ FIXED = {
         f"{loop_guard.LATE_S + loop_guard.HELD_S:g} s"
     ),
     "cursors of a take that has ended, in a database": (
-        f"{0.8 * instance.SWEEP_EVERY_S:.0f} to {2 * 1.2 * instance.SWEEP_EVERY_S:.0f} s, then removed "
+        f"{0.8 * coordination.SWEEP_S:.0f} to {2 * 1.2 * coordination.SWEEP_S:.0f} s, then removed "
         f"in batches of {coordination.BATCH}"
     ),
     "decoding a compressed body in memory": (

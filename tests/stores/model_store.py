@@ -464,9 +464,6 @@ class ModelStore:
         if before is None:
             raise StoreError("nothing is in force in this store yet: join it first", status=503)
         now = place.control = replace(change(before), generation=before.generation + 1)
-        for member in place.members:
-            if member.applied(now):
-                place.members[member] = now.generation
         return now, await self.behind(now.generation)
 
     def applied(self, now: Control) -> bool:
@@ -478,8 +475,11 @@ class ModelStore:
         return True
 
     async def behind(self, generation: int) -> Sequence[str]:
-        members = self._place.members.items()
-        return tuple([f"instance {id(each)}" for each, at in members if at < generation])
+        members, now = self._place.members, self._place.control
+        for each, at in members.items():
+            if now is not None and at < now.generation and each.applied(now):
+                members[each] = now.generation
+        return tuple([f"instance {id(each)}" for each, at in members.items() if at < generation])
 
     # What these have in common.
 

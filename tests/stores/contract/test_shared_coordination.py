@@ -314,3 +314,27 @@ async def test_an_instance_that_has_not_applied_a_change_is_named(
     assert await one.behind(steered.generation) == laggards
     # Nobody has applied what has not happened yet.
     assert len(await one.behind(steered.generation + 1)) == 2
+
+
+async def test_a_change_that_could_not_be_applied_is_applied_later(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    tries, applied = list[Control](), list[Control]()
+
+    def apply(control: Control) -> None:
+        tries.append(control)
+        if len(tries) == 1:
+            raise RuntimeError("not now")
+        applied.append(control)
+
+    await one.join(WANTED, lambda _: None)
+    await other.join(WANTED, apply)
+
+    steered, _ = await one.steer(with_take)
+    async with asyncio.timeout(30):
+        while await one.behind(steered.generation):  # noqa: ASYNC110 - only the store knows
+            await asyncio.sleep(0.01)
+
+    assert (len(tries), applied) == (2, [steered])
+    assert other.trouble is None

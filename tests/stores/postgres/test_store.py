@@ -228,8 +228,8 @@ async def test_used_up_cursors_are_gone_within_a_minute_of_the_end_of_their_take
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The second sweep after the end of a take removes its cursors.
-    assert 2 * 1.2 * instance.SWEEP_EVERY_S < 60
-    monkeypatch.setattr(instance, "SWEEP_EVERY_S", 0.01)
+    assert 2 * 1.2 * coordination.SWEEP_S < 60
+    monkeypatch.setattr(coordination, "SWEEP_S", 0.01)
     control = await store.join(WANTED, lambda _: None)
     await append_recordings(store, *range(5))
     for _ in range(20):

@@ -9,7 +9,6 @@ import pytest
 
 from tapeway.core.model.control import with_take
 from tapeway.stores.sql import coordination
-from tapeway.stores.sqlite import heartbeat
 from tapeway.stores.sqlite.operations import run
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
@@ -31,8 +30,8 @@ async def test_used_up_cursors_are_gone_within_a_minute_of_the_end_of_their_take
     store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The second sweep after the end of a take removes its cursors.
-    assert 2 * heartbeat.SWEEP_S < 60
-    monkeypatch.setattr(heartbeat, "SWEEP_S", 0)
+    assert 2 * coordination.SWEEP_S < 60
+    monkeypatch.setattr(coordination, "SWEEP_S", 0)
     monkeypatch.setattr(coordination, "BATCH", 2)
     control = await store.join(WANTED, lambda _: None)
     for name in ("x", "y"):
@@ -64,7 +63,7 @@ async def test_a_take_that_ended_since_the_last_sweep_keeps_its_cursors(
         assert await cursors_of(store, "x", control.take_of("x"), [key(0)])
         async with asyncio.timeout(60):
             while left(tmp_path) != [0, 0]:
-                now += heartbeat.SWEEP_S
+                now += coordination.SWEEP_S
                 await asyncio.sleep(0.01)
         assert await cursors_of(store, "x", after.take_of("x"), [key(0)]) == {}
     finally:

@@ -22,7 +22,8 @@ FAULTS = (
 
 # SQLSTATEs, or their first two characters, whose texts name only roles, hosts and tables.
 _PLAIN = ("08", "28", "3D", "3F", "42", "53", "55", "57", "58", "25", "XX")
-_AWAY = ("08", "57P", "53300", "25006")
+_READ_ONLY = "25006"
+_AWAY = ("08", "57P", "53300", _READ_ONLY)
 _AGAIN = ("40001", "40P01")
 _LIMITS = ("57014", "55P03", "25P03", "25P04")
 _FULL = ("53100", "53200", "54")
@@ -45,6 +46,18 @@ def is_conflict(exc: BaseException) -> bool:
     return state_of(exc) in _AGAIN
 
 
+def is_read_only(exc: BaseException) -> bool:
+    """Whether a server refuses all writes: a standby, or a default of its sessions."""
+    return state_of(exc) == _READ_ONLY
+
+
+def refuses_writes(exc: BaseException) -> bool:
+    """Whether a server that refused to write may still be read: on a full disk, for example."""
+    state = state_of(exc)
+    lost = state.startswith(_AWAY) or state in (*_AGAIN, *_LIMITS)
+    return bool(state) and (is_read_only(exc) or not lost)
+
+
 def translated(exc: BaseException, address: PostgresAddress, action: str) -> StoreError:
     """The StoreError for an error of the driver; `action` says what failed."""
     reason, state = _reason(exc, address), state_of(exc)
@@ -53,6 +66,11 @@ def translated(exc: BaseException, address: PostgresAddress, action: str) -> Sto
         return StoreError(f"{failed} ({reason}); see the user, the password and TLS", status=503)
     if isinstance(exc, TimeoutError) or state in _LIMITS:
         return StoreAway(f"{failed} in time ({reason}); it works again once the database answers")
+    if is_read_only(exc):
+        return StoreAway(
+            f"{failed} ({reason}); see default_transaction_read_only, and whether the address leads "
+            "to a standby"
+        )
     if is_lost(exc) or is_conflict(exc):
         return StoreAway(f"{failed} ({reason}); it works again once the database answers")
     if state.startswith(_FULL):

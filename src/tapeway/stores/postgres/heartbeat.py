@@ -13,11 +13,9 @@ from tapeway.stores.postgres.notifications import CONTROL, Notifications
 from tapeway.stores.postgres.operations import perform
 from tapeway.stores.postgres.pool import DriverConnection, Pool, Session
 from tapeway.stores.sql import coordination
-from tapeway.stores.sql.coordination import Member
+from tapeway.stores.sql.coordination import BEAT_S, Member
 
 log = logging.getLogger(__name__)
-
-BEAT_S = 1.0
 
 
 class Heartbeat:
@@ -30,6 +28,8 @@ class Heartbeat:
         self._connection: DriverConnection | None = None
         self.trouble = ""
         """Why the last beat failed, empty where it did not."""
+        self.refusal: StoreError | None = None
+        """Why nothing can be written, None where the last beat could write."""
         self._woken = asyncio.Event()
         self._stopping = False
         self._ended = asyncio.Event()
@@ -55,7 +55,7 @@ class Heartbeat:
                 self._woken = woken
                 while not self._stopping:
                     woken.clear()
-                    if await self._beat():
+                    if await self._beat() and not self._stopping:
                         await self._pause(woken)
         finally:
             if self._connection is not None:
@@ -72,38 +72,74 @@ class Heartbeat:
             return
 
     async def _beat(self) -> bool:
+        """Report this instance alive, and apply a pending change; False if there was one."""
+        asked_at = self._member.clock()
         try:
-            connection = await self._connected()
-            heard = await self._report(self._session(connection))
-            if self.trouble:
-                log.warning("%s: the database answers again", self._pool.address.shown)
-            self.trouble = ""
-            return heard
+            # The report comes first: then this instance sees each change that did not wait for it.
+            refusal = await self._refusal(asked_at)
+            applied = await self._pick_up(asked_at)
         except StoreError as exc:
-            self._disconnect(exc)
+            return self._failed(exc)
         except errors.FAULTS as exc:
-            self._disconnect(
-                errors.translated(exc, self._pool.address, "report that this instance is alive")
-            )
+            return self._failed(self._translated(exc))
+        if self.trouble and refusal is None:
+            log.warning("%s: the database answers again", self._pool.address.shown)
+        self._note(refusal)
+        self.refusal = refusal
+        return not applied
+
+    async def _refusal(self, asked_at: float) -> StoreError | None:
+        """Report this instance alive; the error where the database can be read but not written."""
+        try:
+            await self._report()
+        except errors.FAULTS as exc:
+            if not errors.refuses_writes(exc) or await self._is_standby(exc):
+                raise
+            # Replays go on: what is in force can be read.
+            self._member.muted()
+            return self._translated(exc)
+        self._member.beaten(asked_at)
+        return None
+
+    async def _report(self) -> None:
+        session = await self._session()
+        if self._member.unreleased:
+            await self._give_back(session)
+        await perform(coordination.beat(self._member), session)
+
+    async def _is_standby(self, exc: BaseException) -> bool:
+        """Whether a read-only server is a standby, which may not know what is in force."""
+        if not errors.is_read_only(exc):
+            return False
+        # Only a new connection sees that the server's default has changed.
+        self._disconnect()
+        row = await (await self._session()).row("SELECT pg_is_in_recovery() AS standby")
+        return row is None or bool(row["standby"])
+
+    async def _pick_up(self, asked_at: float) -> bool:
+        """Apply a pending change; whether one was applied."""
+        found = await perform(coordination.in_force(), await self._session())
+        before = self._member.applied
+        if found is not None and self._member.is_behind(found):
+            self._member.apply(found)
+        self._member.heard(found, asked_at)
+        return self._member.applied != before
+
+    def _failed(self, exc: StoreError) -> bool:
+        self._note(exc)
+        self._disconnect()
         return True
 
-    def _session(self, connection: DriverConnection) -> Session:
-        return Session(connection, self._pool.address.schema)
+    def _note(self, exc: StoreError | None) -> None:
+        if exc is not None and not self.trouble:
+            log.warning("%s", exc.message)
+        self.trouble = "" if exc is None else exc.message
 
-    async def _report(self, session: Session) -> bool:
-        """Report this instance alive, and apply a pending change; False if there was one."""
-        member, asked_at = self._member, self._member.clock()
-        if member.unreleased:
-            await self._give_back(session)
-        await perform(coordination.beat(member), session)
-        now = await perform(coordination.in_force(), session)
-        if not member.joined or now is None or now.generation <= member.applied:
-            member.heard(asked_at)
-            return True
-        if not member.apply(now):
-            return True
-        member.heard(asked_at)
-        return False
+    def _translated(self, exc: BaseException) -> StoreError:
+        return errors.translated(exc, self._pool.address, "report that this instance is alive")
+
+    async def _session(self) -> Session:
+        return Session(await self._connected(), self._pool.address.schema)
 
     async def _give_back(self, session: Session) -> None:
         """Give back the leases that could not be given back before."""
@@ -121,10 +157,13 @@ class Heartbeat:
         self._connection = connection = await self._pool.connect()
         # A pooler that gives each transaction another connection passes no notification on.
         if not self._pool.pooled:
-            await self._session(connection).run("SET synchronous_commit = off")
+            session = Session(connection, self._pool.address.schema)
+            await session.run("SET synchronous_commit = off")
             await connection.add_listener(self._notifications.channel, self._notified)
             connection.add_termination_listener(self._disconnected)
             self._notifications.wake_all()
+            # This beat reads what is in force anyway.
+            self._woken.clear()
         return connection
 
     def _notified(self, _: DriverConnection, __: int, ___: str, topic: str) -> None:
@@ -133,10 +172,7 @@ class Heartbeat:
     def _disconnected(self, _: DriverConnection) -> None:
         self.beat_now()
 
-    def _disconnect(self, why: StoreError) -> None:
-        if not self.trouble:
-            log.warning("%s", why.message)
-        self.trouble = why.message
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None

@@ -35,10 +35,6 @@ from tapeway.stores.sql.store import Make, Reach
 from tapeway.stores.support.background_tasks import BackgroundTasks
 
 T = TypeVar("T")
-SWEEP_EVERY_S = 24.0
-"""A sweep removes the cursors of takes that had ended at the sweep before. So cursors are gone within a
-minute, and a request of an ended take has this long to end.
-"""
 _FULL = 12
 """Every so many sweeps, all unused data is removed too."""
 _EXPIRED = (
@@ -225,7 +221,7 @@ async def sweep_periodically(pool: Pool) -> None:
     """
     before: Control | None = None
     for number in itertools.count(1):
-        await asyncio.sleep(SWEEP_EVERY_S * random.uniform(0.8, 1.2))
+        await asyncio.sleep(coordination.SWEEP_S * random.uniform(0.8, 1.2))
         with suppress(StoreError):
             before = await sweep_takes(pool, before) or before
             if number % _FULL == 0:

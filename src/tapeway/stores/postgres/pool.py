@@ -49,7 +49,7 @@ _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 # One round trip. A process suspended in a transaction must not keep its locks for ever.
 _BEGIN = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
+    "BEGIN ISOLATION LEVEL READ COMMITTED; "
     "SET LOCAL statement_timeout = '{limit}'; "
     "SET LOCAL idle_in_transaction_session_timeout = '{idle}'; "
     "SET LOCAL synchronous_commit = {sync}"

@@ -128,9 +128,10 @@ async def _settings(session: Session) -> tuple[bool, str, str, int]:
 
 
 async def _reads_only(session: Session) -> bool:
-    """Whether the server is a standby, or the role may not write what takes and recordings need."""
+    """Whether nothing can be written: by a standby, the sessions' default, or the rights of the role."""
     row = await session.row(
-        "SELECT pg_is_in_recovery() OR NOT (has_table_privilege('@control', 'UPDATE') "
+        "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean "
+        "OR NOT (has_table_privilege('@control', 'UPDATE') "
         "AND has_table_privilege('@turn', 'INSERT')) AS reads_only"
     )
     return row is not None and bool(row["reads_only"])

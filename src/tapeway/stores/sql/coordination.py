@@ -26,6 +26,14 @@ log = logging.getLogger(__name__)
 OUT_OF_TOUCH_S = 5.0
 """After this many seconds without the store, an instance no longer knows the state in force."""
 
+BEAT_S = 1.0
+"""How often an instance reports that it is alive."""
+
+SWEEP_S = 24.0
+"""A sweep removes the cursors of takes that had ended at the sweep before. So cursors are gone within a
+minute, and a request of an ended take has this long to end.
+"""
+
 BATCH = 2000
 """How many cursors of ended takes one transaction removes, in some milliseconds."""
 
@@ -144,8 +152,15 @@ class Member:
         self._apply, self.applied, self.joined = apply, joined.generation, True
         self._last_heard = asked_at
 
-    def apply(self, control: Control) -> bool:
-        """Apply a change, unless this or a later change was applied; False where applying failed."""
+    def is_behind(self, control: Control | None) -> bool:
+        """Whether this instance still has to apply what is in force, None where nothing is."""
+        return self.joined and control is not None and control.generation > self.applied
+
+    def apply(self, control: Control) -> None:
+        """Apply a change, unless this or a later change was applied.
+
+        Where applying fails, the instance stays behind: the next heartbeat tries it again.
+        """
         if control.generation > self.applied:
             try:
                 self._apply(control)
@@ -153,13 +168,13 @@ class Member:
                 log.error(
                     "a change of mode, cassette or take could not be applied: %s", describe(exc)
                 )
-                return False
+                return
             self.applied = control.generation
-        return True
 
-    def heard(self, asked_at: float) -> None:
-        """Note that the instance has applied the state in force at that time."""
-        self._last_heard = max(self._last_heard, asked_at)
+    def heard(self, control: Control | None, asked_at: float) -> None:
+        """Note what was in force at that time. It counts once this instance has applied it."""
+        if not self.is_behind(control):
+            self._last_heard = max(self._last_heard, asked_at)
 
     def beaten(self, at: float) -> None:
         """Note that the instance reported itself alive at that time."""
@@ -168,14 +183,14 @@ class Member:
         self._last_beat = at
 
     def muted(self) -> None:
-        """Note that no instance can report itself alive: the disk is full."""
+        """Note that no instance can report itself alive: the store can be read, but not written."""
         self._muted = True
 
     @property
     def patience_s(self) -> float:
         """Instances that were silent for longer do not have to apply a change.
 
-        Silence on a full disk does not count: the instances go on replaying.
+        Silence does not count while nothing can be written: the instances go on replaying.
         """
         now = self.clock()
         if self._muted:

@@ -15,20 +15,14 @@ import apsw
 from tapeway.core.model.control import Control
 from tapeway.errors import StoreError, StoreFull
 from tapeway.stores.sql import coordination
-from tapeway.stores.sql.coordination import Member
+from tapeway.stores.sql.coordination import BEAT_S, Member
 from tapeway.stores.sqlite.connection import immediate_transaction
 from tapeway.stores.sqlite.operations import run
 from tapeway.stores.sqlite.worker_thread import WorkerThread
 
 log = logging.getLogger(__name__)
 
-SWEEP_S = 24.0
-"""A sweep removes the cursors of takes that had ended at the sweep before. So cursors are gone within a
-minute, and a request of an ended take has this long to end.
-"""
-
 _POLL_S = 0.05
-_BEAT_S = 1.0
 
 
 class HeartbeatThread:
@@ -42,8 +36,9 @@ class HeartbeatThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last_beat = self._last_sweep = float("-inf")
         self._version: object = None
-        self._handed_over = 0
-        """The number of the last change that the event loop was given."""
+        self._in_force: Control | None = None
+        self._handed_over: tuple[int, float] = 0, float("-inf")
+        """The number of the last change that the event loop was given, and when."""
         self._reported = 0
         self._failing = False
         self._in_force_then: Control | None = None
@@ -83,9 +78,9 @@ class HeartbeatThread:
             self._member.muted()
             full = exc
         self._shared_thread.run_blocking(self._pick_up)
-        if self._handed_over <= self._member.applied:
-            # After a suspension, the change found must be applied first.
-            self._member.heard(asked_at)
+        # After a suspension, the change found must be applied first.
+        self._member.heard(self._in_force, asked_at)
+        self._hand_over_change(asked_at)
         if full is not None:
             raise full
 
@@ -93,25 +88,23 @@ class HeartbeatThread:
         """Make the writes that are due."""
         member, applied = self._member, self._member.applied
         run(coordination.give_back_owed(member), connection, quick=True)
-        if now - self._last_beat >= _BEAT_S or applied != self._reported:
+        if now - self._last_beat >= BEAT_S or applied != self._reported:
             run(coordination.beat(member), connection, quick=True)
             member.beaten(now)
             self._last_beat, self._reported = now, applied
         self._sweep(now, connection)
 
     def _pick_up(self, connection: apsw.Connection) -> None:
-        """Hand a change of another process to the event loop."""
+        """Read what is in force, where another process may have changed it."""
         # The value changes with writes of other connections, not with writes of this connection.
         version = connection.pragma("data_version")
         if version != self._version:
-            changed = run(coordination.in_force(), connection, quick=True)
-            if self._member.joined and changed is not None:
-                self._apply_on_loop(changed)
+            self._in_force = run(coordination.in_force(), connection, quick=True)
             self._version = version
 
     def _sweep(self, now: float, connection: apsw.Connection) -> None:
         """Remove a batch of cursors of ended takes when a sweep is due. Other writers wait for one batch."""
-        if now - self._last_sweep >= SWEEP_S:
+        if now - self._last_sweep >= coordination.SWEEP_S:
             self._last_sweep, self._to_sweep = now, self._in_force_then
             self._in_force_then = run(coordination.in_force(), connection, quick=True)
         if self._to_sweep is not None:
@@ -120,12 +113,15 @@ class HeartbeatThread:
             if not more:
                 self._to_sweep = None
 
-    def _apply_on_loop(self, changed: Control) -> None:
-        loop = self._loop
-        if changed.generation > max(self._handed_over, self._member.applied) and loop is not None:
-            self._handed_over = changed.generation
+    def _hand_over_change(self, now: float) -> None:
+        """Have the event loop apply a change: at once, and with each heartbeat until it succeeds."""
+        change, loop, (number, at) = self._in_force, self._loop, self._handed_over
+        if change is None or loop is None or not self._member.is_behind(change):
+            return
+        if change.generation != number or now - at >= BEAT_S:
+            self._handed_over = change.generation, now
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._member.apply, changed)
+                loop.call_soon_threadsafe(self._member.apply, change)
 
 
 def this_process() -> str:
