@@ -57,11 +57,11 @@ def tables() -> list[Table]:
         measures.append(page.measure)
     if rivals.installed():
         measures.append(rivals.measure)
-    found = []
-    for each in measures:
-        found.append(each())
-        print(text(found[-1]), flush=True)
-    return found
+    measured = []
+    for measure in measures:
+        measured.append(measure())
+        print(text(measured[-1]), flush=True)
+    return measured
 
 
 def machine() -> str:
@@ -79,12 +79,12 @@ def machine() -> str:
     )
 
 
-def write(found: list[Table]) -> None:
+def write(results: list[Table]) -> None:
     """Put the tables in the place of those of the page, and draw the first one."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    measured = "\n".join([machine(), *map(markdown, found)])
-    drawn = chart(found[0], (*replay.BASELINES, replay.OURS))
+    measured = "\n".join([machine(), *map(markdown, results)])
+    drawn = chart(results[0], (*replay.BASELINES, replay.OURS))
     PAGE.write_text(f"{before}{BEGIN}\n{measured}\n{END}{after}")
     CHART.write_text(drawn)
     print(f"wrote {PAGE.relative_to(ROOT)} and {CHART.relative_to(ROOT)}")

@@ -92,7 +92,7 @@ def relay(session: ClientSession, upstream: str, file: BinaryIO) -> Handler:
                     base64.b64encode(body).decode(),
                 ],
                 "response": [live.status, [*live.headers.items()]],
-                "chunks": [base64.b64encode(each).decode() for each in chunks],
+                "chunks": [base64.b64encode(chunk).decode() for chunk in chunks],
             }
             file.write(json.dumps(made).encode() + b"\n")
             file.flush()
@@ -100,8 +100,8 @@ def relay(session: ClientSession, upstream: str, file: BinaryIO) -> Handler:
                 return web.Response(body=b"".join(chunks), content_type=live.content_type)
             response = web.StreamResponse(headers={"Content-Type": live.content_type})
             await response.prepare(request)
-            for each in chunks:
-                await response.write(each)
+            for chunk in chunks:
+                await response.write(chunk)
             await response.write_eof()
             return response
 
@@ -170,7 +170,7 @@ async def hold(upstream: str) -> Callable[[], asyncio.Protocol]:
     loop, url = asyncio.get_running_loop(), urlsplit(upstream)
     host, port = url.hostname or "", url.port or 0
     opened = [await loop.create_connection(Collector, host, port) for _ in range(64)]
-    return partial(Hold, [each for _, each in opened])
+    return partial(Hold, [connection for _, connection in opened])
 
 
 async def main(kind: str, *more: str) -> None:

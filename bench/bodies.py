@@ -47,10 +47,10 @@ def read_at_once(server: Server, readers: int) -> float:
     """The MiB per second of all readers together."""
     threads = [threading.Thread(target=read, args=(server,)) for _ in range(readers)]
     begun = time.perf_counter()
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return readers * len(LARGE_BODY) / _MIB / (time.perf_counter() - begun)
 
 
@@ -82,12 +82,12 @@ def replaying(path: str, length: int) -> Iterator[dict[str, Server]]:
 
 def rates(servers: dict[str, Server], path: str, length: int, blocks: int) -> list[Figure]:
     """The MiB per second of one reader at each server, and ours beside the bare one's."""
-    found: dict[str, list[float]] = {name: [] for name in servers}
+    speeds: dict[str, list[float]] = {name: [] for name in servers}
     for _ in range(blocks):
         for name, server in servers.items():
-            found[name].append(read(server, path, length))
-    ratios = list(map(truediv, found["tapeway"], found["application"]))
-    return [*(figure(each, 0) for each in found.values()), figure(ratios, 2)]
+            speeds[name].append(read(server, path, length))
+    ratios = list(map(truediv, speeds["tapeway"], speeds["application"]))
+    return [*(figure(of_server, 0) for of_server in speeds.values()), figure(ratios, 2)]
 
 
 def memory(servers: dict[str, Server]) -> dict[str, float]:
@@ -114,9 +114,9 @@ def measure() -> Table:
         for _ in range(3):
             for name, server in servers.items():
                 together[name].append(read_at_once(server, READERS))
-        middle = [statistics.median(each) for each in together.values()]
+        middle = [statistics.median(speeds) for speeds in together.values()]
         rows[f"50 MiB: MiB a second, {READERS} readers"] = [
-            *(figure(each, 0) for each in together.values()),
+            *(figure(speeds, 0) for speeds in together.values()),
             f"{middle[1] / middle[0]:.2f}",
         ]
         rows["50 MiB: MiB of memory at most, above idle"] = [*peaks(servers, idle)]

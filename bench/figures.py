@@ -20,7 +20,7 @@ class Figure:
 
     def __str__(self) -> str:
         median, low, high = (
-            f"{each:,.{self.digits}f}" for each in (self.median, self.low, self.high)
+            f"{number:,.{self.digits}f}" for number in (self.median, self.low, self.high)
         )
         return median if low == high else f"{median} ({low} to {high})"
 
@@ -69,12 +69,12 @@ def chart(table: Table, series: Sequence[str]) -> str:
 
     Each row has a scale of its own: it is measured in turns, and compared with no other.
     """
-    columns = [table.columns.index(each) for each in series]
+    columns = [table.columns.index(name) for name in series]
     rows = {
         what: [cell for at in columns if isinstance(cell := cells[at], Figure)]
         for what, cells in table.rows.items()
     }
-    rows = {what: found for what, found in rows.items() if len(found) == len(series)}
+    rows = {what: figures for what, figures in rows.items() if len(figures) == len(series)}
     block = len(series) * _BAR + _GAP
     height = _HEAD + len(rows) * block
     parts = [
@@ -89,19 +89,19 @@ def chart(table: Table, series: Sequence[str]) -> str:
         x = at * 150
         parts.append(f'<rect x="{x}" y="28" width="12" height="12" fill="{colour}"/>')
         parts.append(f'<text x="{x + 18}" y="38" fill="#1f2933">{escape(name)}</text>')
-    for number, (what, found) in enumerate(rows.items()):
+    for number, (what, figures) in enumerate(rows.items()):
         top = _HEAD + number * block
-        scale = (_WIDTH - _LABEL - 70) / max(each.median for each in found)
+        scale = (_WIDTH - _LABEL - 70) / max(bar.median for bar in figures)
         parts.append(
             f'<text x="0" y="{top + block / 2 - 3:.0f}" fill="#1f2933">{escape(what)}</text>'
         )
-        for at, (each, colour) in enumerate(zip(found, colours, strict=True)):
-            y, width = top + at * _BAR, each.median * scale
+        for at, (bar, colour) in enumerate(zip(figures, colours, strict=True)):
+            y, width = top + at * _BAR, bar.median * scale
             parts.append(
                 f'<rect x="{_LABEL}" y="{y}" width="{width:.1f}" height="{_BAR - 3}" fill="{colour}"/>'
             )
             parts.append(
                 f'<text x="{_LABEL + width + 5:.1f}" y="{y + 11}" fill="#52606d">'
-                f"{each.median:,.{each.digits}f}</text>"
+                f"{bar.median:,.{bar.digits}f}</text>"
             )
     return "\n".join([*parts, "</svg>", ""])

@@ -66,8 +66,8 @@ class Heartbeat:
     def longest(self) -> "Wait":
         """The longest wait since the last call, one that lasts still included."""
         self._pipe.send(None)
-        found: Wait = self._pipe.recv()
-        return found
+        wait: Wait = self._pipe.recv()
+        return wait
 
     def stop(self) -> None:
         """Ask no more."""
@@ -250,7 +250,7 @@ def steps(server: Server, many: bytes, large: bytes) -> Iterator[tuple[str, Call
         yield f"{name}, recorded", partial(server.post, "bodies", body)
         yield f"{name}, replayed", partial(server.post, "bodies", body)
         yield f"{name}, missed", partial(_miss, server, body)
-    yield "2,000 of many replayed", lambda: [server.ask("many", each) for each in range(2_000)]
+    yield "2,000 of many replayed", lambda: [server.ask("many", number) for number in range(2_000)]
     yield "list", lambda: server.call("GET", cassettes)
     yield "status", lambda: server.call("GET", "/api/v1/status")
     yield "metrics", lambda: server.call("GET", "/metrics")
@@ -266,7 +266,7 @@ def steps(server: Server, many: bytes, large: bytes) -> Iterator[tuple[str, Call
     yield "interactions", lambda: server.call("GET", f"{cassettes}/many/interactions")
     yield "messages", lambda: server.call("GET", f"{cassettes}/many/messages")
     yield "rewind", lambda: server.call("POST", "/api/v1/rewind", b"{}")
-    yield "mode", lambda: [server.mode(each) for each in ("replay", "auto")]
+    yield "mode", lambda: [server.mode(mode) for mode in ("replay", "auto")]
     yield "three seconds of nothing", lambda: time.sleep(3)
     yield "eject", lambda: server.call("POST", "/api/v1/eject", b'{"cassette":"large"}')
     yield "reload", lambda: server.ask("large", 8)
@@ -315,7 +315,7 @@ def of_kind(kind: str, server: Server, folder: Path) -> Iterator[tuple[str, Call
     if kind == "sqlite":
         use_up(folder / "x.db.shared", _TURNS)
         yield f"rewind {_TURNS} used turns", lambda: rewind_while_asked(server)
-        yield "mode after that", lambda: [server.mode(each) for each in ("replay", "auto")]
+        yield "mode after that", lambda: [server.mode(mode) for mode in ("replay", "auto")]
     yield "delete", lambda: server.call("DELETE", "/api/v1/cassettes/many")
 
 
@@ -323,7 +323,7 @@ def measure(kind: str, folder: Path) -> list[tuple[str, Wait]]:
     """Every step of one kind of store, with the longest wait during it."""
     many, large = cassette(_MANY, 100), cassette(_LARGE, _LARGE_BODY)
     stores = {"memory": "memory:", "file": str(folder / "files"), "sqlite": f"sqlite:{folder}/x.db"}
-    found: list[tuple[str, Wait]] = []
+    waits: list[tuple[str, Wait]] = []
     if kind == "file":
         (folder / "files").mkdir()
         (folder / "files" / "huge.json").write_bytes(cassette(_HUGE, _LARGE_BODY))
@@ -337,7 +337,7 @@ def measure(kind: str, folder: Path) -> list[tuple[str, Wait]]:
             step()
             waited = heartbeat.longest()
             took = (time.perf_counter() - started) * 1000
-            found.append((name, waited))
+            waits.append((name, waited))
             mark = "" if waited.own_ms <= MOST_MS else "  <<<"
             print(
                 f"{kind:8} {name:28} {took:9.0f} ms  longest wait {waited.longest_ms:7.1f} ms"
@@ -346,11 +346,11 @@ def measure(kind: str, folder: Path) -> list[tuple[str, Wait]]:
             )
         heartbeat.stop()
         server.stop()
-    return found
+    return waits
 
 
 if __name__ == "__main__":
     print(f"load {os.getloadavg()[0]:.1f}")
-    for each in sys.argv[1:] or ["file", "memory", "sqlite"]:
+    for kind in sys.argv[1:] or ["file", "memory", "sqlite"]:
         with tempfile.TemporaryDirectory() as place:
-            measure(each, Path(place))
+            measure(kind, Path(place))

@@ -55,13 +55,13 @@ def counted(folder: Path, *command: str) -> Iterator[Server]:
 
 def instructions(server: Server, folder: Path, sent: Iterator[bytes], end: bytes, n: int) -> int:
     """The instructions of one of so many requests, after some that are not counted."""
-    for each in islice(sent, min(n, _WARM)):
-        server.ask(each, end)
+    for request in islice(sent, min(n, _WARM)):
+        server.ask(request, end)
     for dump in folder.iterdir():
         dump.unlink()
     _control("--zero", server)
-    for each in islice(sent, n):
-        server.ask(each, end)
+    for request in islice(sent, n):
+        server.ask(request, end)
     _control("--dump", server)
     (dump,) = folder.iterdir()
     return sum(map(int, _TOTAL.findall(dump.read_text())[:1])) // n
@@ -85,7 +85,7 @@ def _control(order: str, server: Server) -> None:
 
 def measured() -> dict[str, int]:
     """The counts, by what was asked."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (dumps := root / "dumps").mkdir()
@@ -96,57 +96,57 @@ def measured() -> dict[str, int]:
         recording = tapeway(store, "--mode", "record", "--upstream", upstream.url)
         with counted(dumps, *recording) as server:
             asked = requests(JSON_PATH)
-            found["a recording"] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)
+            counts["a recording"] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)
             asked = requests(STREAM_PATH)
             what = f"the recording of a stream of {len(EVENTS)} events"
-            found[what] = instructions(server, dumps, asked, LAST_CHUNK, _STREAMS)
+            counts[what] = instructions(server, dumps, asked, LAST_CHUNK, _STREAMS)
         auto = tapeway(f"{root}/auto", "--mode", "auto", "--upstream", upstream.url)
         with counted(dumps, *auto) as server:
             asked = requests(JSON_PATH)
-            found["a recording in mode auto"] = instructions(
+            counts["a recording in mode auto"] = instructions(
                 server, dumps, asked, JSON_BODY, _COUNTED
             )
             asked = requests(JSON_PATH)
-            found["its replay in the same run"] = instructions(
+            counts["its replay in the same run"] = instructions(
                 server, dumps, asked, JSON_BODY, _COUNTED
             )
         with counted(dumps, *tapeway(store, "--mode", "replay")) as server:
             asked = requests(JSON_PATH)
-            found["the first replay of a recording in a file"] = instructions(
+            counts["the first replay of a recording in a file"] = instructions(
                 server, dumps, asked, JSON_BODY, _COUNTED
             )
             asked = _asked_before(JSON_PATH, _WARM)
-            found["a replay"] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)
+            counts["a replay"] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)
             asked = (
-                request_with(f"X-Request-Id: {sha256(b'%d' % number).hexdigest()}", each)
-                for number, each in enumerate(_asked_before(JSON_PATH, _WARM))
+                request_with(f"X-Request-Id: {sha256(b'%d' % number).hexdigest()}", request)
+                for number, request in enumerate(_asked_before(JSON_PATH, _WARM))
             )
             what = "a replay with a header field of its own"
-            found[what] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)
-            asked = (request_with(ORDINARY, each) for each in _asked_before(JSON_PATH, _WARM))
+            counts[what] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)
+            asked = (request_with(ORDINARY, request) for request in _asked_before(JSON_PATH, _WARM))
             what = "a replay on the ordinary way"
-            found[what] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)
+            counts[what] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)
             asked = _asked_before(STREAM_PATH, _STREAMS)
             what = f"the replay of a stream of {len(EVENTS)} events"
-            found[what] = instructions(server, dumps, asked, LAST_CHUNK, _COUNTED)
-    return found
+            counts[what] = instructions(server, dumps, asked, LAST_CHUNK, _COUNTED)
+    return counts
 
 
 def measure(*, keep: bool = False) -> Table:
     """The counts beside those that are kept; with `keep`, they are kept instead."""
-    found, machine = measured(), f"Python {platform.python_version()}, {platform.machine()}"
+    counts, machine = measured(), f"Python {platform.python_version()}, {platform.machine()}"
     kept: dict[str, Any] = {"machine": "nothing yet", "counts": {}}
     if KEPT.exists():
         kept = json.loads(KEPT.read_text())
     if keep:
-        KEPT.write_text(json.dumps({"machine": machine, "counts": found}, indent=2) + "\n")
+        KEPT.write_text(json.dumps({"machine": machine, "counts": counts}, indent=2) + "\n")
     rows = {
         what: [
             f"{now:,}",
             f"{before:,}" if (before := kept["counts"].get(what)) else "",
             f"{(now / before - 1) * 100:+.1f} %" if before else "",
         ]
-        for what, now in found.items()
+        for what, now in counts.items()
     }
     note = f"Counted with {machine}; kept with {kept['machine']}."
     return Table("Instructions of the server", ("now", "kept", "change"), rows, note)

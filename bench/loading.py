@@ -79,7 +79,7 @@ def look(folder: Path) -> None:
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     bodies, keys = _bodies(index), _keys(index)
-    found: dict[str, object] = {
+    sizes: dict[str, object] = {
         "bodies": bodies / len(index),
         "keys": keys / len(index),
         "beside": (taken - bodies - keys) / len(index),
@@ -90,22 +90,22 @@ def look(folder: Path) -> None:
     for _ in range(RUNS):
         parsed.append(_seconds(lambda: orjson.loads(file.read_bytes())))
         loaded.append(_seconds(lambda: asyncio.run(load(folder))))
-    print(json.dumps(found | {"parsed": parsed, "loaded": loaded}))
+    print(json.dumps(sizes | {"parsed": parsed, "loaded": loaded}))
 
 
 def _bodies(index: CassetteIndex) -> int:
     """The bytes of the bodies that are in memory."""
     kept = {
         id(data): sys.getsizeof(data)
-        for each in index
-        if isinstance(each, Interaction) and not isinstance(each, LazyInteraction)
-        for data in (each.request.body, each.response.body)
+        for interaction in index
+        if isinstance(interaction, Interaction) and not isinstance(interaction, LazyInteraction)
+        for data in (interaction.request.body, interaction.response.body)
     }
     return sum(kept.values())
 
 
 def _keys(index: CassetteIndex) -> int:
-    return sum([sys.getsizeof(index.key_of(each.index)) for each in index])
+    return sum([sys.getsizeof(index.key_of(interaction.index)) for interaction in index])
 
 
 def _seconds(run: Callable[[], object]) -> float:
@@ -122,15 +122,15 @@ def measure() -> Table:
         for name, (count, _) in SIZES.items():
             command = [sys.executable, "-m", "bench.loading", str(Path(place, name))]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-            found = json.loads(done.stdout)
+            child = json.loads(done.stdout)
             megabytes = Path(place, name, f"{_NAME}.json").stat().st_size / 1e6
             rows[f"{count:,} {name} recordings, {megabytes:.1f} MB"] = [
-                figure([each * 1000 for each in found["parsed"]], 0),
-                figure([each * 1000 for each in found["loaded"]], 0),
-                figure(list(map(truediv, found["loaded"], found["parsed"])), 2),
-                f"{found['bodies']:,.0f}",
-                f"{found['keys']:,.0f}",
-                f"{found['beside']:,.0f}",
+                figure([seconds * 1000 for seconds in child["parsed"]], 0),
+                figure([seconds * 1000 for seconds in child["loaded"]], 0),
+                figure(list(map(truediv, child["loaded"], child["parsed"])), 2),
+                f"{child['bodies']:,.0f}",
+                f"{child['keys']:,.0f}",
+                f"{child['beside']:,.0f}",
             ]
     columns = (
         *("orjson.loads, ms", "tapeway, ms", "tapeway / orjson"),

@@ -71,8 +71,8 @@ async def look(file: Path, count: int) -> None:
         times.append(time.perf_counter() - started)
     await store.close()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = {"open": opened, "cold": cold, "hit": statistics.median(times), "memory": memory}
-    print(json.dumps(found))
+    results = {"open": opened, "cold": cold, "hit": statistics.median(times), "memory": memory}
+    print(json.dumps(results))
 
 
 def measure(place: Path | None = None, many: int = MANY) -> Table:
@@ -84,12 +84,12 @@ def measure(place: Path | None = None, many: int = MANY) -> Table:
             asyncio.run(build(file, count))
             command = [sys.executable, "-m", "bench.million", str(file), str(count), "look"]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-            found = json.loads(done.stdout)
+            results = json.loads(done.stdout)
             rows[f"{count:,} recordings, {file.stat().st_size / 1e6:,.1f} MB"] = [
-                f"{found['open'] * 1e3:.0f}",
-                f"{found['cold'] * 1e3:.2f}",
-                f"{found['hit'] * 1e6:.0f}",
-                f"{found['memory'] / 1024:.0f}",
+                f"{results['open'] * 1e3:.0f}",
+                f"{results['cold'] * 1e3:.2f}",
+                f"{results['hit'] * 1e6:.0f}",
+                f"{results['memory'] / 1024:.0f}",
             ]
     columns = ("opened in ms", "first hit, ms", "then, us", "memory, MiB")
     return Table("A cassette in an SQLite file", columns, rows)

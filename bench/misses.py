@@ -46,12 +46,12 @@ def run(count: int, store: str) -> None:
     started = time.perf_counter()
     for part in range(10):
         numbers = range(part * count // 10, (part + 1) * count // 10)
-        shares = [numbers[each::_CLIENTS] for each in range(_CLIENTS)]
-        threads = [threading.Thread(target=miss, args=(server.proxy, each)) for each in shares]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+        shares = [numbers[first::_CLIENTS] for first in range(_CLIENTS)]
+        threads = [threading.Thread(target=miss, args=(server.proxy, share)) for share in shares]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         print(
             f"{numbers.stop:9,} misses  {time.perf_counter() - started:6.0f} s  "
             f"{resident_mib(server.process.pid):6.1f} MiB",

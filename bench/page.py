@@ -90,7 +90,7 @@ async def load(host: str, port: int, rate: int, seconds: float) -> None:
         asked = due
         await asyncio.sleep(TICK_S)
     async with asyncio.timeout(PATIENCE_S):
-        await asyncio.gather(*(each.done for each in askers))
+        await asyncio.gather(*(client.done for client in askers))
     took = loop.time() - began
     print(json.dumps({"asked": asked, "rate": asked / took}))
 
@@ -104,8 +104,8 @@ def asked_by_another(server: Server, rate: int) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         timeout=SECONDS + 2 * PATIENCE_S,
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    shown: dict[str, Any] = json.loads(done.stdout)
+    return shown
 
 
 def watched(server: Server, rate: int) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def watched(server: Server, rate: int) -> dict[str, Any]:
         tab.wait_for_function(f"() => ({_SHOWN})().counted !== ''")
         before = tab.evaluate(_SHOWN)
         tab.evaluate(_FRAMES)
-        found = asked_by_another(server, rate)
+        other = asked_by_another(server, rate)
         ended = time.perf_counter()
         gaps = sorted(tab.evaluate("window.gaps.slice(1)"))
         while True:
@@ -132,11 +132,11 @@ def watched(server: Server, rate: int) -> dict[str, Any]:
             for name in ("counted", "listed"):
                 shown[name] = int(shown[name]) - int(before[name])
             late_s = time.perf_counter() - ended
-            whole = shown["listed"] == found["asked"] or found["asked"] > MOST_LISTED
-            if shown["counted"] == found["asked"] and (shown["said"] or whole):
-                return {**found, **shown, "gaps": gaps, "late_s": late_s}
+            whole = shown["listed"] == other["asked"] or other["asked"] > MOST_LISTED
+            if shown["counted"] == other["asked"] and (shown["said"] or whole):
+                return {**other, **shown, "gaps": gaps, "late_s": late_s}
             if late_s > PATIENCE_S:
-                raise RuntimeError(f"{found['asked']} were asked, and the page shows {shown}")
+                raise RuntimeError(f"{other['asked']} were asked, and the page shows {shown}")
             time.sleep(0.05)
 
 

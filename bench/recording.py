@@ -74,12 +74,12 @@ class ConnectedServer:
         self.connections = [
             socket.create_connection((parts.hostname, parts.port)) for _ in range(at_once)
         ]
-        for each in self.connections:
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for connection in self.connections:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
-        for each in self.connections:
-            each.close()
+        for connection in self.connections:
+            connection.close()
 
 
 def ask(connections: Iterable[socket.socket], sent: Iterator[bytes], end: bytes) -> list[float]:
@@ -125,17 +125,17 @@ def in_turn(
     They have numbers from `first` on, of which none was asked for before.
     """
     sent = {(name, path): requests(path, first=first) for name in servers for path in blocks}
-    found = {path: {name: Measured() for name in servers} for path in blocks}
+    measured_of = {path: {name: Measured() for name in servers} for path in blocks}
     connected = {name: ConnectedServer(server, at_once) for name, server in servers.items()}
     for number in range(1 + BLOCKS):
-        for name, each in connected.items():
+        for name, connection in connected.items():
             for path, size in blocks.items():
-                measured = found[path][name] if number else Measured()
+                measured = measured_of[path][name] if number else Measured()
                 end = JSON_BODY if path == JSON_PATH else LAST_CHUNK
-                measured.add(each, sent[name, path], end, size)
-    for each in connected.values():
-        each.close()
-    return found
+                measured.add(connection, sent[name, path], end, size)
+    for connection in connected.values():
+        connection.close()
+    return measured_of
 
 
 def sync_ms(folder: str) -> float:
@@ -162,7 +162,7 @@ def compared(stack: ExitStack, root: str, upstream: Server) -> dict[str, Server]
     }
     for mode in MODES:
         commands[mode] = tapeway(f"{root}/{mode}", "--mode", mode, "--upstream", upstream.url)
-    proxies = {name: stack.enter_context(started(*each)) for name, each in commands.items()}
+    proxies = {name: stack.enter_context(started(*command)) for name, command in commands.items()}
     return {"direct": upstream, **proxies}
 
 
@@ -170,24 +170,28 @@ def compare(servers: dict[str, Server]) -> dict[str, list[Figure | str]]:
     """The rows of small answers."""
     many = in_turn(servers, {JSON_PATH: BLOCK}, CONNECTIONS, MOST)[JSON_PATH]
     alone = in_turn(servers, {JSON_PATH: BLOCK // 4}, 1, 2 * MOST)[JSON_PATH]
-    ratios = [map(truediv, each.cpu, many["relay"].cpu) for each in many.values()]
+    ratios = [map(truediv, measured.cpu, many["relay"].cpu) for measured in many.values()]
     return {
-        f"CPU us, {CONNECTIONS} connections": [figure(each.cpu, 0) for each in many.values()],
-        "of the relay's": [figure([*each], 2) for each in ratios],
-        f"a second, {CONNECTIONS} connections": [figure(each.rates, 0) for each in many.values()],
-        "CPU us, alone": [figure(each.cpu, 0) for each in alone.values()],
-        "wait in ms, alone": [figure(each.waits, 2) for each in alone.values()],
+        f"CPU us, {CONNECTIONS} connections": [
+            figure(measured.cpu, 0) for measured in many.values()
+        ],
+        "of the relay's": [figure([*ratio], 2) for ratio in ratios],
+        f"a second, {CONNECTIONS} connections": [
+            figure(measured.rates, 0) for measured in many.values()
+        ],
+        "CPU us, alone": [figure(measured.cpu, 0) for measured in alone.values()],
+        "wait in ms, alone": [figure(measured.waits, 2) for measured in alone.values()],
     }
 
 
 def streams(servers: dict[str, Server], written: str) -> dict[str, list[Figure | str]]:
     """The rows of streams that are written so."""
-    found = in_turn(servers, {JSON_PATH: BLOCK, STREAM_PATH: STREAMS}, CONNECTIONS, 3 * MOST)
-    small, large = found[JSON_PATH].values(), found[STREAM_PATH].values()
+    measured = in_turn(servers, {JSON_PATH: BLOCK, STREAM_PATH: STREAMS}, CONNECTIONS, 3 * MOST)
+    small, large = measured[JSON_PATH].values(), measured[STREAM_PATH].values()
     sizes = [map(truediv, one.cpu, other.cpu) for one, other in zip(large, small, strict=True)]
     return {
         f"CPU us, {len(EVENTS)} events, written {written}": [figure(x.cpu, 0) for x in large],
-        f"of a small answer's, {written}": [figure([*each], 2) for each in sizes],
+        f"of a small answer's, {written}": [figure([*size], 2) for size in sizes],
     }
 
 

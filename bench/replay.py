@@ -80,8 +80,8 @@ class Server:
 
     def close(self) -> None:
         """Close all connections to it."""
-        for each in (self._socket, *self._many):
-            each.close()
+        for connection in (self._socket, *self._many):
+            connection.close()
 
     def connect(self) -> None:
         """Have a new connection: some servers close one that asked nothing for seconds."""
@@ -121,10 +121,10 @@ class Server:
             self._many.append(self._connected())
         before = self.cpu_ns()
         for _ in range(rounds):
-            for each in self._many:
-                each.sendall(next(requests))
-            for each in self._many:
-                self._receive(each, b"", end)
+            for connection in self._many:
+                connection.sendall(next(requests))
+            for connection in self._many:
+                self._receive(connection, b"", end)
         return (self.cpu_ns() - before) / (rounds * CONNECTIONS) / 1000
 
     def cpu_ns(self) -> int:
@@ -232,11 +232,11 @@ def compare(
     for _ in range(BLOCKS):
         for name, server in servers.items():
             costs[name].append(server.cost(requests[name], end, count))
-    kept = {name: found[2:] for name, found in costs.items()}
+    kept = {name: figures[2:] for name, figures in costs.items()}
     ratios = [list(map(truediv, kept[OURS], kept[name])) for name in BASELINES]
     return (
         *(figure(kept[name]) for name in (*BASELINES, OURS)),
-        *(figure(each, 2) for each in ratios),
+        *(figure(ratio, 2) for ratio in ratios),
     )
 
 
@@ -273,7 +273,7 @@ def replaying(stack: ExitStack) -> tuple[str, dict[str, Server]]:
 
 def measure() -> Table:
     """Replays from a folder, and from SQLite, beside the bare servers."""
-    found: dict[str, tuple[Figure, ...]] = {}
+    figures: dict[str, tuple[Figure, ...]] = {}
     with ExitStack() as stack:
         folder, servers = replaying(stack)
         rows: dict[str, list[bytes]] = {
@@ -290,39 +290,39 @@ def measure() -> Table:
             "the ordinary way: what the front does not take": asked("many", MANY, ORDINARY),
             "another credential in the body": asked("keys", FEW, key=OTHER_KEY),
             "recordings that headers tell apart": [
-                each
+                sent_bytes
                 for beta in ("one", "two")
-                for each in asked("headers", FEW, f"OpenAI-Beta: {beta}")
+                for sent_bytes in asked("headers", FEW, f"OpenAI-Beta: {beta}")
             ],
             "another identifier of a call": asked(
                 *("calls", FEW), body=lambda number: follow_up(number, call_id("other", number))
             ),
         }
         for what, sent in rows.items():
-            for each in sent:
-                servers[OURS].ask(each, JSON_BODY)
-            found[what] = compare(servers, sent, JSON_BODY, BLOCK)
+            for asked_bytes in sent:
+                servers[OURS].ask(asked_bytes, JSON_BODY)
+            figures[what] = compare(servers, sent, JSON_BODY, BLOCK)
         # None twice.
         for what, more in (
             ("a header that differs in every request", ()),
             ("the ordinary way, and such a header", (ORDINARY,)),
         ):
             sent = [traced(number, *more) for number in range(BLOCKS * BLOCK)]
-            found[what] = compare(servers, sent, JSON_BODY, BLOCK)
+            figures[what] = compare(servers, sent, JSON_BODY, BLOCK)
         # Not asked before, and none twice: what is known of a body's bytes is of no use.
         sent = asked("most", BLOCKS * BLOCK, body=respelled)
-        found["another spelling of the body, each new"] = compare(servers, sent, JSON_BODY, BLOCK)
+        figures["another spelling of the body, each new"] = compare(servers, sent, JSON_BODY, BLOCK)
         sent = asked("many", MANY)
         options = (f"sqlite:{folder}/{DATABASE}", "--mode", "replay")
         shared = stack.enter_context(started(*tapeway(*options)))
-        for each in sent:
-            shared.ask(each, JSON_BODY)
+        for asked_bytes in sent:
+            shared.ask(asked_bytes, JSON_BODY)
         what = f"{MANY:,} different requests, from SQLite"
-        found[what] = compare({**servers, OURS: shared}, sent, JSON_BODY, BLOCK)
+        figures[what] = compare({**servers, OURS: shared}, sent, JSON_BODY, BLOCK)
         what = f"a stream of {len(EVENTS)} events, each a chunk"
-        found[what] = compare(servers, [request(STREAM_PATH)], LAST_CHUNK, CONNECTIONS)
+        figures[what] = compare(servers, [request(STREAM_PATH)], LAST_CHUNK, CONNECTIONS)
     ratios = tuple(f"{OURS} / {name}" for name in BASELINES)
-    return Table("CPU microseconds of the server per replay", (*BASELINES, OURS, *ratios), found)
+    return Table("CPU microseconds of the server per replay", (*BASELINES, OURS, *ratios), figures)
 
 
 if __name__ == "__main__":

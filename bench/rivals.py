@@ -73,10 +73,10 @@ RIVALS = {
 
 def installed() -> dict[str, Rival]:
     """The tools that this machine has."""
-    found = {name: each for name, each in RIVALS.items() if shutil.which(each.program)}
-    if "talkback" in found and not _has_node_package("talkback"):
-        del found["talkback"]
-    return found
+    present = {name: rival for name, rival in RIVALS.items() if shutil.which(rival.program)}
+    if "talkback" in present and not _has_node_package("talkback"):
+        del present["talkback"]
+    return present
 
 
 def _has_node_package(name: str) -> bool:
@@ -140,16 +140,16 @@ def measure() -> Table:
                 costs[name].append(server.cost(asked[name], b"", BLOCK))
     ours = costs["tapeway"]
     rows: dict[str, list[Figure | str]] = {
-        name: [figure(each, 0), figure(list(map(truediv, each, ours)), 1)]
-        for name, each in costs.items()
+        name: [figure(cost, 0), figure(list(map(truediv, cost, ours)), 1)]
+        for name, cost in costs.items()
     }
     title = f"{DIFFERENT:,} different requests in turn: CPU microseconds of the server per replay"
     return Table(title, ("CPU us", "of tapeway's"), rows)
 
 
 def _ask_all(server: Server, sent: list[bytes]) -> None:
-    for each in sent:
-        server.ask(each)
+    for sent_bytes in sent:
+        server.ask(sent_bytes)
 
 
 if __name__ == "__main__":

@@ -168,10 +168,10 @@ async def flood(server: Server, until: float, counts: Counts) -> None:
                 for name in ("flood", "missing")
                 for _ in range(_FLOOD // 2)
             ]
-            found = await asyncio.gather(*asked)
-        counts.requests += len(found)
-        if found != [200] * (_FLOOD // 2) + [400] * (_FLOOD // 2):
-            counts.add_wrong(f"flood: {sorted(set(found))}")
+            statuses = await asyncio.gather(*asked)
+        counts.requests += len(statuses)
+        if statuses != [200] * (_FLOOD // 2) + [400] * (_FLOOD // 2):
+            counts.add_wrong(f"flood: {sorted(set(statuses))}")
         await asyncio.sleep(_FLOOD_EVERY_S)
 
 

@@ -67,8 +67,8 @@ def measure() -> Table:
         "Starting",
         ("ms", "of the imports"),
         {
-            what: [figure(each, 0), figure(list(map(truediv, each, imports)), 2)]
-            for what, each in taken.items()
+            what: [figure(times, 0), figure(list(map(truediv, times, imports)), 2)]
+            for what, times in taken.items()
         },
     )
 

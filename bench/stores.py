@@ -38,8 +38,8 @@ def timed(
             ask(server)
             times[name].append((time.perf_counter() - begun) * 1e6 / count)
             costs[name].append((server.cpu_ns() - before) / 1000 / count)
-    return [figure(each, 0) for each in times.values()], [
-        figure(each, 0) for each in costs.values()
+    return [figure(spent, 0) for spent in times.values()], [
+        figure(cost, 0) for cost in costs.values()
     ]
 
 
@@ -58,7 +58,7 @@ def measure(*stores: str) -> Table:
             *(f"{folder}/files", f"sqlite:{folder}/cassettes.db"),
             *([stack.enter_context(running()).dsn] if find_binaries() else []),
         )
-        places = {each.partition(":")[0] if ":" in each else "folder": each for each in stores}
+        places = {store.partition(":")[0] if ":" in store else "folder": store for store in stores}
         bare = stack.enter_context(started("-m", "bench.bare", "lowlevel"))
         with serving(places, "--mode", "auto", "--upstream", bare.url) as servers:
             _record(servers, rows)

@@ -28,16 +28,16 @@ def waits(
     servers: dict[str, Server], sent: list[bytes], end: bytes
 ) -> dict[str, tuple[list[float], list[float]]]:
     """Microseconds up to the first byte, and up to the end, of each request to each server."""
-    found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in servers}
+    times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in servers}
     requests = cycle(sent)
     for _ in range(ROUNDS // _BLOCK):
         block = list(islice(requests, _BLOCK))
         for name, server in servers.items():
-            for each in block:
-                first, whole = server.timed(each, end)
-                found[name][0].append(first * 1e6)
-                found[name][1].append(whole * 1e6)
-    return {name: (first[_WARM:], whole[_WARM:]) for name, (first, whole) in found.items()}
+            for asked_bytes in block:
+                first, whole = server.timed(asked_bytes, end)
+                times[name][0].append(first * 1e6)
+                times[name][1].append(whole * 1e6)
+    return {name: (first[_WARM:], whole[_WARM:]) for name, (first, whole) in times.items()}
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def one_processor(servers: Iterable[Server]) -> Iterator[None]:
         yield
         return
     before = os.sched_getaffinity(0)
-    for pid in (0, *(each.pid for each in servers)):
+    for pid in (0, *(server.pid for server in servers)):
         os.sched_setaffinity(pid, {min(before)})
     try:
         yield
@@ -55,10 +55,10 @@ def one_processor(servers: Iterable[Server]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _row(found: dict[str, tuple[list[float], list[float]]], which: int) -> list[Figure]:
-    kept = {name: each[which] for name, each in found.items()}
+def _row(times_of: dict[str, tuple[list[float], list[float]]], which: int) -> list[Figure]:
+    kept = {name: times[which] for name, times in times_of.items()}
     ratios = [list(map(truediv, kept[OURS], kept[name])) for name in _FLOORS]
-    return [*(figure(each, 0) for each in kept.values()), *(figure(each, 2) for each in ratios)]
+    return [*(figure(times, 0) for times in kept.values()), *(figure(ratio, 2) for ratio in ratios)]
 
 
 def measure() -> Table:

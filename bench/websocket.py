@@ -48,8 +48,8 @@ _EVENTS: list[dict[str, object]] = [
     {"type": "response.completed", "response": _RESPONSE},
 ]
 MESSAGES = [
-    json.dumps({**each, "sequence_number": number}, separators=(",", ":"))
-    for number, each in enumerate(_EVENTS)
+    json.dumps({**event, "sequence_number": number}, separators=(",", ":"))
+    for number, event in enumerate(_EVENTS)
 ]
 END = MESSAGES[-1].encode()
 COLUMNS = ("aiohttp", "relay", "record", "record, as it comes", "replay")
@@ -102,7 +102,7 @@ def cost(server: Server, talk: Talk, asked: Iterator[bytes], turns: int = TURNS)
 
 def compared(servers: dict[str, Server], path: str) -> dict[str, list[float]]:
     """What each server spends on a message, in turns."""
-    found: dict[str, list[float]] = {name: [] for name in servers}
+    costs: dict[str, list[float]] = {name: [] for name in servers}
     kind = "response.create" if path == TURN_PATH else "question"
     asked = {name: questions(kind) for name in servers}
     with ExitStack() as stack:
@@ -113,17 +113,17 @@ def compared(servers: dict[str, Server], path: str) -> dict[str, list[float]]:
         for number in range(1 + BLOCKS):
             for name, server in servers.items():
                 spent = cost(server, talks[name], asked[name])
-                found[name] += [spent] if number else []
-    return found
+                costs[name] += [spent] if number else []
+    return costs
 
 
-def rows(what: str, found: dict[str, list[float]], beside: str) -> dict[str, list[Figure | str]]:
+def rows(what: str, costs_of: dict[str, list[float]], beside: str) -> dict[str, list[Figure | str]]:
     """What a message costs, and how many times as much as in another column."""
     costs: list[Figure | str] = [
-        figure(found[name], 2) if name in found else "" for name in COLUMNS
+        figure(costs_of[name], 2) if name in costs_of else "" for name in COLUMNS
     ]
     ratios: list[Figure | str] = [
-        figure([*map(truediv, found[name], found[beside])], 2) if name in found else ""
+        figure([*map(truediv, costs_of[name], costs_of[beside])], 2) if name in costs_of else ""
         for name in COLUMNS
     ]
     return {f"CPU us a message, {what}": costs, f"of {beside}'s, {what}": ratios}
@@ -147,7 +147,7 @@ def memory_kib(server: Server) -> float:
 
 def _resident_kib(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
-    (line,) = [each for each in status.splitlines() if each.startswith("VmRSS:")]
+    (line,) = [row for row in status.splitlines() if row.startswith("VmRSS:")]
     return int(line.split()[1])
 
 
@@ -161,11 +161,11 @@ def proxies(root: str, upstream: Server) -> Iterator[dict[str, Server]]:
     }
     with ExitStack() as stack:
         relay = started("-m", "bench.websocket", "relay", upstream.url)
-        found = {"relay": stack.enter_context(relay)}
+        servers = {"relay": stack.enter_context(relay)}
         for name, more in stores.items():
             command = tapeway(f"{root}/{name}", *options, *more)
-            found[name] = stack.enter_context(started(*command))
-        yield found
+            servers[name] = stack.enter_context(started(*command))
+        yield servers
 
 
 def measure() -> Table:
@@ -176,23 +176,23 @@ def measure() -> Table:
         root = stack.enter_context(tempfile.TemporaryDirectory())
         upstream = stack.enter_context(started("-m", "bench.websocket", "serve"))
         recording = stack.enter_context(proxies(root, upstream))
-        found = rows("a recorded turn", compared(recording, TURN_PATH), "relay")
+        table = rows("a recorded turn", compared(recording, TURN_PATH), "relay")
         sessions = {name: recording[name] for name in ("relay", "record")}
-        found |= rows("a recorded session", compared(sessions, SESSION_PATH), "relay")
+        table |= rows("a recorded session", compared(sessions, SESSION_PATH), "relay")
         replay = stack.enter_context(
             started(*tapeway(f"{root}/record", "--mode", "replay", "--delivery", "buffer"))
         )
         replayed = {"aiohttp": upstream, "replay": replay}
-        found |= rows("a replayed turn", compared(replayed, TURN_PATH), "aiohttp")
+        table |= rows("a replayed turn", compared(replayed, TURN_PATH), "aiohttp")
     with ExitStack() as stack:
         root = stack.enter_context(tempfile.TemporaryDirectory())
         upstream = stack.enter_context(started("-m", "bench.websocket", "serve"))
         open_ones = stack.enter_context(proxies(root, upstream))
         sizes = {name: memory_kib(open_ones[name]) for name in ("relay", "record")}
         what = f"KiB each of {SESSIONS:,} open sessions"
-        found[what] = [f"{sizes[name]:.1f}" if name in sizes else "" for name in COLUMNS]
+        table[what] = [f"{sizes[name]:.1f}" if name in sizes else "" for name in COLUMNS]
     note = f"A turn has {len(MESSAGES)} messages of the service. The relay stores nothing."
-    return Table("A WebSocket message beside bare servers", COLUMNS, found, note)
+    return Table("A WebSocket message beside bare servers", COLUMNS, table, note)
 
 
 # The servers.
@@ -203,8 +203,8 @@ async def _answer(request: web.Request) -> web.WebSocketResponse:
     connection = web.WebSocketResponse(compress=False)
     await connection.prepare(request)
     async for _ in connection:
-        for each in told:
-            await connection.send_str(each)
+        for message in told:
+            await connection.send_str(message)
     return connection
 
 
@@ -230,8 +230,8 @@ class _Relay:
 
 
 async def _pass_on(source: Any, target: Any) -> None:
-    while (found := await source.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY):
-        await target.send_frame(found.data, found.type)
+    while (message := await source.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY):
+        await target.send_frame(message.data, message.type)
     await target.close()
 
 

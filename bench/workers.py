@@ -42,8 +42,8 @@ class WorkerServer:
     """The processes that serve one port, with all their children."""
 
     def __init__(self, *processes: "subprocess.Popen[bytes]") -> None:
-        ready = [json.loads(each.stdout.readline()) for each in processes if each.stdout]
-        self._pids = [each.pid for each in processes]
+        ready = [json.loads(process.stdout.readline()) for process in processes if process.stdout]
+        self._pids = [process.pid for process in processes]
         self.url: str = ready[0]["proxy"]
 
     def keep_on(self, processors: set[int]) -> None:
@@ -162,14 +162,14 @@ def _answered(made: socket.socket, got: bytearray, outcome: bytes) -> bool:
 def running(*commands: tuple[str, ...]) -> Iterator[WorkerServer]:
     """Processes of Python that serve one port."""
     processes = [
-        subprocess.Popen([sys.executable, *each], stdout=subprocess.PIPE) for each in commands
+        subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE) for command in commands
     ]
     try:
         yield WorkerServer(*processes)
     finally:
-        for each in processes:
-            each.terminate()
-            each.wait()
+        for process in processes:
+            process.terminate()
+            process.wait()
 
 
 def started(store: str, *options: str) -> AbstractContextManager[WorkerServer]:
@@ -180,8 +180,8 @@ def started(store: str, *options: str) -> AbstractContextManager[WorkerServer]:
 
 def bare(processes: int) -> AbstractContextManager[WorkerServer]:
     """So many processes of the bare protocol."""
-    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as found:
-        port = str(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as listener:
+        port = str(listener.getsockname()[1])
     return running(*[("-m", "bench.bare", "protocol", port)] * processes)
 
 
@@ -200,7 +200,7 @@ def recorded(store: str, folder: Path, upstream: Server) -> Path:
 def measure(workers: int = 2) -> Table:
     """One process beside several: of a bare protocol, and for each kind of store."""
     with ExitStack() as stack:
-        servers = {each: stack.enter_context(bare(each)) for each in (1, workers)}
+        servers = {count: stack.enter_context(bare(count)) for count in (1, workers)}
         rows = _compare("bare protocol, {} processes", servers, b"200 OK")
     for what, store in STORES.items():
         with ExitStack() as stack:
@@ -230,7 +230,7 @@ def _compare(
             for count, server in servers.items()
         }
         blocks = [
-            {count: each.rate(BLOCK) for count, each in clients.items()} for _ in range(BLOCKS)
+            {count: client.rate(BLOCK) for count, client in clients.items()} for _ in range(BLOCKS)
         ][1:]
     rows: dict[str, list[Figure]] = {}
     for count in servers:

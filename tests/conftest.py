@@ -150,7 +150,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out slow tests, and run the shape of the code first: it explains later failures."""
     if not (thoroughness.runs_everything() or _names_tests(config)):
         rotation.sample(config, items)
-        slow = [each for each in items if each.get_closest_marker("slow")]
-        items[:] = [each for each in items if not each.get_closest_marker("slow")]
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
     items.sort(key=lambda item: item.path.name != "test_import_direction.py")

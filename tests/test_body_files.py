@@ -64,7 +64,7 @@ async def test_nothing_larger_than_a_piece_is_read_at_once(tmp_path: Path) -> No
 
 async def test_the_file_lives_as_long_as_somebody_refers_to_it(tmp_path: Path) -> None:
     def open_files() -> int:
-        return len([each for each in unnamed_files() if each.startswith(str(tmp_path))])
+        return len([path for path in unnamed_files() if path.startswith(str(tmp_path))])
 
     file = await spooled(BODY, tmp_path)
     # A thread that has written for it refers to it for a moment longer.
@@ -291,10 +291,10 @@ def test_only_so_many_verified_files_are_remembered(
     monkeypatch.setattr("tapeway.body_files.MOST_VERIFIED", 2)
     files = verified(monkeypatch)
     looks = []
-    for each in "abc":
-        (tmp_path / each).write_text(each)
-        looks.append(os.stat(tmp_path / each))
-        files.add(looks[-1], looks[-1], each)
+    for character in "abc":
+        (tmp_path / character).write_text(character)
+        looks.append(os.stat(tmp_path / character))
+        files.add(looks[-1], looks[-1], character)
 
     assert [files.has(look, each) for look, each in zip(looks, "abc", strict=True)] == [
         False,
@@ -308,5 +308,5 @@ def test_pieces_are_of_the_size_that_is_asked_for(tmp_path: Path) -> None:
 
     pieces = list(body_pieces(named(tmp_path, BODY), lambda: next(sizes)))
 
-    assert [len(each) for each in pieces[:3]] == [7, 100, PIECE]
+    assert [len(piece) for piece in pieces[:3]] == [7, 100, PIECE]
     assert b"".join(pieces) == BODY

@@ -47,13 +47,13 @@ class Large:
 
 def test_a_list_is_emptied() -> None:
     items: list[object] = [Large(), Large()]
-    references = [weakref.ref(each) for each in items]
+    references = [weakref.ref(item) for item in items]
 
     free_in_steps(items)
 
     assert items == []
     gc.collect()
-    assert [each() for each in references] == [None, None]
+    assert [reference() for reference in references] == [None, None]
 
 
 async def test_what_is_freed_later_is_freed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ async def test_all_comes_in_order_with_head_and_count(store: CassetteStore) -> N
 
     assert found is not None
     assert (found.head, found.count) == (HEAD, 41)
-    assert [each.index for each in [item async for item in found.items]] == list(range(41))
+    assert [item.index for item in [item async for item in found.items]] == list(range(41))
     assert await walk_cassette(store, "y") is None
     await store.close()
 
@@ -52,7 +52,7 @@ async def test_a_store_that_has_pages_is_not_loaded() -> None:
     assert found is not None
     assert found.count == 599
     assert store.pages == []
-    assert [each async for each in found.items] == items[:-1]
+    assert [item async for item in found.items] == items[:-1]
     assert store.loads == 0
     # Small ones come many at a time.
     assert store.pages == [8, 16, 32, 64, 128, 256, 256, 256]
@@ -68,7 +68,7 @@ async def test_heavy_recordings_come_few_at_a_time() -> None:
     found = await walk_cassette(store, "x")
 
     assert found is not None
-    assert len([each async for each in found.items]) == 20
+    assert len([item async for item in found.items]) == 20
     assert store.pages == [8, 2] + [1] * 11
 
 

@@ -27,17 +27,21 @@ def protocols() -> set[str]:
 def asked_by_type(source: str) -> Iterator[tuple[int, str]]:
     """Where a module asks whether something is of a Protocol of `ports.py`."""
     tree = ast.parse(source)
-    names = {each: each for each in protocols()}
+    names = {protocol: protocol for protocol in protocols()}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "tapeway.ports":
-            names |= {each.asname: each.name for each in node.names if each.asname is not None}
+            names |= {
+                other_name.asname: other_name.name
+                for other_name in node.names
+                if other_name.asname is not None
+            }
     for node in ast.walk(tree):
         asked: list[ast.expr] = []
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             asked = node.args[1:] if node.func.id in ("isinstance", "issubclass") else []
         elif isinstance(node, ast.MatchClass):
             asked = [node.cls]
-        for part in [each for expr in asked for each in ast.walk(expr)]:
+        for part in [inner for expr in asked for inner in ast.walk(expr)]:
             if isinstance(part, ast.Name | ast.Attribute):
                 name = part.id if isinstance(part, ast.Name) else part.attr
                 if names.get(name) in protocols():

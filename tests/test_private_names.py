@@ -72,10 +72,10 @@ def foreign_names(tree: ast.AST, known: frozenset[str] = frozenset()) -> Iterato
                 if name not in own and not (is_self and name in known):
                     yield node.lineno, name
             case ast.Import(names=names):
-                for each in names:
-                    yield from ((node.lineno, part) for part in private_parts(each.name))
+                for imported in names:
+                    yield from ((node.lineno, part) for part in private_parts(imported.name))
             case ast.ImportFrom(module=module, names=names):
-                for name in (module or "", *[each.name for each in names]):
+                for name in (module or "", *[imported.name for imported in names]):
                     yield from ((node.lineno, part) for part in private_parts(name))
     yield from ((line, name) for line, name in names_as_text(tree) if name not in own)
 
@@ -87,7 +87,7 @@ def private_parts(dotted: str) -> list[str]:
 def names_as_text(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Private names given to `getattr` and the like; all texts, where one is given a variable."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    by_name = [each for each in calls if called(each) in BY_NAME and len(each.args) > 1]
+    by_name = [call for call in calls if called(call) in BY_NAME and len(call.args) > 1]
     at = {id(each): 1 if called(each) != "__getattribute__" else 0 for each in by_name}
     dynamic = any(not is_text(each.args[at[id(each)]]) for each in by_name if called(each) in SETS)
     texts = [*ast.walk(tree)] if dynamic else [each.args[at[id(each)]] for each in by_name]
@@ -163,8 +163,8 @@ def test_the_list_is_short_and_every_name_on_it_has_its_reason() -> None:
 
 
 def test_the_source_uses_the_private_names_on_the_list_and_no_others() -> None:
-    files = {each.relative_to(SOURCE).as_posix(): each for each in SOURCE.rglob("*.py")}
-    trees = {name: ast.parse(each.read_text("utf-8")) for name, each in files.items()}
+    files = {path.relative_to(SOURCE).as_posix(): path for path in SOURCE.rglob("*.py")}
+    trees = {name: ast.parse(file.read_text("utf-8")) for name, file in files.items()}
     known = frozenset[str]().union(*map(own_names, trees.values()))
 
     found = {(file, name) for file, tree in trees.items() for _, name in foreign_names(tree, known)}

@@ -21,19 +21,23 @@ def test_all_packages_have_one_version_which_the_changelog_begins_with() -> None
 
 def test_the_packages_for_python_name_the_same_versions_of_it() -> None:
     named = [
-        tomllib.loads((ROOT / each).read_text("utf-8"))["project"]
-        for each in ("pyproject.toml", "clients/python/pyproject.toml")
+        tomllib.loads((ROOT / text).read_text("utf-8"))["project"]
+        for text in ("pyproject.toml", "clients/python/pyproject.toml")
     ]
     versions = [
-        [each for each in project["classifiers"] if "Python :: 3." in each or "Status" in each]
+        [
+            classifier
+            for classifier in project["classifiers"]
+            if "Python :: 3." in classifier or "Status" in classifier
+        ]
         for project in named
     ]
 
     assert versions[0] == versions[1]
     assert named[0]["requires-python"] == named[1]["requires-python"]
     stability = (ROOT / "docs/stability.md").read_text("utf-8")
-    for each in re.findall(r"Python :: (3\.\d+)", "\n".join(versions[0])):
-        assert each in stability
+    for text in re.findall(r"Python :: (3\.\d+)", "\n".join(versions[0])):
+        assert text in stability
 
 
 def test_issue_templates_ask_for_what_they_require() -> None:

@@ -53,9 +53,11 @@ def _pins_for(which: str) -> dict[str, str]:
 def test_the_lowest_libraries_are_the_bounds_of_the_project_and_the_newest_are_free() -> None:
     low, new, pinned = _pins_for("lowest"), _pins_for("newest"), _pins("constraints.txt")
     bounds = {
-        each.name: {Version(one.version) for one in each.specifier if one.operator == ">="}
-        for each in _requirements()
-        if each.name in RESTED_ON
+        requirement.name: {
+            Version(one.version) for one in requirement.specifier if one.operator == ">="
+        }
+        for requirement in _requirements()
+        if requirement.name in RESTED_ON
     }
 
     assert {name: {Version(low[name])} for name in RESTED_ON} == bounds

@@ -232,9 +232,9 @@ class VerifiedFiles:
         self._now_ns = now_ns
         self._digests: OrderedDict[tuple[int, ...], str] = OrderedDict()
 
-    def has(self, found: os.stat_result, digest: str) -> bool:
+    def has(self, status: os.stat_result, digest: str) -> bool:
         """Whether the file had this digest, and has kept its times since."""
-        return self._digests.get(_identity(found)) == digest
+        return self._digests.get(_identity(status)) == digest
 
     def add(self, before: os.stat_result, after: os.stat_result, digest: str) -> None:
         """Note the digest of a file, given its state before and after the read; a fresh change is not noted."""
@@ -245,9 +245,9 @@ class VerifiedFiles:
                 self._digests.popitem(last=False)
 
 
-def _identity(found: os.stat_result) -> tuple[int, ...]:
+def _identity(status: os.stat_result) -> tuple[int, ...]:
     # A program that changes a file cannot set the last of these.
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 _verified = VerifiedFiles(time.time_ns)

@@ -253,10 +253,10 @@ def forget_frames(exc: BaseException) -> None:
     A traceback keeps the variables of its functions alive: memory, and room on the disk.
     """
     chain = [exc]
-    for each in chain:
-        each.__traceback__ = None
-        earlier = (each.__cause__, each.__context__)
-        chain += [found for found in earlier if found is not None and found not in chain]
+    for error in chain:
+        error.__traceback__ = None
+        earlier = (error.__cause__, error.__context__)
+        chain += [cause for cause in earlier if cause is not None and cause not in chain]
 
 
 def describe(exc: BaseException) -> str:

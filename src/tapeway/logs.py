@@ -96,7 +96,7 @@ class _Line(logging.Formatter):
         self._mask = mask
 
     def _message(self, record: logging.LogRecord) -> str:
-        if not _own(record):
+        if not _is_own(record):
             return _fixed_part(record)
         try:
             return self._mask(record.getMessage())
@@ -104,7 +104,7 @@ class _Line(logging.Formatter):
             return self._mask(str(record.msg))
 
     def _fields(self, record: logging.LogRecord) -> dict[str, Value]:
-        if not _own(record):
+        if not _is_own(record):
             return {}
         return {
             name: value if isinstance(value, int | float | bool | None) else self._mask(str(value))
@@ -140,7 +140,7 @@ class _HumanLine(_Line):
         return "\n    ".join([_visible(line) for line in lines if line])
 
 
-def _own(record: logging.LogRecord) -> bool:
+def _is_own(record: logging.LogRecord) -> bool:
     return record.name.partition(".")[0] == OWN or record.name == "py.warnings"
 
 

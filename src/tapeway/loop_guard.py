@@ -92,7 +92,7 @@ class LoopGuard:
         among = self._passages[key]
         # The base of an upstream on the way may have been put before the path.
         suspect = known is None and any(
-            request.target.endswith(each.request.target) for each in among
+            request.target.endswith(other.request.target) for other in among
         )
         among.append(passage := Passage(request, interim, suspect=suspect))
         try:
@@ -128,8 +128,8 @@ class LoopGuard:
 
     def sent(self, request: Request) -> Headers:
         """The header field to add to the request; no field if the upstream is no tapeway."""
-        for each in self._equal(request):
-            each.asked = True
+        for passage in self._equal(request):
+            passage.asked = True
         if not self._is_tapeway.get(request.base):
             return ()
         ids = (*_ids(request_fields(request.headers).value(HOPS_HEADER)), self._id)
@@ -142,20 +142,20 @@ class LoopGuard:
             return
         equal = self._equal(request)
         if self._id not in _ids(ids):
-            for each in equal:
-                each.tell(ids)
+            for passage in equal:
+                passage.tell(ids)
             return
         self._is_tapeway[request.base] = True
-        for each in equal:
-            each.decide(each.suspect)
+        for passage in equal:
+            passage.decide(passage.suspect)
         raise loop_error(request.base)
 
     def answered(self, request: Request, status: int, headers: Headers) -> None:
         """Take the head of a response. Raises UpstreamError (508) if a tapeway found a circle."""
         outcome = find_header(headers, _OUTCOME)
         self._is_tapeway[request.base] = outcome is not None
-        for each in self._equal(request):
-            each.decide(False)
+        for passage in self._equal(request):
+            passage.decide(False)
         if status == 508 and outcome == b"error":
             raise loop_error(request.base)
 
@@ -167,10 +167,10 @@ class LoopGuard:
         if not self._passages:
             return []
         return [
-            each
-            for each in self._passages.get(_key(request), ())
-            if request.target.endswith(each.request.target)
-            or each.request.target.endswith(request.target)
+            passage
+            for passage in self._passages.get(_key(request), ())
+            if request.target.endswith(passage.request.target)
+            or passage.request.target.endswith(request.target)
         ]
 
 

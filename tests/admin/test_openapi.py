@@ -89,7 +89,9 @@ def _check_operation(path: str, operation: Any) -> None:
 
 def test_every_reference_leads_somewhere_and_every_schema_is_used(described: Any) -> None:
     names = set(described["components"]["schemas"])
-    referred = {each.removeprefix("#/components/schemas/") for each in _references(described)}
+    referred = {
+        reference.removeprefix("#/components/schemas/") for reference in _references(described)
+    }
 
     assert referred == names
 
@@ -185,8 +187,8 @@ def _check_value(value: Any, schema: Any, described: Any, where: str) -> None:
     assert value in schema.get("enum", [value]), where
     assert value == schema.get("const", value), where
     if kind == "array":
-        for at, each in enumerate(value):
-            _check_value(each, schema["items"], described, f"{where}[{at}]")
+        for at, item in enumerate(value):
+            _check_value(item, schema["items"], described, f"{where}[{at}]")
     if kind == "object" and "properties" in schema:
         # Laggards, and what is left over, are named where there are any.
         assert set(schema["properties"]) - set(value) <= _LEFT_OUT, where
@@ -201,8 +203,8 @@ def _references(value: Any) -> Iterator[str]:
             yield value["$ref"]
         value = list(value.values())
     if isinstance(value, list):
-        for each in value:
-            yield from _references(each)
+        for item in value:
+            yield from _references(item)
 
 
 async def test_each_format_is_answered_under_a_type_that_it_lists(
@@ -228,4 +230,4 @@ def test_nothing_is_no_name(described: Any) -> None:
     patterns = set(re.findall(r"'pattern': '([^']*)'", str(described)))
 
     assert len(patterns) == 5
-    assert [each for each in patterns if re.search(each, "")] == []
+    assert [pattern for pattern in patterns if re.search(pattern, "")] == []

@@ -93,11 +93,11 @@ async def test_what_they_served_is_in_every_answer(others: tuple[World, Others])
     assert status["counts"] == {"replayed": 1, "recorded": 0, "live": 0, "miss": 1, "error": 0}
     assert status["upstream_connections"] == report["upstream_connections"] == 7
     assert status["open_connections"] == {"in_use": 2, "idle": 1}
-    (there,) = [each for each in report["cassettes"] if each["name"] == "there"]
+    (there,) = [cassette for cassette in report["cassettes"] if cassette["name"] == "there"]
     assert (there["replayed"], there["live"]) == (1, 1)
-    assert [(each["method"], each["path"]) for each in there["misses"]] == [("GET", "/x")]
+    assert [(miss["method"], miss["path"]) for miss in there["misses"]] == [("GET", "/x")]
     assert there["usage"]["total_tokens"] == 3
-    assert ([each["id"] for each in journal["entries"]], journal["next"]) == (["o-2"], "o-2")
+    assert ([logged["id"] for logged in journal["entries"]], journal["next"]) == (["o-2"], "o-2")
 
 
 async def test_a_call_that_was_repeated_to_another_process_is_one(
@@ -110,7 +110,7 @@ async def test_a_call_that_was_repeated_to_another_process_is_one(
     ]
     report = await open_world.got("/api/v1/report")
 
-    (there,) = [each for each in report["cassettes"] if each["name"] == "there"]
+    (there,) = [cassette for cassette in report["cassettes"] if cassette["name"] == "there"]
     assert (there["live"], there["recorded"], there["retries"]) == (0, 1, 1)
 
 

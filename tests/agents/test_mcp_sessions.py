@@ -28,8 +28,8 @@ pytestmark = pytest.mark.skipif(
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the programs, beside the packages that they import."""
     folder = tmp_path_factory.mktemp("programs")
-    for each in PROGRAMS.glob("mcp_sessions_*.mjs"):
-        shutil.copy(each, folder)
+    for path in PROGRAMS.glob("mcp_sessions_*.mjs"):
+        shutil.copy(path, folder)
     (folder / "node_modules").symlink_to(NODE / "node_modules")
     return folder
 

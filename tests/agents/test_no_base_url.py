@@ -107,7 +107,7 @@ async def test_codex_ends_well_where_its_other_hosts_are_refused(tmp_path: Path)
     again = await replayed(tmp_path, command)
 
     assert again.out == live.out, again.err
-    assert not [each for each in again.report["cassettes"] if each["misses"]], again.err
+    assert not [cassette for cassette in again.report["cassettes"] if cassette["misses"]], again.err
     assert again.code == 3
     assert "chatgpt.com:443" in live.report["bypassed"]
     assert "chatgpt.com:443" in again.report["bypassed"]

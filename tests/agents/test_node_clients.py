@@ -69,8 +69,8 @@ def test_a_client_of_bedrock_is_signed_anew_and_replayed_with_dummies(
     assert live.returncode == 0, live.stderr
     assert (replayed.returncode, replayed.stdout) == (0, live.stdout), replayed.stderr
     assert service.requests
-    assert all(is_signed_by(each, keys) for each in service.requests)
+    assert all(is_signed_by(request, keys) for request in service.requests)
     stored = (tmp_path / "cassettes" / "default.json").read_bytes()
-    signatures = {each.target: signature_of(each) for each in service.requests}
+    signatures = {request.target: signature_of(request) for request in service.requests}
     places = {"the cassette": stored, "the log": live.stderr.encode()}
     assert sightings(keys | signatures, places) == []

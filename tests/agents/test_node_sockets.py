@@ -88,7 +88,7 @@ async def test_a_client_is_recorded_and_replayed_twice_without_its_service(
 
     assert len(json.loads(recorded)) >= 5
     assert replayed == [recorded, recorded]
-    stored = {str(each): each.read_bytes() for each in store.rglob("*") if each.is_file()}
+    stored = {str(path): path.read_bytes() for path in store.rglob("*") if path.is_file()}
     assert stored
     assert sightings({"the key": KEY}, stored) == []
 

@@ -40,19 +40,21 @@ def test_codex_replays_elsewhere_over_websocket(tmp_path: Path) -> None:
     with ThreadedStandIn() as upstream:
         here = Machine(tmp_path / "here", HERE)
         recorded = here.run("auto", upstream.url, store, _command(CODEX_ASKS))
-        assert {each.method for each in upstream.requests} == {"GET"}
+        assert {request.method for request in upstream.requests} == {"GET"}
     assert recorded.returncode == 0, recorded.stderr
     entries = _journal(recorded.stdout)
-    assert {each["method"] for each in entries} == {"WEBSOCKET"}
-    assert {each["outcome"] for each in entries} == {"recorded"}
+    assert {entry["method"] for entry in entries} == {"WEBSOCKET"}
+    assert {entry["outcome"] for entry in entries} == {"recorded"}
 
     there = Machine(tmp_path / "there", THERE)
     for _ in range(2):
         replayed = there.run("replay", upstream.url, store, _command(CODEX_ASKS), "--strict")
         assert replayed.returncode == 0, replayed.stderr
         again = _journal(replayed.stdout)
-        assert [each["interaction"] for each in again] == [each["interaction"] for each in entries]
-        assert {each["outcome"] for each in again} == {"replayed"}
+        assert [each["interaction"] for each in again] == [
+            entry["interaction"] for entry in entries
+        ]
+        assert {entry["outcome"] for entry in again} == {"replayed"}
 
 
 @pytest.mark.slow
@@ -66,7 +68,7 @@ def test_a_miss_ends_codex_at_once_with_its_reason(tmp_path: Path) -> None:
     missed = here.run("replay", upstream.url, store, _command(f"{CODEX_ASKS} in French"))
 
     assert missed.returncode != 0
-    outcomes = [each["outcome"] for each in _journal(missed.stdout)]
+    outcomes = [entry["outcome"] for entry in _journal(missed.stdout)]
     assert outcomes.count("miss") == 1
     assert "replay miss: WEBSOCKET /v1/responses is not in cassette" in missed.stderr
 
@@ -79,9 +81,9 @@ def test_codex_falls_back_to_http_within_a_second(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     entries = _journal(done.stdout)
-    upgrades = [each for each in entries if each["method"] == "GET"]
-    first = next(each for each in entries if each["method"] == "POST")
-    assert [each["status"] for each in upgrades] == [426]
+    upgrades = [entry for entry in entries if entry["method"] == "GET"]
+    first = next(entry for entry in entries if entry["method"] == "POST")
+    assert [upgrade["status"] for upgrade in upgrades] == [426]
     assert upgrades[0]["message"].startswith("websocket_off: ")
     assert (first["outcome"], first["status"]) == ("recorded", 200)
     waited = datetime.fromisoformat(first["at"]) - datetime.fromisoformat(upgrades[0]["at"])

@@ -27,8 +27,8 @@ def _body(sent: bytes) -> bytes:
 def test_a_respelled_body_says_the_same_in_other_bytes() -> None:
     bodies = [_body(each) for each in asked("most", 3, body=respelled)]
 
-    assert [json.loads(each) for each in bodies] == [chat(number) for number in range(3)]
-    assert all(_body(request(JSON_PATH, number)) != each for number, each in enumerate(bodies))
+    assert [json.loads(body) for body in bodies] == [chat(number) for number in range(3)]
+    assert all(_body(request(JSON_PATH, number)) != body for number, body in enumerate(bodies))
     assert list(json.loads(bodies[0])) == list(reversed(chat(0)))
 
 

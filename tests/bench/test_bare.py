@@ -12,7 +12,7 @@ def test_each_bare_server_gives_the_same_answers(kind: str) -> None:
         for _ in range(2):
             assert server.ask(request(JSON_PATH)).endswith(b"\r\n\r\n" + JSON_BODY)
             streamed = server.ask(request(STREAM_PATH), LAST_CHUNK)
-            assert all(b"\r\n%b\r\n" % each in streamed for each in EVENTS)
+            assert all(b"\r\n%b\r\n" % event in streamed for event in EVENTS)
 
 
 def test_a_proxy_that_looks_at_nothing_sends_on_each_answer_as_it_came() -> None:

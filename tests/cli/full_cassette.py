@@ -41,7 +41,7 @@ def interactions() -> list[AnyInteraction]:
         *[replace(plain, response=replace(plain.response, body=b"")) for _ in range(2)],
         ForeignInteraction(6, {"kind": "retrieval", "request": {}, "error": {"type": "E"}}),
     ]
-    return [replace(each, index=at) for at, each in enumerate(items)]
+    return [replace(item, index=at) for at, item in enumerate(items)]
 
 
 async def everything(folder: Path = Path("cassettes")) -> Path:

@@ -37,7 +37,7 @@ def test_a_secret_is_found_and_replaced(
     assert findings(capsys, "scan", *arguments) == (0, "", "")
     assert KEY not in file.read_text()
     assert "      text: hello\n" in file.read_text()
-    assert [each.name for each in file.parent.iterdir() if each.suffix == ".json"] == []
+    assert [path.name for path in file.parent.iterdir() if path.suffix == ".json"] == []
 
 
 @pytest.mark.parametrize(

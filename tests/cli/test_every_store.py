@@ -53,9 +53,9 @@ def test_ls(capsys: pytest.CaptureFixture[str], store: str) -> None:
     assert [NAME, "7"] in [line.split()[:2] for line in out.splitlines()]
 
     (listed,) = [
-        each
-        for each in json.loads(run(capsys, "ls", "--store", store, "--format=json")[1])
-        if each["name"] == NAME
+        item
+        for item in json.loads(run(capsys, "ls", "--store", store, "--format=json")[1])
+        if item["name"] == NAME
     ]
     assert (listed["interactions"], listed["unfinished"], listed["error"]) == (7, False, None)
     assert listed["size_bytes"] > 0

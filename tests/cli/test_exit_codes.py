@@ -165,7 +165,7 @@ def test_the_table_of_commands_has_what_each_says_of_its_exit_codes(name: str) -
     assert len(rows) == 1
     _, done, found, unusable, other = [cell.rstrip(" |") for cell in rows[0]]
     others = [f"{code}: {codes[code]}" for code in codes if code not in ("0", "1", "2")]
-    assert [done, found, unusable] == [codes.get(each, "") for each in ("0", "1", "2")]
+    assert [done, found, unusable] == [codes.get(text, "") for text in ("0", "1", "2")]
     assert other == "; ".join(others)
     assert {int(code) for code in codes} <= set(DOCUMENTED)
     assert {"0", "2"} <= set(codes)

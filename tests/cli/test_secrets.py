@@ -81,7 +81,7 @@ def test_a_secret_in_a_database_is_replaced_in_place(
     assert there.loads == 0
     assert there.held["clean"] == [CLEAN]
     assert there.held["a/b"][0] == CLEAN
-    assert [each.index for each in there.held["a/b"]] == [2, 4, 6]
+    assert [item.index for item in there.held["a/b"]] == [2, 4, 6]
     assert "REDACTED" in json.dumps(dict(there.heads["a/b"].meta))
     assert sightings({"key": KEY}, {"held": repr((there.heads, there.held)).encode()}) == []
     assert findings(capsys, "scan", "--store", "sqlite:there") == (0, "", "")
@@ -97,9 +97,9 @@ def test_a_store_that_only_saves_whole_cassettes_gets_one_save(
     _reached(monkeypatch, "https://far", far)
 
     async def fill() -> None:
-        for each in (CLEAN, LEAKY):
-            await far.append("x", HEAD, recording(each.index))
-            await far.append("y", HEAD, recording(each.index, body=_body(each)))
+        for item in (CLEAN, LEAKY):
+            await far.append("x", HEAD, recording(item.index))
+            await far.append("y", HEAD, recording(item.index, body=_body(item)))
 
     asyncio.run(fill())
 

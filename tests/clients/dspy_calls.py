@@ -90,7 +90,7 @@ def embedded(at: Setting) -> Any:
 def home_made(at: Setting) -> Any:
     import numpy  # type: ignore[import-not-found, unused-ignore]
 
-    rows = dspy.Embedder(lambda texts: numpy.array([[len(each), 0.5] for each in texts]))
+    rows = dspy.Embedder(lambda texts: numpy.array([[len(text), 0.5] for text in texts]))
     return rows(["one", "three"]).tolist()
 
 

@@ -43,7 +43,7 @@ async def _loop(models: Any, *, streamed: bool) -> list[object]:
     assert [len(found) for found in calls] == [2, 2, 0]
     text = "".join(part.text for part in parts)
     assert all(result_of(name, {"city": PROMPT}) in text for name in NAMES)
-    assert "; ".join(f'{{"result":"{each}"}}' for each in _results()) in text
+    assert "; ".join(f'{{"result":"{result}"}}' for result in _results()) in text
     return dumped(*answers)
 
 

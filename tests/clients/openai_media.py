@@ -13,7 +13,7 @@ _PICTURE = b"\x89PNG\r\n\x1a\n"
 async def images(client: Any) -> list[object]:
     made = await settle(client.images.generate(model="gpt-image-1", prompt="A fox", n=2))
     pictures = [base64.b64decode(each.b64_json) for each in made.data]
-    assert all(each.startswith(_PICTURE) for each in pictures)
+    assert all(picture.startswith(_PICTURE) for picture in pictures)
     assert pictures[0] != pictures[1]
     file = ("fox.png", pictures[0], "image/png")
     changed = await settle(client.images.edit(model="gpt-image-1", image=file, prompt="A red fox"))
@@ -25,7 +25,7 @@ async def image_stream(client: Any) -> list[object]:
     events = await collect(
         client.images.generate(model="gpt-image-1", prompt="A fox", stream=True, partial_images=2)
     )
-    assert [each.type.rpartition(".")[2] for each in events] == [
+    assert [event.type.rpartition(".")[2] for event in events] == [
         *["partial_image"] * 2,
         "completed",
     ]
@@ -34,7 +34,7 @@ async def image_stream(client: Any) -> list[object]:
 
 async def moderations(client: Any) -> list[object]:
     said = await settle(client.moderations.create(input=["a fox", "such violence"]))
-    assert [each.flagged for each in said.results] == [False, True]
+    assert [result.flagged for result in said.results] == [False, True]
     assert said.results[1].categories.violence
     parts = [
         {"type": "text", "text": "a fox"},
@@ -58,7 +58,7 @@ async def batch(client: Any) -> list[object]:
         )
     )
     asked = [await settle(client.batches.retrieve(made.id)) for _ in range(3)]
-    assert [each.status for each in (made, *asked)] == [
+    assert [answer.status for answer in (made, *asked)] == [
         *("validating", "in_progress", "completed", "completed")
     ]
     counts = asked[-1].request_counts

@@ -166,7 +166,7 @@ async def realtime_text(target: Target) -> list[Any]:
         await connection.conversation.item.create(item=_said("Málaga"))
         await connection.response.create()
         events += await _until(connection, ("rate_limits.updated",))
-        done = next(each for each in events if each["type"] == "response.done")
+        done = next(event for event in events if event["type"] == "response.done")
         call = done["response"]["output"][0]["call_id"]
         await connection.conversation.item.create(
             item={"type": "function_call_output", "call_id": call, "output": "warm"}

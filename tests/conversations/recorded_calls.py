@@ -76,15 +76,16 @@ def messages_of(found: Transcript) -> list[Json]:
     return [
         {
             name: value
-            for name, value in document(each).items()
+            for name, value in document(message).items()
             if name not in ("conversation", "interaction", "timestamp", "model")
         }
-        for each in found.messages
+        for message in found.messages
     ]
 
 
 def lines(*calls: Interaction) -> list[str]:
     """Who said what in which conversation: `0 user: hello`."""
     return [
-        f"{each.conversation} {each.role}: {each.content}" for each in transcript(calls).messages
+        f"{message.conversation} {message.role}: {message.content}"
+        for message in transcript(calls).messages
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.conversations.gist import MOST, Gist, asked, gist
+from tapeway.conversations.gist import MOST, Gist, gist, last_question
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Failure, Headers, Request, Response, ResponseHead
@@ -134,7 +134,7 @@ def test_a_long_text_is_cut_and_is_one_line() -> None:
     assert max(map(len, said)) == MOST
     assert "\n" not in said.asked
     assert said.answered == "x" * (MOST - 1) + "…"
-    assert asked(found.request) == said.asked
+    assert last_question(found.request) == said.asked
 
 
 def test_whatever_a_body_holds_has_a_gist() -> None:
@@ -148,4 +148,4 @@ def test_whatever_a_body_holds_has_a_gist() -> None:
     ):
         said = gist(item(CHAT, None, body))
         assert said == gist(replace(item(CHAT, None, body)))
-        assert asked(Request("openai", "POST", CHAT, JSON, body)) is not None
+        assert last_question(Request("openai", "POST", CHAT, JSON, body)) is not None

@@ -33,7 +33,7 @@ def result(text: str, identifier: str = "call_1") -> Json:
 
 
 def notes(*calls: Interaction) -> list[str]:
-    return [note for each in transcript(calls).messages for note in each.notes]
+    return [note for message in transcript(calls).messages for note in message.notes]
 
 
 def test_a_growing_history_is_listed_once() -> None:
@@ -96,7 +96,7 @@ def test_the_time_is_the_services_own_then_its_clocks_then_unknown(
 
     found = transcript([call(0, CHAT, {"messages": [user("hi")]}, answer, more=more)])
 
-    assert {each.at for each in found.messages} == {when}
+    assert {message.at for message in found.messages} == {when}
 
 
 def test_renamed_identifiers_and_trimmed_blanks_are_the_same_message() -> None:
@@ -253,7 +253,7 @@ def test_a_question_answered_at_the_second_try_is_listed_once() -> None:
 
 def test_an_answer_that_was_cut_off_is_listed_as_far_as_it_came() -> None:
     deltas: list[Json] = [
-        {"choices": [{"delta": {"content": each}}]} for each in ("Hel", "lo", "x")
+        {"choices": [{"delta": {"content": text}}]} for text in ("Hel", "lo", "x")
     ]
     cut = call(
         *(0, CHAT, {"messages": [user("a")]}, sse(deltas, cut=True)),
@@ -328,7 +328,7 @@ def test_another_tools_own_record_of_a_call_is_read() -> None:
 
     found = transcript(foreign)
 
-    assert [(each.role, each.content, each.at) for each in found.messages[:2]] == [
+    assert [(message.role, message.content, message.at) for message in found.messages[:2]] == [
         ("user", "a", WHEN),
         ("assistant", "A", WHEN),
     ]

@@ -29,7 +29,7 @@ def read(*items: Interaction) -> CassetteTurns:
 
 def kept(*items: Interaction) -> list[tuple[int, int, str | None]]:
     return [
-        (each.prefix.kept, each.prefix.of, each.prefix.breaks_at) for each in read(*items).turns
+        (turn.prefix.kept, turn.prefix.of, turn.prefix.breaks_at) for turn in read(*items).turns
     ]
 
 
@@ -159,7 +159,9 @@ def test_the_largest_tool_results_are_named_by_their_tool() -> None:
     ]
     found = read(claude(0, asked))
 
-    assert [(each.name, each.characters) for each in found.largest_results] == [
+    assert [
+        (tool_result.name, tool_result.characters) for tool_result in found.largest_results
+    ] == [
         ("big", 5000),
         ("small", 1),
     ]
@@ -286,8 +288,8 @@ def test_a_turn_that_names_the_answer_before_keeps_what_the_service_has() -> Non
 def test_two_conversations_are_compared_apart() -> None:
     found = read(chat(0, [user("one")], "1"), chat(1, [user("two")], "2"))
 
-    assert [each.conversation for each in found.turns] == [0, 1]
-    assert [each.prefix.breaks_at for each in found.turns] == [None, None]
+    assert [turn.conversation for turn in found.turns] == [0, 1]
+    assert [turn.prefix.breaks_at for turn in found.turns] == [None, None]
 
 
 def test_a_call_that_cannot_be_read_is_left_out_with_the_reason() -> None:

@@ -320,7 +320,7 @@ def test_what_was_dumped_is_read_by_orjson_only_where_it_reads_the_same(
     found = parse_as_dumped(source)
     assert found is None or repr(found) == repr(parse(source))
     # An integer of more than 64 bits is not its business.
-    assert found is not None or any(each.isdigit() for each in source.decode())
+    assert found is not None or any(word.isdigit() for word in source.decode())
 
 
 @pytest.mark.parametrize(

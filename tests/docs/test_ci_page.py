@@ -45,8 +45,8 @@ def _leaves(value: object) -> Iterator[str]:
         for each in value.values():
             yield from _leaves(each)
     elif isinstance(value, list):
-        for each in value:
-            yield from _leaves(each)
+        for item in value:
+            yield from _leaves(item)
 
 
 def _texts(name: str) -> list[str]:
@@ -96,7 +96,7 @@ def test_a_variable_is_one_that_tapeway_reads(name: str) -> None:
     assert named <= {variable_of(option) for option in OPTIONS}
 
 
-@pytest.mark.parametrize("name", [each for each in YAML if each.startswith(("github", "gitlab"))])
+@pytest.mark.parametrize("name", [text for text in YAML if text.startswith(("github", "gitlab"))])
 def test_its_scripts_are_shell(name: str) -> None:
     scripts = [text for text in _texts(name) if re.search(r"\b(tapeway|gh|curl) ", text)]
 

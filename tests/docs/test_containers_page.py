@@ -44,23 +44,23 @@ async def test_every_metric_of_the_dashboard_and_the_alerts_is_exposed(open_worl
     text = (await open_world.octets("/metrics")).decode()
     lines = re.findall(r"^(tapeway_\w+?)(?:\{(.*)\})? ", text, re.MULTILINE)
     exposed = {name for name, _ in lines}
-    labels = {(name, each) for name, given in lines for each in re.findall(r"(\w+)=", given)}
+    labels = {(name, word) for name, given in lines for word in re.findall(r"(\w+)=", given)}
 
     for title, query in queries().items():
         for name in _METRIC.findall(query):
             assert name in exposed, title
         for name, given in re.findall(r"(tapeway_\w+)\{([^}]*)\}", query):
-            own = {each for each in re.findall(r"(\w+)=", given) if each != "job"}
+            own = {word for word in re.findall(r"(\w+)=", given) if word != "job"}
             assert {(name, each) for each in own} <= labels, title
     used = {name for query in queries().values() for name in _METRIC.findall(query)}
     families = {re.sub("|".join(f"{each}$" for each in _SERIES), "", each) for each in exposed}
     shown = {re.sub("|".join(f"{each}$" for each in _SERIES), "", each) for each in used}
-    assert {each for each in families if not each.endswith("_created")} == shown
+    assert {family for family in families if not family.endswith("_created")} == shown
 
 
 def test_panels_overlap_nowhere_and_every_alert_says_what_to_do() -> None:
     dashboard = json.loads((MONITORING / "grafana-dashboard.json").read_text("utf-8"))
-    places = [(each["gridPos"]["x"], each["gridPos"]["y"]) for each in dashboard["panels"]]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
     rules = yaml.safe_load((MONITORING / "prometheus-rules.yml").read_text("utf-8"))
 
     assert len({*places}) == len(places)
@@ -78,23 +78,24 @@ def test_promtool_accepts_the_rules() -> None:
 def test_the_base_is_whole_and_names_options_that_exist() -> None:
     base = yaml.safe_load((BASE / "kustomization.yaml").read_text("utf-8"))
     documents = {
-        each: yaml.safe_load((BASE / each).read_text("utf-8")) for each in base["resources"]
+        resource: yaml.safe_load((BASE / resource).read_text("utf-8"))
+        for resource in base["resources"]
     }
     (generated,) = base["configMapGenerator"]
     deployment: Any = documents["deployment.yaml"]["spec"]
     (container,) = deployment["template"]["spec"]["containers"]
-    set_here = {each.partition("=")[0] for each in generated["literals"]}
+    set_here = {literal.partition("=")[0] for literal in generated["literals"]}
     set_here |= {each["name"] for each in container["env"]}
     label = deployment["selector"]["matchLabels"]
     claim = deployment["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
 
     assert {path.name for path in BASE.iterdir()} == {*documents, "kustomization.yaml"}
-    assert set_here <= {variable_of(each) for each in OPTIONS}
+    assert set_here <= {variable_of(option) for option in OPTIONS}
     assert deployment["template"]["metadata"]["labels"] == label
     assert documents["service.yaml"]["spec"]["selector"] == label
     assert documents["volume.yaml"]["metadata"]["name"] == claim
     assert container["envFrom"] == [{"configMapRef": {"name": generated["name"]}}]
-    drain = next(each for each in generated["literals"] if "DRAIN" in each)
+    drain = next(literal for literal in generated["literals"] if "DRAIN" in literal)
     grace = deployment["template"]["spec"]["terminationGracePeriodSeconds"]
     assert int(drain.partition("=")[2]) + 2 <= grace
 
@@ -103,10 +104,10 @@ def test_the_programs_are_programs(tmp_path: Path) -> None:
     folder = EXAMPLES / "testcontainers"
     ast.parse((folder / "test_app.py").read_text("utf-8"))
     assert json.loads((EXAMPLES / "devcontainer" / "devcontainer.json").read_text("utf-8"))
-    for each in folder.iterdir():
-        text = each.read_text("utf-8")
-        assert "/@spider/openai/v1" in text, each
-        assert "event" in text, each
+    for path in folder.iterdir():
+        text = path.read_text("utf-8")
+        assert "/@spider/openai/v1" in text, path
+        assert "event" in text, path
     if shutil.which("node") is not None:
         command = ["node", "--check", str(folder / "spider.test.mjs")]
         assert subprocess.run(command, check=False, cwd=tmp_path).returncode == 0

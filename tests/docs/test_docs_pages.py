@@ -54,15 +54,15 @@ def test_every_page_is_linked_from_another_one() -> None:
 def test_the_index_for_language_models_lists_every_page() -> None:
     # In the form of llmstxt.org: a title, a summary, and sections of links with notes.
     title, summary, *rest = (ROOT / "docs/llms.txt").read_text().split("\n\n")
-    sections = [each for part in rest for each in part.splitlines() if each.startswith("#")]
+    sections = [line for part in rest for line in part.splitlines() if line.startswith("#")]
     entries = re.findall(r"^- \[[^\]]+\]\((\S+)\): .", "\n".join(rest), re.MULTILINE)
 
     assert re.fullmatch(r"# \w+", title)
     assert summary.startswith("> ")
-    assert all(re.fullmatch(r"## .+", each) for each in sections)
+    assert all(re.fullmatch(r"## .+", section) for section in sections)
     folder = ROOT / "docs"
     pages = [path.relative_to(folder).as_posix() for path in folder.glob("**/*.md")]
-    assert sorted(entries) == sorted(each for each in pages if not each.startswith("adr/"))
+    assert sorted(entries) == sorted(page for page in pages if not page.startswith("adr/"))
 
 
 def test_every_code_of_an_error_is_explained() -> None:
@@ -119,7 +119,7 @@ def _leads_somewhere(page: Path, link: str) -> bool:
 
 def _headings(page: Path) -> set[str]:
     found = _HEADING.findall(_CODE.sub("", page.read_text()))
-    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in found}
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in found}
 
 
 def _codes(path: Path) -> Iterator[str]:
@@ -129,7 +129,7 @@ def _codes(path: Path) -> Iterator[str]:
             given: ast.expr | None = node.value
         elif isinstance(node, ast.Assign | ast.AnnAssign) and path.name == "errors.py":
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            named = any(isinstance(each, ast.Name) and each.id == "code" for each in targets)
+            named = any(isinstance(target, ast.Name) and target.id == "code" for target in targets)
             given = node.value if named else None
         else:
             continue

@@ -85,7 +85,7 @@ class Setup:
 def _sections() -> Iterator[tuple[str, str | None]]:
     """Each page and section with something to run."""
     for page in PAGES:
-        runnable = [each for each in blocks(page) if each.language in ("sh", "python", "toml")]
+        runnable = [block for block in blocks(page) if block.language in ("sh", "python", "toml")]
         if page in WHOLE:
             yield page, None
         else:
@@ -106,9 +106,9 @@ REPEATED = [
 ]
 """Sections that are run under `--all`: README or other tests run the like by default."""
 SECTIONS = [
-    each
-    for each in _sections()
-    if each not in NOT_RUN and (runs_everything() or each not in REPEATED)
+    section
+    for section in _sections()
+    if section not in NOT_RUN and (runs_everything() or section not in REPEATED)
 ]
 
 
@@ -194,7 +194,7 @@ class Runner:
         with self._monkeypatch.context() as patch:
             patch.setattr(lifecycle, "serve", started.append)
             patch.setattr(supervisor, "serve", started.append)
-            for name, _, value in (each.partition("=") for each in shlex.split(environ)):
+            for name, _, value in (part.partition("=") for part in shlex.split(environ)):
                 patch.setenv(name, value)
             with pytest.raises(SystemExit) as ended:
                 main(shlex.split(arguments))
@@ -262,7 +262,7 @@ _CALL = """curl --fail --silent -H 'content-type: application/json' \\
 
 
 def _run_uses_two_of_five() -> None:
-    unused = [interaction(target=f"/v1/{each}") for each in "xyz"]
+    unused = [interaction(target=f"/v1/{character}") for character in "xyz"]
     written("smoke", *unused[:2], interaction(), interaction(), unused[2])
     Path("calls.sh").write_text(_CALL * 2)
 
@@ -307,8 +307,8 @@ def _two_answers() -> None:
 
 def _git(*commands: str, check: bool = True) -> None:
     author = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
-    for each in commands:
-        subprocess.run(["git", *author, *each.split()], check=check, capture_output=True)
+    for command in commands:
+        subprocess.run(["git", *author, *command.split()], check=check, capture_output=True)
 
 
 def _changed_since() -> None:
@@ -331,7 +331,7 @@ def _conflict() -> None:
 
 def _both_are_there(_: Sequence[str]) -> None:
     stored = document.load(Path("cassettes/smoke.json").read_bytes())
-    assert [each.index for each in stored.interactions] == [0, 1, 2]
+    assert [item.index for item in stored.interactions] == [0, 1, 2]
     _git("commit -m merged")
 
 

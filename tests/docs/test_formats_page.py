@@ -25,7 +25,7 @@ def test_the_example_is_what_tapeway_writes() -> None:
     (recorded,) = cassette.interactions
     assert isinstance(recorded, Interaction)
     assert recorded.match_key == key.http_key(recorded.request)
-    assert [len(each) for each in recorded.response.pieces()] == [48, 14]
+    assert [len(piece) for piece in recorded.response.pieces()] == [48, 14]
     assert document.save(cassette) == EXAMPLE.encode()
 
 

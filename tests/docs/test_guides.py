@@ -69,7 +69,7 @@ def test_the_index_has_every_guide() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [each for each in GUIDES if each != "mcp"] if runs_everything() else ["ollama"]
+    "name", [guide for guide in GUIDES if guide != "mcp"] if runs_everything() else ["ollama"]
 )
 def test_an_example_replays_what_it_recorded(name: str, tmp_path: Path) -> None:
     environment = _environment(name, tmp_path)
@@ -77,7 +77,7 @@ def test_an_example_replays_what_it_recorded(name: str, tmp_path: Path) -> None:
     recording, replaying = _commands(name)
     with ThreadedStandIn() as service:
         names = ("openai", "anthropic", "ollama", "bedrock", "vertex")
-        there = {"TAPEWAY_ROUTE": ",".join([f"{each}={service.url}" for each in names])}
+        there = {"TAPEWAY_ROUTE": ",".join([f"{other_name}={service.url}" for other_name in names])}
         forked = _forked(name, environment)
         with _google_login(tmp_path) as login:
             keys = KEYS | (login if name == "vertex" else {})
@@ -97,12 +97,13 @@ def test_mcp_replays_without_its_server(tmp_path: Path) -> None:
     port = free_port()
     _write_programs("mcp", tmp_path, {"port=8090": f"port={port}"})
     commands = [
-        [each.replace(":8090", f":{port}") for each in commands] for commands in _commands("mcp")
+        [command.replace(":8090", f":{port}") for command in commands]
+        for commands in _commands("mcp")
     ]
     with _server(tmp_path):
-        [recorded] = [_run(each, environment, tmp_path) for each in commands[0]]
+        [recorded] = [_run(command, environment, tmp_path) for command in commands[0]]
 
-    [replayed] = [_run(each, environment, tmp_path) for each in commands[1]]
+    [replayed] = [_run(command, environment, tmp_path) for command in commands[1]]
 
     assert replayed == recorded
     assert "sunny in Oslo" in recorded
@@ -171,7 +172,7 @@ def _forked(name: str, environment: Mapping[str, str]) -> dict[str, str]:
 def _write_programs(name: str, folder: Path, instead: Mapping[str, str] | None = None) -> None:
     """Write each program of a page under the name that is above it."""
     page = f"docs/guides/{name}.md"
-    programs = [each.text for each in blocks(page) if each.language in ("python", "js")]
+    programs = [block.text for block in blocks(page) if block.language in ("python", "js")]
     files = _FILE.findall((ROOT / page).read_text("utf-8"))
     assert len(files) == len(programs) > 0
     for file, program in zip(files, programs, strict=True):
@@ -185,10 +186,10 @@ def _write_programs(name: str, folder: Path, instead: Mapping[str, str] | None =
 
 def _commands(name: str) -> tuple[list[str], list[str]]:
     """The blocks that record and those that replay."""
-    shell = [each.text for each in blocks(f"docs/guides/{name}.md") if each.language == "sh"]
+    shell = [block.text for block in blocks(f"docs/guides/{name}.md") if block.language == "sh"]
     runs = [each for each in shell if "tapeway run" in each]
-    replaying = [each for each in runs if "--mode replay --offline" in each]
-    recording = [each for each in runs if each not in replaying]
+    replaying = [run for run in runs if "--mode replay --offline" in run]
+    recording = [run for run in runs if run not in replaying]
     assert len(recording) == len(replaying) > 0
     return recording, replaying
 

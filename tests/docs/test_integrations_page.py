@@ -13,7 +13,9 @@ from tests.support.thoroughness import runs_everything
 
 def program(section: str) -> str:
     (block,) = [
-        each for each in blocks("docs/integrations.md", section) if each.language == "python"
+        candidate
+        for candidate in blocks("docs/integrations.md", section)
+        if candidate.language == "python"
     ]
     return block.text
 

@@ -35,7 +35,7 @@ def _servers(text: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("section", ["Claude Code", "Codex", "Cursor"])
 def test_what_is_pasted_starts_the_server(section: str) -> None:
-    found = [_started(each.language, each.text) for each in blocks("docs/mcp.md", section)]
+    found = [_started(block.language, block.text) for block in blocks("docs/mcp.md", section)]
 
     assert found
     for program, command, *arguments in found:
@@ -52,8 +52,8 @@ def test_the_url_that_is_pasted_is_the_one_it_serves() -> None:
 
 async def test_its_tools_are_those_there_are() -> None:
     tools = Tools(Settings(), RemoteAddress("http://127.0.0.1:8081"))
-    reading = {each.name for each in await make_server(tools, allow_writes=False).list_tools()}
-    every = {each.name for each in await make_server(tools, allow_writes=True).list_tools()}
+    reading = {tool.name for tool in await make_server(tools, allow_writes=False).list_tools()}
+    every = {tool.name for tool in await make_server(tools, allow_writes=True).list_tools()}
 
     rows = re.findall(r"^\| `(\w+_\w+)` \| (.*) \|$", TEXT.partition("## Options")[0], re.MULTILINE)
 
@@ -62,7 +62,7 @@ async def test_its_tools_are_those_there_are() -> None:
 
 
 def test_its_options_are_those_of_the_command() -> None:
-    options = {name for each in mcp.params for name in each.opts}
+    options = {name for param in mcp.params for name in param.opts}
     shown = set(re.findall(r"--[a-z][a-z-]+", TEXT)) - {"--admin-listen"}
 
     assert shown <= options

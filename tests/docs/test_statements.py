@@ -23,7 +23,7 @@ LIBRARY = (ROOT / "docs/library.md").read_text("utf-8")
 
 def test_the_message_that_is_shown_is_one_that_is_told() -> None:
     (shown,) = [
-        json.loads(each.text) for each in blocks("docs/cassettes.md") if each.language == "json"
+        json.loads(block.text) for block in blocks("docs/cassettes.md") if block.language == "json"
     ]
     (called,) = shown["tool_calls"]
     function = {"name": called["name"], "arguments": json.dumps(called["arguments"])}

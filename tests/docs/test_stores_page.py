@@ -19,7 +19,7 @@ def test_the_table_has_every_kind_of_store_and_every_level() -> None:
 
 
 def test_the_table_for_writers_of_a_store_has_every_fact() -> None:
-    assert _first_column("Writing a store") == {each.name for each in fields(StoreFacts)}
+    assert _first_column("Writing a store") == {field.name for field in fields(StoreFacts)}
 
 
 def _first_column(section: str) -> set[str]:

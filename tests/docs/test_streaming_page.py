@@ -30,7 +30,7 @@ def test_the_table_of_marks_has_every_endpoint_and_every_mark() -> None:
 
     assert set(shown) == set(known)
     for endpoint, terms in stream_end.EVENTS.items():
-        for mark in terms.names | {each.decode() for each in terms.texts}:
+        for mark in terms.names | {text.decode() for text in terms.texts}:
             assert mark in shown[endpoint][2], (endpoint, mark)
     for endpoint, (field, value) in stream_end.LAST_LINES.items():
         said = str(value).lower() if isinstance(value, bool) else f'"{value}"'
@@ -40,7 +40,7 @@ def test_the_table_of_marks_has_every_endpoint_and_every_mark() -> None:
 async def test_failures_written_by_hand_are_replayed() -> None:
     (written,) = [block for block in blocks("docs/streaming.md") if block.language == "json"]
     cassette = document.load(written.text.encode())
-    assert all(isinstance(each, Interaction) for each in cassette.interactions)
+    assert all(isinstance(interaction, Interaction) for interaction in cassette.interactions)
     store = MemoryStore()
     await store.save("default", cassette)
     async with running_proxy(

@@ -23,7 +23,7 @@ def test_its_arguments_are_those_of_the_stand_in() -> None:
 
     # `state` fixes ids and times in the tests of the stand-in itself.
     assert {*shown} == {*inspect.signature(StandIn).parameters} - {"state"}
-    assert {each for each in CODINGS if f"`{each}`" in ARGUMENTS} == {*CODINGS}
+    assert {coding for coding in CODINGS if f"`{coding}`" in ARGUMENTS} == {*CODINGS}
 
 
 def test_it_names_every_fault() -> None:

@@ -28,7 +28,7 @@ def pages(get: Get) -> dict[str, bytes]:
 
 
 def _filled(path: str, get: Get) -> Iterator[str]:
-    names = [_cassette(each) for each in json.loads(get("/api/v1/cassettes"))["cassettes"]]
+    names = [_cassette(cassette) for cassette in json.loads(get("/api/v1/cassettes"))["cassettes"]]
     if "{id}" in path:
         entries = json.loads(get("/api/v1/journal"))["entries"]
         yield from (path.replace("{id}", entry["id"]) for entry in entries)
@@ -44,8 +44,8 @@ def _filled(path: str, get: Get) -> Iterator[str]:
     else:
         for name in names:
             listed = json.loads(get(f"/api/v1/cassettes/{name}/interactions"))["interactions"]
-            for each in listed:
-                yield path.replace("{name}", name).replace("{index}", str(each["index"]))
+            for interaction in listed:
+                yield path.replace("{name}", name).replace("{index}", str(interaction["index"]))
 
 
 def _cassette(listed: Any) -> str:
@@ -54,9 +54,9 @@ def _cassette(listed: Any) -> str:
 
 def _queries(parameters: list[Any]) -> Iterator[str]:
     choices = [
-        [f"{each['name']}={value}" for value in _values(each["schema"])] or [""]
-        for each in parameters
-        if each["in"] == "query"
+        [f"{parameter['name']}={value}" for value in _values(parameter["schema"])] or [""]
+        for parameter in parameters
+        if parameter["in"] == "query"
     ]
     for chosen in product(*choices):
         query = "&".join(part for part in chosen if part)

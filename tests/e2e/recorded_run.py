@@ -124,8 +124,8 @@ def _placeless(outcome: list[object], target: Target) -> list[object]:
         if isinstance(value, str):
             return value.replace(target.url, "PROXY")
         if isinstance(value, dict):
-            return {name: replaced(each) for name, each in value.items()}
-        return [replaced(each) for each in value] if type(value) is list else value
+            return {name: replaced(member) for name, member in value.items()}
+        return [replaced(item) for item in value] if type(value) is list else value
 
     return [replaced(each) for each in outcome]
 

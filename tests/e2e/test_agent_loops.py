@@ -99,7 +99,7 @@ def test_a_miss_names_the_path_that_differs(take: RecordedRun, name: str, change
     (path,) = paths(recorded, asked)
     told = json.loads(wire.body)
     nearest = told["tapeway"]["nearest"][0]
-    assert [each["path"] for each in nearest["differences"]] == [path]
+    assert [difference["path"] for difference in nearest["differences"]] == [path]
     assert path.removeprefix("body.") in told["message"]
 
 

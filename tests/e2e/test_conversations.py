@@ -36,10 +36,12 @@ def test_a_loop_is_one_conversation_that_says_each_thing_once(
 
     # Ollama's is asked for one result at a time.
     turn = ["assistant", *["tool"] * (1 if route == "ollama" else 2)]
-    assert [each["role"] for each in messages] == ["user", *turn, *turn, "assistant"]
-    results = [each for each in messages if each["role"] == "tool"]
-    assert sum([len(each.get("tool_calls", [])) for each in messages]) == len(results)
-    assert all(each["content"] and each.get("tool_call_id", each.get("name")) for each in results)
-    assert all(each["timestamp"] and "notes" not in each for each in messages)
+    assert [message["role"] for message in messages] == ["user", *turn, *turn, "assistant"]
+    results = [message for message in messages if message["role"] == "tool"]
+    assert sum([len(message.get("tool_calls", [])) for message in messages]) == len(results)
+    assert all(
+        result["content"] and result.get("tool_call_id", result.get("name")) for result in results
+    )
+    assert all(message["timestamp"] and "notes" not in message for message in messages)
     assert messages[-1]["content"]
     assert told["left_out"] == []

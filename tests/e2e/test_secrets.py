@@ -87,7 +87,7 @@ def test_a_key_in_a_path_is_shown_nowhere(
             leaks.collect("serving", proxy.everything())
             leaks.pages["report"] = proxy.admin("POST", "/api/v1/eject", {})
         leaks.pages |= proxy.left_behind()
-        assert {each.target for each in upstream.requests} == {path}
+        assert {request.target for request in upstream.requests} == {path}
     with Tapeway(tmp_path, "--mode", "replay", name="unrouted") as proxy:
         unrouted = leaks.page("no route", post(proxy.proxy, path, HELLO))
         leaks.pages |= proxy.let_out()

@@ -86,7 +86,7 @@ def test_each_client_gets_its_own_session(replaying: Tapeway, leaks: Leaks) -> N
             Talk(replaying.proxy, name, f"z9y8x7w{number}", key)
             for number, name in enumerate((*NAMES[::-1], *NAMES))
         ]
-        return list(await asyncio.gather(*[each.run() for each in talks]))
+        return list(await asyncio.gather(*[talk.run() for talk in talks]))
 
     for number, talk in enumerate(asyncio.run(together())):
         name = (*NAMES[::-1], *NAMES)[number]

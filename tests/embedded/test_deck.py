@@ -80,14 +80,14 @@ def test_a_deck_records_replays_and_reports(deck: Deck) -> None:
     assert deck.mode("replay") == "replay"
     outcomes.append(ask(deck.url("openai"), "two"))
     (miss,) = deck.journal(outcome="miss", cassette="smoke")
-    (report,) = [each for each in deck.report()["cassettes"] if each["name"] == "smoke"]
+    (report,) = [cassette for cassette in deck.report()["cassettes"] if cassette["name"] == "smoke"]
     deck.rewind("smoke")
     ejected = deck.eject()
 
     assert outcomes == ["recorded", "replayed", "miss"]
     assert "nearest #0 differs at messages[0].content" in miss["message"]
     assert (report["recorded"], report["replayed"]) == (1, 1)
-    assert [each["times"] for each in ejected["misses"]] == [1]
+    assert [missed["times"] for missed in ejected["misses"]] == [1]
 
 
 def test_a_slot_points_where_it_is_told(deck: Deck) -> None:
@@ -106,7 +106,7 @@ def test_what_was_sent_through_a_slot_is_told_after_a_rewind_too(deck: Deck) -> 
         ask(deck.url("openai", slot="w1"), words)
         deck.rewind("slots/sent")
 
-    said = [each["body"]["messages"][0]["content"] for each in deck.requests("w1")]
+    said = [request["body"]["messages"][0]["content"] for request in deck.requests("w1")]
 
     assert said == ["one", "two", "three"]
     assert deck.requests("w1", first) == deck.requests("w1")[:1]
@@ -134,7 +134,7 @@ async def test_the_asynchronous_twin_does_the_same(tmp_path: Path) -> None:
         await deck.eject("y")
 
     assert outcome == entry["outcome"] == "miss"
-    assert {each["name"] for each in report["cassettes"]} == {"x", "y"}
+    assert {cassette["name"] for cassette in report["cassettes"]} == {"x", "y"}
     with pytest.raises(DeckError, match=r"does not answer at .*: Connection refused$"):
         await deck.report()
 
@@ -158,7 +158,7 @@ def test_who_asks_before_a_server_serves_waits_for_it(tmp_path: Path) -> None:
         proxy, admin = process.urls
         assert AdminClient(admin).call("GET", "status")["cassette"] == "default"
         assert ask(f"{proxy}/nowhere", "one") == "error"
-        assert [process.wait()[each] for each in ("proxy", "admin")] == [proxy, admin]
+        assert [process.wait()[text] for text in ("proxy", "admin")] == [proxy, admin]
     finally:
         process.stop()
 

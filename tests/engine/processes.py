@@ -34,8 +34,8 @@ class Run:
         self.responder = responder
 
     async def ask(self, *requests: Request) -> list[Served]:
-        served = [await serve(self.broker, "default", Incoming(each)) for each in requests]
-        return [Served(each.outcome, each.body) for each in served]
+        served = [await serve(self.broker, "default", Incoming(request)) for request in requests]
+        return [Served(answer.outcome, answer.body) for answer in served]
 
     async def count(self) -> int:
         """How many recordings there are."""
@@ -71,8 +71,8 @@ async def process_over(
 
 
 def outcomes(served: Sequence[Served]) -> list[str]:
-    return [each.outcome for each in served]
+    return [answer.outcome for answer in served]
 
 
 def bodies(served: Sequence[Served]) -> list[bytes]:
-    return [each.body for each in served]
+    return [answer.body for answer in served]

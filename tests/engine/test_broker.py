@@ -167,13 +167,13 @@ async def test_each_caller_of_a_take_gets_an_answer_of_its_own_and_a_later_one_a
         (),
     ]
     async with running_broker() as running:
-        outcomes = [(await running.get(headers=each)).outcome for each in (*callers, *callers)]
+        outcomes = [(await running.get(headers=caller)).outcome for caller in (*callers, *callers)]
         await running.broker.rewind()
-        answers = [await running.get(headers=each) for each in reversed(callers)]
+        answers = [await running.get(headers=caller) for caller in reversed(callers)]
         other = await running.get(headers=((b"authorization", b"Bearer sk-of-a-third-run"),))
 
         assert outcomes == ["recorded"] * 3 + ["replayed"] * 3
-        assert [each.body for each in answers] == [b"answer 3", b"answer 2", b"answer 1"]
+        assert [answer.body for answer in answers] == [b"answer 3", b"answer 2", b"answer 1"]
         assert other.outcome == "replayed"
         assert running.responder.asked[0].headers == (
             (b"authorization", b"Bearer sk-0123456789abc"),
@@ -218,7 +218,7 @@ async def test_the_rule_of_the_cassette_is_in_force(rule: str, mode: Mode, said:
     async with running_broker(mode, store=await stating(rule, "1", "2")) as running:
         served = [await running.get() for _ in said]
 
-    found = ["miss" if each.outcome == "miss" else each.body.decode() for each in served]
+    found = ["miss" if answer.outcome == "miss" else answer.body.decode() for answer in served]
     assert found == said
 
 

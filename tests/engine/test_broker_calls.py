@@ -41,8 +41,8 @@ async def test_twenty_equal_misses_make_one_call_and_all_get_its_answer() -> Non
         served = [await client for client in clients]
 
         assert running.responder.connections == 1
-        assert {(each.body, each.index) for each in served} == {(b"answer 1", 0)}
-        assert [each.outcome for each in served] == ["recorded"] + ["replayed"] * 19
+        assert {(recording.body, recording.index) for recording in served} == {(b"answer 1", 0)}
+        assert [answer.outcome for answer in served] == ["recorded"] + ["replayed"] * 19
         assert await running.stored() == [b"answer 1"]
 
 
@@ -76,7 +76,7 @@ async def test_what_was_read_of_a_recording_is_what_is_stored_of_it(
 
 
 async def test_callers_with_other_credentials_share_no_call() -> None:
-    keys = [((b"authorization", b"Bearer sk-%d-0123456789abcdef" % each),) for each in range(2)]
+    keys = [((b"authorization", b"Bearer sk-%d-0123456789abcdef" % number),) for number in range(2)]
     asked = [("/v1/x", keys[0]), ("/v1/x", keys[1]), ("/v1/x?api_key=sk-2", ())]
     asked.append(("/v1/x?api_key=sk-3", ()))
     async with running_broker() as running, asyncio.TaskGroup() as clients:
@@ -151,7 +151,7 @@ async def test_clients_that_leave_stop_neither_the_recording_nor_the_others(
         running.responder.gate.set()
         stay = [client for number, client in enumerate(clients) if number not in leaving]
 
-        assert all(isinstance(each, asyncio.CancelledError) for each in results)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results)
         assert {(await client).body for client in stay} == {b"answer 1"}
         assert running.responder.connections == 1
 
@@ -180,8 +180,8 @@ async def test_when_the_call_fails_all_get_the_error_and_the_next_asks_anew() ->
         results = await asyncio.gather(*clients, return_exceptions=True)
 
         told = "it is down; --record-failures stores such failures"
-        assert {(type(each), str(each)) for each in results} == {(UpstreamError, told)}
-        assert {(each.status, each.code) for each in results} == {(504, "upstream_timeout")}  # type: ignore[union-attr]
+        assert {(type(result), str(result)) for result in results} == {(UpstreamError, told)}
+        assert {(result.status, result.code) for result in results} == {(504, "upstream_timeout")}  # type: ignore[union-attr]
         assert len(set(map(id, results))) == 5
         running.responder.error = None
         assert await running.get() == ServedAnswer("recorded", b"answer 2", 0)
@@ -312,7 +312,7 @@ async def test_cancelling_aborts_calls_and_all_their_clients_get_draining() -> N
         running.broker.cancel()
         results = await asyncio.gather(*clients, return_exceptions=True)
 
-        assert {type(each) for each in results} == {Draining}
+        assert {type(result) for result in results} == {Draining}
         assert await running.stored() == []
 
 
@@ -363,7 +363,7 @@ async def test_a_call_in_its_clients_task_is_joined_and_counted() -> None:
         running.responder.gate.set()
         await ended
 
-        assert [(await each).outcome for each in clients] == ["recorded", "replayed"]
+        assert [(await client).outcome for client in clients] == ["recorded", "replayed"]
         assert (await other).outcome == "replayed"
         assert running.responder.connections == 1
         assert await running.stored() == [b"answer 1"]
@@ -375,7 +375,9 @@ async def test_the_error_of_a_call_in_its_clients_task_goes_to_all_who_wait() ->
         running.responder.gate.set()
 
         results = await asyncio.gather(*clients, return_exceptions=True)
-        assert [(type(each), str(each)) for each in results] == [(UpstreamError, "it is away")] * 2
+        assert [(type(result), str(result)) for result in results] == [
+            (UpstreamError, "it is away")
+        ] * 2
 
 
 async def test_cancelling_calls_cancels_no_client() -> None:
@@ -385,7 +387,7 @@ async def test_cancelling_calls_cancels_no_client() -> None:
         running.broker.cancel()
 
         results = await asyncio.gather(*clients, other, return_exceptions=True)
-        assert {type(each) for each in results} == {Draining}
+        assert {type(result) for result in results} == {Draining}
         assert running.broker.in_flight == 0
 
 

@@ -112,7 +112,7 @@ async def test_repeats_are_served_in_turn_and_used_up() -> None:
             await ask(running, turn("weather?", ("x", "sun"), ("y", "snow"))) for _ in range(3)
         ]
 
-        assert [each.index for each in served] == [1, 3, None]
+        assert [recording.index for recording in served] == [1, 3, None]
 
 
 async def test_what_is_recorded_in_this_take_is_recognised_too() -> None:
@@ -144,7 +144,7 @@ async def test_identifiers_of_a_recording_sent_upstream_are_flagged_once(
             assert planned.replayed_ids == (CALLS[0],)
             assert CALLS[0] in (planned.note or "")
 
-    assert len([each for each in caplog.records if "identifiers" in each.message]) == 1
+    assert len([record for record in caplog.records if "identifiers" in record.message]) == 1
 
 
 async def test_identifiers_the_upstream_issued_in_this_take_are_not_flagged() -> None:

@@ -35,7 +35,7 @@ def echoing(name: str, *vary: str, of: str = "") -> Answering:
 
     def answer(request: Request, number: int) -> FakeAnswer:
         value = {key.lower(): each for key, each in request.headers}.get(name.encode(), b"-")
-        fields = tuple([(b"Vary", each.encode()) for each in vary])
+        fields = tuple([(b"Vary", text.encode()) for text in vary])
         return FakeAnswer(of.encode() + value, headers=fields)
 
     return answer
@@ -130,7 +130,7 @@ async def test_of_answers_that_headers_tell_apart_each_replaces_its_own(
 
 
 async def test_one_that_is_recorded_anew_leaves_the_others(place: Place) -> None:
-    requests = [asked(((b"accept", each),)) for each in (b"a/a", b"b/b")]
+    requests = [asked(((b"accept", text),)) for text in (b"a/a", b"b/b")]
     async with process_over(place, "record", echoing("accept", "accept", of="old ")) as first:
         await first.ask(*requests)
     async with process_over(place, "record", echoing("accept", "accept", of="new ")) as second:
@@ -163,7 +163,7 @@ async def test_media_types_and_languages_are_compared_by_what_they_say(place: Pl
 async def test_what_vary_names_of_a_program_or_a_caller_does_not_decide(
     place: Place, name: str
 ) -> None:
-    requests = [asked(((name.encode(), each),)) for each in (b"one-0123", b"two-4567")]
+    requests = [asked(((name.encode(), text),)) for text in (b"one-0123", b"two-4567")]
     async with process_over(place, "record", echoing("x", name, "*")) as first:
         await first.ask(requests[0])
     async with process_over(place, "replay", numbered) as second:
@@ -173,7 +173,7 @@ async def test_what_vary_names_of_a_program_or_a_caller_does_not_decide(
 @pytest.mark.parametrize("ignored", [("accept",), ("*",)])
 async def test_a_rule_takes_names_out_of_vary(place: Place, ignored: tuple[str, ...]) -> None:
     rules = Rules(ignore_vary=ignored)
-    requests = [asked(((b"accept", each),)) for each in (b"a/a", b"b/b")]
+    requests = [asked(((b"accept", text),)) for text in (b"a/a", b"b/b")]
     async with process_over(place, "auto", echoing("accept", "accept"), rules=rules) as first:
         assert outcomes(await first.ask(*requests)) == ["recorded", "replayed"]
     async with process_over(place, "replay", numbered) as second:
@@ -183,7 +183,7 @@ async def test_a_rule_takes_names_out_of_vary(place: Place, ignored: tuple[str, 
 async def test_equal_misses_at_once_share_a_call_with_those_of_the_same_headers_alone(
     place: Place,
 ) -> None:
-    requests = [asked(((b"x-tenant", each),)) for each in (b"a", b"b", b"a", b"c", b"b", b"a")]
+    requests = [asked(((b"x-tenant", text),)) for text in (b"a", b"b", b"a", b"c", b"b", b"a")]
     async with process_over(place, "auto", echoing("x-tenant", "x-tenant")) as first:
         served = [found for [found] in await asyncio.gather(*map(first.ask, requests))]
 
@@ -227,9 +227,13 @@ async def test_a_coded_body_and_a_plain_one_are_other_requests(
     assert bodies(again) == bodies(live)[::-1]
     assert bodies(replayed) == bodies(live)[::-1]
     assert stored is not None
-    held = [each.request for each in stored.interactions if isinstance(each, Interaction)]
+    held = [
+        interaction.request
+        for interaction in stored.interactions
+        if isinstance(interaction, Interaction)
+    ]
     assert [each.coding for each in held] == [b"", coding]
-    assert [each.body for each in held] == [body] * 2
+    assert [answer.body for answer in held] == [body] * 2
 
 
 def answering_with(status: int) -> Answering:
@@ -259,7 +263,7 @@ async def test_not_modified_answers_requests_with_a_condition_alone(place: Place
 @pytest.mark.parametrize("name", ["x-tenant", "user-agent", "origin", "content-type", "accept"])
 async def test_a_rule_has_any_header_count(place: Place, name: str) -> None:
     rules = Rules(match=(name,))
-    requests = [asked(((name.encode(), each),)) for each in (b"a/a", b"b/b")] + [asked()]
+    requests = [asked(((name.encode(), text),)) for text in (b"a/a", b"b/b")] + [asked()]
     async with process_over(place, "auto", numbered, rules=rules) as first:
         live = await first.ask(*requests)
     async with process_over(place, "replay", numbered) as second:

@@ -237,7 +237,7 @@ LOOKS: dict[str, Callable[[RequestJournal], object]] = {
     "entries": lambda journal: [each.sent for each in journal] == [2, 1],
     "length": lambda journal: len(journal) == 2,
     "counts": lambda journal: journal.counts["replayed"] == 2,
-    "measures": lambda journal: [each.sent for each in journal.measures.values()] == [3],
+    "measures": lambda journal: [measure.sent for measure in journal.measures.values()] == [3],
     "tallies": lambda journal: journal.tallies["c"].outcomes["replayed"] == 2,
 }
 

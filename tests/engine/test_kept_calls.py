@@ -217,4 +217,4 @@ async def test_looking_at_once_shows_the_same(monkeypatch: pytest.MonkeyPatch) -
         calls = [found.got(f"/api/v1/journal/{entry['id']}/call") for _ in range(4)]
         first, *others = await asyncio.gather(*calls)
 
-    assert all(each == first for each in others)
+    assert all(other == first for other in others)

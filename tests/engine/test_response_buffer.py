@@ -91,7 +91,7 @@ async def test_a_large_body_lies_in_a_file_and_reads_as_before(
         made.add([piece], float(at))
         # What the buffer holds shows nowhere else than in memory.
         most = max(most, sum(map(len, made._pieces)))
-        if made.heavy:
+        if made.should_spill:
             await made.spill()
         while read < made.size:
             found = made.read(read, made.size)

@@ -32,7 +32,7 @@ HEAD = CassetteHead("", "run", {"tapeway_version": "0.1.0"})
 MESSAGE = b'{"messages":[{"role":"user","content":"Hello"}]}'
 
 
-@pytest.fixture(params=[each for each in KINDS if each.name != "file-yaml"], ids=str)
+@pytest.fixture(params=[kind for kind in KINDS if kind.name != "file-yaml"], ids=str)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CassetteStore]:
     async with request.param.of_test(request, tmp_path) as place:
         yield place.again()
@@ -80,7 +80,7 @@ async def test_each_route_replays_what_was_recorded_on_another(
         found = [await ask(broker, *each) for each in EVERYWHERE]
         elsewhere = await ask(broker, "other", "/v1/x?a=1")
 
-    assert {each.body for each in found} == {b"there"}
+    assert {answer.body for answer in found} == {b"there"}
     assert elsewhere.outcome == "miss"
 
 
@@ -90,17 +90,17 @@ async def test_a_routes_own_recording_comes_first(store: CassetteStore) -> None:
         recording("mine", "/v1/x", b"of mine"),
     )
     async with playing(store, *both) as broker:
-        found = [(await ask(broker, each, "/v1/x")).body for each in ("mine", "openai", "mine")]
+        found = [(await ask(broker, text, "/v1/x")).body for text in ("mine", "openai", "mine")]
 
     assert found == [b"of mine", b"of openai", b"of mine"]
 
 
 async def test_auto_asks_only_for_what_no_route_to_the_service_has(store: CassetteStore) -> None:
     async with playing(store, recording("openai", "/v1/x", b"there"), mode="auto") as broker:
-        found = [await ask(broker, "mine", each) for each in ("/v1/x", "/v1/y")]
+        found = [await ask(broker, "mine", text) for text in ("/v1/x", "/v1/y")]
         again = await ask(broker, "openai", "/v1/y")
 
-    assert [(each.outcome, each.body) for each in (*found, again)] == [
+    assert [(answer.outcome, answer.body) for answer in (*found, again)] == [
         ("replayed", b"there"),
         ("recorded", b"answer 1"),
         ("replayed", b"answer 1"),

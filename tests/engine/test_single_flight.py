@@ -29,7 +29,7 @@ async def test_a_fenced_out_owner_answers_with_what_was_stored() -> None:
         answers = await together(late, taken_over)
 
         assert len(found.stored()) == 1
-        assert {each.body for each in answers} == set(found.stored())
+        assert {answer.body for answer in answers} == set(found.stored())
 
 
 async def test_a_failed_call_leaves_the_next_instance_to_ask() -> None:

@@ -39,7 +39,7 @@ class Clients:
     async def said(self, *lines: str) -> list[str]:
         """The outcome and the answer of each request."""
         found = [await self(*line.split(" ", 1)) for line in lines]
-        return [f"{each.outcome} {each.body.decode()}" for each in found]
+        return [f"{answer.outcome} {answer.body.decode()}" for answer in found]
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def clients(
             count = 1 if kind == "one instance" else 2
             shared = shared_brokers(count=count, repeats=repeats, rules=rules)
             found = await stack.enter_async_context(shared)
-            yield Clients([each.broker for each in found.instances], found.responder)
+            yield Clients([instance.broker for instance in found.instances], found.responder)
 
 
 def job(done_at: int) -> Callable[[int], FakeAnswer]:
@@ -69,7 +69,7 @@ def job(done_at: int) -> Callable[[int], FakeAnswer]:
 
 
 def outcomes(found: list[ServedAnswer]) -> list[str]:
-    return [each.outcome for each in found]
+    return [answer.outcome for answer in found]
 
 
 @pytest.mark.parametrize("repeats", [None, "last", "miss", "cycle", "first"])
@@ -87,7 +87,7 @@ async def test_a_job_is_asked_for_until_it_is_done_and_replayed_in_order(
         # The rule answers with the first one alone.
         again = again[:1]
     assert outcomes(polled) == ["recorded"] * 3 + [asked_on]
-    assert [each.body for each in again] == [each.body for each in polled[: len(again)]]
+    assert [answer.body for answer in again] == [answer.body for answer in polled[: len(again)]]
 
 
 async def test_in_a_later_take_the_recordings_answer_first_and_then_the_service(kind: str) -> None:
@@ -101,7 +101,7 @@ async def test_in_a_later_take_the_recordings_answer_first_and_then_the_service(
 
     assert outcomes(later) == ["replayed", "replayed", "recorded", "recorded", "replayed"]
     assert outcomes(latest) == ["replayed"] * 5
-    assert [each.body for each in latest] == [each.body for each in later]
+    assert [answer.body for answer in latest] == [answer.body for answer in later]
 
 
 async def test_an_accepted_write_is_sent_again(kind: str) -> None:
@@ -137,7 +137,7 @@ async def test_a_read_after_a_write_is_asked_again_and_replayed_in_order(kind: s
         *(True, True, True, False, True),
         *(True, True, False, False, False),
     ]
-    assert [each.partition(" ")[2] for each in again] == [each.partition(" ")[2] for each in live]
+    assert [text.partition(" ")[2] for text in again] == [text.partition(" ")[2] for text in live]
 
 
 async def test_a_write_that_failed_and_a_call_to_a_model_end_nothing(kind: str) -> None:
@@ -222,8 +222,8 @@ async def test_equal_polls_at_the_same_time_are_one_call(kind: str) -> None:
                 await asyncio.sleep(0)
             ask.responder.gate.set()
 
-        assert {each.result().body for each in polls} == {b'{"n": 1, "status": "in_progress"}'}
-        assert sorted(outcomes([each.result() for each in polls])) == [
+        assert {poll.result().body for poll in polls} == {b'{"n": 1, "status": "in_progress"}'}
+        assert sorted(outcomes([poll.result() for poll in polls])) == [
             *("recorded", "replayed", "replayed", "replayed"),
         ]
 

@@ -72,10 +72,10 @@ def answer_body(whose: str, number: int) -> bytes:
 def chat(prompt: str, *results: str, stamp: int = 0) -> bytes:
     """A turn of a loop with tools, with something that no rule needs."""
     messages: list[Json] = [{"role": "user", "content": prompt}]
-    for each in results:
-        calls: Json = [{"id": each, "type": "function"}]
+    for result in results:
+        calls: Json = [{"id": result, "type": "function"}]
         messages.append({"role": "assistant", "tool_calls": calls})
-        messages.append({"role": "tool", "tool_call_id": each, "content": "sun"})
+        messages.append({"role": "tool", "tool_call_id": result, "content": "sun"})
     return dump({"model": "m", "stamp": stamp, "messages": messages})
 
 
@@ -90,7 +90,7 @@ HEADERS: tuple[Headers, ...] = (
 TOOLS = ("call_001h5Xw0Vb1jZ", "call_002h5Xw0Vb1jZ", "call_900h5Xw0Vb1jZ", "call_Qp7Lm2Kd9R77")
 POSTS = (
     *(chat("weather?"), chat("weather?", stamp=1), chat("news?", stamp=2)),
-    *(chat("weather?", each) for each in TOOLS),
+    *(chat("weather?", tool) for tool in TOOLS),
 )
 GETS = (
     *("/v1/x", "/v1/x?b=2&a=1", "/v1/jobs/7"),
@@ -145,7 +145,9 @@ def recordings(draw: st.DrawFn, first: int = 900) -> tuple[Interaction, ...]:
     """Recordings made elsewhere, some of them by a tool that knows no routes."""
     made = []
     for number, request in enumerate(draw(st.lists(requests, max_size=4)), first):
-        kept = tuple([each for each in request.headers if each[0] in (b"Accept", b"Content-Type")])
+        kept = tuple(
+            [header for header in request.headers if header[0] in (b"Accept", b"Content-Type")]
+        )
         base = draw(st.sampled_from([request.base, request.base, "https://elsewhere"]))
         route = draw(st.sampled_from([request.route, "default" if base != request.base else ""]))
         target = request.target.partition("?key")[0]
@@ -188,7 +190,7 @@ steering = (
 
 def with_headers(sent: Sent, some: Headers) -> Sent:
     """The same as another client sends it."""
-    kept = tuple([each for each in sent.request.headers if each == JSON_TYPE])
+    kept = tuple([header for header in sent.request.headers if header == JSON_TYPE])
     return sent._replace(request=replace(sent.request, headers=(*some, *kept)))
 
 
@@ -224,7 +226,7 @@ async def play(
     observed: list[Observed] = []
     with tempfile.TemporaryDirectory() as folder:
         found = stores(kind, folder)
-        routed = all(each.request.route for each in held)
+        routed = all(exchange.request.route for exchange in held)
         context = brokers_on(
             *(found, answer),
             mode=mode,
@@ -243,10 +245,12 @@ async def play(
                 observed.append(("asked", len(brokers.responder.asked)))
             if alone:
                 observed.append(("reports", await brokers.reports()))
-            observed.append(("held", [await brokers.state(each) for each in NAMES]))
+            observed.append(("held", [await brokers.state(other_name) for other_name in NAMES]))
             if not any(step.what.startswith("add_rules") for step in script):
                 # A folder sorts what it holds when rules are put in force.
-                observed.append(("order", [await brokers.order(each) for each in NAMES]))
+                observed.append(
+                    ("order", [await brokers.order(other_name) for other_name in NAMES])
+                )
     return observed
 
 
@@ -304,10 +308,10 @@ async def test_a_call_under_another_name_is_a_new_one_if_its_identifier_was_issu
         for at, each in enumerate((issuing, calling))
     ]
     # The fifth answer fails, and issues nothing.
-    targets = [] if reissued else [f"/v1/{each}" for each in range(3)]
+    targets = [] if reissued else [f"/v1/{number}" for number in range(3)]
     # After this the identifiers of the cassette are known.
     other = replace(calling, body=chat("another", TOOLS[3]))
-    before = [other, *[replace(issuing, target=each) for each in targets]]
+    before = [other, *[replace(issuing, target=target) for target in targets]]
     renamed = replace(calling, body=chat("?", "call_own7Lm2Kd9R77"))
     script = [asks(Sent(each)) for each in (*before, issuing, renamed)]
 

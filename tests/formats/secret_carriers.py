@@ -199,7 +199,7 @@ RESPONSES: dict[str, MakeResponse] = {
     ),
     "event": lambda text: response(event({"delta": text}), b"data: [DONE]\n\n", headers=EVENTS),
     "event in pieces": lambda text: response(
-        *[event(choice(0, each)) for each in pieces(text)], headers=EVENTS
+        *[event(choice(0, piece)) for piece in pieces(text)], headers=EVENTS
     ),
     "choices that take turns": lambda text: response(
         *map(event, taking_turns(text, choice)), headers=EVENTS
@@ -211,22 +211,22 @@ RESPONSES: dict[str, MakeResponse] = {
         *map(event, taking_turns(text, block)), headers=EVENTS
     ),
     "base64 in pieces": lambda text: response(
-        *[event(choice(0, each)) for each in pieces(b64(text))], headers=EVENTS
+        *[event(choice(0, piece)) for piece in pieces(b64(text))], headers=EVENTS
     ),
     "arguments in pieces": lambda text: response(
-        *[event(tool_call(0, each)) for each in pieces(json.dumps({"q": text}))], headers=EVENTS
+        *[event(tool_call(0, piece)) for piece in pieces(json.dumps({"q": text}))], headers=EVENTS
     ),
     "lines in pieces": lambda text: response(
-        *[line({"response": each}) for each in pieces(text)], headers=LINES
+        *[line({"response": piece}) for piece in pieces(text)], headers=LINES
     ),
     "array in pieces": lambda text: response(
         json.dumps(taking_turns(text, candidate)).encode(), headers=JSON
     ),
     "plain events": lambda text: response(
-        *[f"data: {each}\n\n".encode() for each in pieces(text, 3)], headers=EVENTS
+        *[f"data: {piece}\n\n".encode() for piece in pieces(text, 3)], headers=EVENTS
     ),
     "frames in pieces": lambda text: response(
-        *[frame("e", json.dumps({"delta": {"text": each}}).encode()) for each in pieces(text)],
+        *[frame("e", json.dumps({"delta": {"text": piece}}).encode()) for piece in pieces(text)],
         headers=FRAMES,
     ),
     "a model's frames in pieces": lambda text: response(

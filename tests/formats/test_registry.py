@@ -162,9 +162,9 @@ def without_ours(value: Any) -> Any:
         return {name: without_ours(inner) for name, inner in value.items() if name not in OURS}
     if isinstance(value, list):
         return (
-            [without_ours(each) for each in value if each[:1] != ["tapeway"]]
-            if all(isinstance(each, list) for each in value)
-            else [without_ours(each) for each in value]
+            [without_ours(item) for item in value if item[:1] != ["tapeway"]]
+            if all(isinstance(item, list) for item in value)
+            else [without_ours(item) for item in value]
         )
     return value
 
@@ -204,9 +204,9 @@ def test_a_file_without_our_fields_has_the_same_calls(
         cassette,
         interactions=tuple(
             [
-                each
-                for each in cassette.interactions
-                if isinstance(each, Interaction) and each.failure is None
+                item
+                for item in cassette.interactions
+                if isinstance(item, Interaction) and item.failure is None
             ]
         ),
     )

@@ -85,10 +85,10 @@ def pages(item: Interaction) -> Iterator[tuple[str, bytes]]:
             yield each.name, each.save(cassette).text
     body, media = item.response.body, item.response.head.value(b"content-type") or b""
     if media == aws_frames.MEDIA_TYPE:
-        body = b"".join([each.text + b"\n" for each in aws_frames.parse_frames(body)])
+        body = b"".join([frame.text + b"\n" for frame in aws_frames.parse_frames(body)])
         media = b"application/x-ndjson"
     if may_be_stream(body, media):
-        texts = ["".join([text for text, _, _ in each]) for each in StreamedTexts(body, media)]
+        texts = ["".join([text for text, _, _ in word]) for word in StreamedTexts(body, media)]
         yield "the texts of its events", "\n".join(texts).encode()
 
 

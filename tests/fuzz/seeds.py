@@ -86,7 +86,7 @@ _SEEDS |= {
 def seeds(name: str) -> list[bytes]:
     """The well-formed ones and those that were once a fault."""
     found = sorted((FOUND / name).glob("*")) if (FOUND / name).is_dir() else []
-    return [*_SEEDS[name], *(each.read_bytes() for each in found)]
+    return [*_SEEDS[name], *(path.read_bytes() for path in found)]
 
 
 def mutated(start: list[bytes], chance: random.Random) -> Iterator[bytes]:

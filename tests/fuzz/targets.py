@@ -116,11 +116,11 @@ def aws_frames(data: bytes) -> None:
     """Frames are the bytes they were found in; the rest is as with events."""
     _scanned(AwsFrameScanner, data)
     frames = parse_frames(data)
-    assert [each.start for each in frames[1:]] == [each.end for each in frames[:-1]]
+    assert [frame.start for frame in frames[1:]] == [frame.end for frame in frames[:-1]]
     assert not frames or (frames[0].start, frames[-1].end) == (0, len(data))
-    for each in frames:
-        again = parse_frames(each.with_text(each.text))
-        assert [found.text for found in again] == [each.text]
+    for frame in frames:
+        again = parse_frames(frame.with_text(frame.text))
+        assert [found.text for found in again] == [frame.text]
 
 
 def _scanned(make: Callable[[], EndScanner], data: bytes) -> None:
@@ -170,20 +170,20 @@ def _only_the_lane_changes(protocol: RequestProtocol, message: WebSocketMessage)
 def websocket_sessions(data: bytes) -> None:
     """A session is read as it was written, and replayed to the client that it was recorded from."""
     messages = [SessionMessage(message, by_client) for by_client, message in _messages(data)]
-    lines = [session_line(each.message, by_client=each.by_client) for each in messages]
+    lines = [session_line(message.message, by_client=message.by_client) for message in messages]
     recording = read_session([(0.0, line) for line in lines])
-    assert [(each.message, each.by_client) for each in recording.messages] == [
-        (each.message, each.by_client) for each in messages
+    assert [(message.message, message.by_client) for message in recording.messages] == [
+        (message.message, message.by_client) for message in messages
     ]
     for dialect in (PLAIN, VOICE, REALTIME, GEMINI_LIVE):
         replay = SessionReplay(recording, dialect)
         told: list[WebSocketMessage] = []
-        for each in [*messages, None]:
+        for message in [*messages, None]:
             while (due := replay.due()) is not None:
                 told.append(due.message)
-            if each is not None and each.by_client:
-                assert replay.received(each.message) is None
-        assert told == [each.message for each in messages if not each.by_client]
+            if message is not None and message.by_client:
+                assert replay.received(message.message) is None
+        assert told == [message.message for message in messages if not message.by_client]
         assert replay.unreached() == ()
 
 

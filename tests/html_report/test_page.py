@@ -113,7 +113,7 @@ def test_scripts_and_styles_are_allowed_by_their_hashes_alone() -> None:
     inline = re.findall(r'<script type="importmap">(.*?)</script>', text, re.DOTALL)
     inline += re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     inline += re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
-    hashes = {b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in inline}
+    hashes = {b64encode(hashlib.sha256(word.encode()).digest()).decode() for word in inline}
     assert {*re.findall(r"'sha256-([^']+)'", policy)} == hashes
     assert "unsafe" not in policy
     assert policy.startswith("default-src 'none'; ")
@@ -123,7 +123,7 @@ def test_every_module_of_the_page_is_in_it_and_finds_those_it_imports() -> None:
     (text,) = re.findall(r'<script type="importmap">(.*?)</script>', page())
     imports = json.loads(text)["imports"]
 
-    assert {*imports} == {f"tapeway/{each}" for each in page_files() if each.endswith(".js")}
+    assert {*imports} == {f"tapeway/{file}" for file in page_files() if file.endswith(".js")}
     for name, address in imports.items():
         module = b64decode(address.partition(",")[2]).decode()
         wanted = re.findall(r'(?:from |import\(|import )"([^"]+)"', module)

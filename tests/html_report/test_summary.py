@@ -10,9 +10,9 @@ NONE = {"replayed": 0, "recorded": 0, "live": 0, "miss": 0, "error": 0}
 def report(name: str, **more: Any) -> dict[str, Any]:
     return {
         **{"name": name, "replayed": 0, "recorded": 0, "live": 0, "retries": 0, "redacted": 0},
-        **{each: [] for each in ("misses", "unused", "duplicates", "unmarked", "stale", "dated")},
+        **{text: [] for text in ("misses", "unused", "duplicates", "unmarked", "stale", "dated")},
         "failed": {},
-        **{each: [] for each in ("elsewhere", "unrecorded", "repeated", "unreached")},
+        **{text: [] for text in ("elsewhere", "unrecorded", "repeated", "unreached")},
         "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
         "saved": {"usd": None, "unpriced": [], "prices": ""},
         **more,

@@ -64,7 +64,7 @@ def test_another_form_has_its_level_and_is_named_once(
 
 def test_events_of_a_stream_are_compared_by_their_type_however_many_there_are() -> None:
     start: Json = {"type": "start", "id": "a"}
-    deltas: list[Json] = [{"type": "text.delta", "text": each} for each in "abc"]
+    deltas: list[Json] = [{"type": "text.delta", "text": character} for character in "abc"]
     recorded = stream(start, *deltas)
 
     assert found(recorded, stream(start, {"type": "text.delta", "text": "abc"})) == []

@@ -76,7 +76,7 @@ def test_recordings_are_paged_in_the_order_of_their_indexes() -> None:
 
     pages = [held.page(after, 2) for after in (None, 3, 5, 9)]
 
-    assert [([each.index for each in page], following) for page, following in pages] == [
+    assert [([recording.index for recording in page], following) for page, following in pages] == [
         ([3, 5], 5),
         ([5, 9], None),
         ([9], None),

@@ -77,7 +77,7 @@ def test_where_nothing_is_recorded_nothing_was_compared() -> None:
 def test_another_route_and_another_kind_of_body_are_named() -> None:
     other = Interaction(0, Request("groq", "POST", "/v1/x", (), b"plain"), OK)
 
-    found = {each.part: each for each in verdicts(missed({"a": 1}), other, [], NO_RULES)}
+    found = {verdict.part: verdict for verdict in verdicts(missed({"a": 1}), other, [], NO_RULES)}
 
     assert found["route"].reason == 'recorded "groq", requested "openai"'
     assert found["body"].reason == "it is read as json, the recorded one as text"
@@ -86,7 +86,9 @@ def test_another_route_and_another_kind_of_body_are_named() -> None:
 def test_a_part_that_a_rule_leaves_out_is_not_compared() -> None:
     rules = Rules(ignore=("body",))
 
-    found = {each.part: each for each in verdicts(missed({"a": 1}), recorded(0, {}), [], rules)}
+    found = {
+        verdict.part: verdict for verdict in verdicts(missed({"a": 1}), recorded(0, {}), [], rules)
+    }
 
     assert (found["body"].verdict, found["body"].reason) == ("not_compared", "a rule leaves it out")
 

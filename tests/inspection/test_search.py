@@ -15,7 +15,7 @@ JSON = (b"content-type", b"application/json")
 
 
 def deltas(*parts: str) -> bytes:
-    values: list[Json] = [{"choices": [{"index": 0, "delta": {"content": each}}]} for each in parts]
+    values: list[Json] = [{"choices": [{"index": 0, "delta": {"content": part}}]} for part in parts]
     return sse(values)
 
 
@@ -36,7 +36,7 @@ def test_a_word_of_a_tool_call_is_found_though_its_arguments_come_in_pieces() ->
         {"index": 0, "function": {"arguments": 'affe"}'}},
     ]
     values: list[Json] = [
-        {"choices": [{"index": 0, "delta": {"tool_calls": [each]}}]} for each in calls
+        {"choices": [{"index": 0, "delta": {"tool_calls": [recorded]}}]} for recorded in calls
     ]
 
     assert TextFilter("giraffe").is_in_item(chat(sse(values), b"text/event-stream"))

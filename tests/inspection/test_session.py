@@ -17,8 +17,8 @@ PIECE = base64.b64encode(b"\1\2").decode()
 
 
 def shown(*lines: Mapping[str, Any]) -> dict[str, Any]:
-    texts = [dump({**each}) + b"\n" for each in lines]
-    times = ChunkTimes([(40.0 * at, len(each)) for at, each in enumerate(texts)])
+    texts = [dump({**line}) + b"\n" for line in lines]
+    times = ChunkTimes([(40.0 * at, len(text)) for at, text in enumerate(texts)])
     response = Response(ResponseHead(200), body=b"".join(texts), chunk_times=times)
     found: Any = session(Interaction(0, Request("openai", WEBSOCKET, "/v1/realtime"), response))
     return found  # type: ignore[no-any-return]
@@ -98,7 +98,7 @@ def test_texts_have_a_bound_and_the_close_is_told() -> None:
     )
 
     assert len(found["messages"][0]["text"]) == MOST_CHARACTERS
-    assert [each["type"] for each in found["messages"]] == ["text", "binary"]
+    assert [message["type"] for message in found["messages"]] == ["text", "binary"]
     assert found["close"] == {"code": 1000, "reason": "done", "by": "client"}
 
 

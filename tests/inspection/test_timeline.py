@@ -63,7 +63,7 @@ def test_events_are_placed_however_their_lines_end(end: bytes) -> None:
 
     events = found(item)["events"]
 
-    assert [each["at_ms"] for each in events] == [1.0, 2.0, 3.0]  # type: ignore[union-attr, index, call-overload]
+    assert [one_event["at_ms"] for one_event in events] == [1.0, 2.0, 3.0]  # type: ignore[union-attr, index, call-overload]
 
 
 def test_lines_of_json_are_events() -> None:
@@ -91,7 +91,7 @@ def test_without_a_count_there_is_no_pace(tokens: Json) -> None:
 def test_a_recording_without_times_has_no_figures() -> None:
     made = found(streamed((0.0, b"data: a\n\n"), (0.0, b"data: b\n\n"), tokens=3))
 
-    assert {made[each] for each in ("first_byte_ms", "longest_gap_ms", "tokens_per_second")} == {
+    assert {made[text] for text in ("first_byte_ms", "longest_gap_ms", "tokens_per_second")} == {
         None
     }
 

@@ -13,7 +13,7 @@ from tests.conversations.recorded_calls import assistant, chat, user
 def listed() -> list[Interaction]:
     """Five calls of a model, each with another latency."""
     calls = [chat(at, [user(f"question {at}")], f"answer {at}") for at in range(5)]
-    return [replace(each, latency_ms=float(each.index * 7 % 5)) for each in calls]
+    return [replace(call, latency_ms=float(call.index * 7 % 5)) for call in calls]
 
 
 def found(query: TitleQuery, most_searched: int = 2**20) -> dict[str, object]:
@@ -55,7 +55,7 @@ def test_the_next_page_begins_behind_an_index_in_the_order_that_was_asked_for() 
 
     pages = [json.loads(titles.page(query, after, 2, None)) for after in (None, 4, 3)]
 
-    assert [[each["index"] for each in page["titles"]] for page in pages] == [[2, 4], [1, 3], [0]]
+    assert [[title["index"] for title in page["titles"]] for page in pages] == [[2, 4], [1, 3], [0]]
     assert [page["next"] for page in pages] == [4, 3, None]
     assert [page["found"] for page in pages] == [[2, 4, 1, 3, 0], None, None]
 

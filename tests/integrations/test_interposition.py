@@ -112,7 +112,7 @@ def test_the_broker_records_replays_and_goes_on_recording(address: str) -> None:
         assert said(broker, asked("/c")) == b"answer 2"
     with TapewayCassetteStore(store, "c") as three:
         broker = Broker.from_store(three)
-        assert [each.request.target for each in broker.cassette.interactions] == [
+        assert [interaction.request.target for interaction in broker.cassette.interactions] == [
             *("/a", "/b", "/a", "/c")
         ]
         # The first recording answers for ever.
@@ -219,13 +219,13 @@ def test_threads_that_share_a_broker_lose_nothing(address: str) -> None:
             heard.extend([said(broker, asked(f"/{turn % 7}")) for turn in range(24)])
 
         threads = [threading.Thread(target=record) for _ in range(8)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         stored = [
-            b"".join([piece.data for piece in each.response_chunks])
-            for each in store.load().interactions
+            b"".join([piece.data for piece in interaction.response_chunks])
+            for interaction in store.load().interactions
         ]
         assert len(stored) == 192
         assert Counter(stored) == Counter(heard)

@@ -33,8 +33,8 @@ def link_packages(folder: Path) -> Path:
     """The node_modules of a folder: what is installed, and our own package as npm packs it."""
     modules = folder / "node_modules"
     modules.mkdir()
-    for each in (INSTALLED / "node_modules").iterdir():
-        (modules / each.name).symlink_to(each)
+    for path in (INSTALLED / "node_modules").iterdir():
+        (modules / path.name).symlink_to(path)
     done = subprocess.run(
         ["npm", "pack", "--json", "--pack-destination", folder, PACKAGE],
         env=environment(folder),
@@ -82,7 +82,7 @@ def cassettes(folder: Path) -> set[str]:
 
 def processes_in(folder: Path) -> list[int]:
     """The processes that work in a folder."""
-    return [int(each.name) for each in Path("/proc").glob("[0-9]*") if _works_in(each, folder)]
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*") if _works_in(path, folder)]
 
 
 def remaining_in(folder: Path) -> list[int]:

@@ -38,7 +38,7 @@ def test_titles_become_the_names_that_pytest_gives() -> None:
     draw = random.Random(25)
     alphabet = [*"aZ09._- é\U0001f389\\:(\u0663", "con", "nul.", "x" * 40]
     titles = ["plain", *("".join(draw.choices(alphabet, k=draw.randint(1, 8))) for _ in range(300))]
-    titles = [each for each in titles if "::" not in each]
+    titles = [title for title in titles if "::" not in title]
     folders = [["f"], ["_a", "con"], [*"abcdefghij"]]
     cases = [
         ([*path, title], f"{'/'.join(path)}.py::{title}") for path in folders for title in titles
@@ -59,7 +59,7 @@ def test_a_file_has_one_name_for_each_of_its_tests() -> None:
     assert isinstance(first, list)
     assert isinstance(again, list)
     assert first[2:4] == ["src/chat.test/twice", "src/chat.test/twice-2"]
-    assert len({each.lower() for each in first}) == len(tests)
+    assert len({text.lower() for text in first}) == len(tests)
     assert all(map(valid_cassette_name, first))
     assert {*first} == {*again}
 

@@ -6,14 +6,14 @@ from tests.node_client.npm_project import PROGRAMS
 from tests.support.markdown import Block, blocks
 
 PAGE = "docs/typescript.md"
-SHOWN = [each for each in blocks(PAGE) if each.language in ("js", "json", "ts")]
+SHOWN = [block for block in blocks(PAGE) if block.language in ("js", "json", "ts")]
 
 
 @pytest.mark.parametrize("block", SHOWN, ids=lambda each: f"{each.section}: {each.text[:20]}")
 def test_a_block_is_a_part_of_a_program(block: Block) -> None:
     programs = [*PROGRAMS.rglob("*.*s"), *PROGRAMS.rglob("*.json")]
 
-    assert [each for each in programs if block.text in each.read_text("utf-8")] != []
+    assert [program for program in programs if block.text in program.read_text("utf-8")] != []
 
 
 def test_every_runner_is_shown() -> None:

@@ -95,7 +95,7 @@ def names(deck: Deck) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "runner",
-    [each for each in RUNNERS if runs_everything() or each.program == "node-test"],
+    [runner for runner in RUNNERS if runs_everything() or runner.program == "node-test"],
     ids=str,
 )
 def test_each_test_records_and_replays_and_one_that_missed_fails(

@@ -46,7 +46,7 @@ def test_a_program_records_and_replays(project: Projects) -> None:
     replayed = run(folder, ["node", "plain.mjs", "replay"], TAPEWAY_BIN=" ".join(command))
 
     reports = [json.loads(each.stdout) for each in (live, replayed)]
-    assert [(each["recorded"], each["replayed"]) for each in reports] == [(1, 0), (0, 1)]
+    assert [(report["recorded"], report["replayed"]) for report in reports] == [(1, 0), (0, 1)]
     assert remaining_in(folder) == []
 
 

@@ -32,7 +32,7 @@ def vitest(folder: Path, **environ: str) -> tuple[Output, dict[str, str]]:
         for each in file["assertionResults"]
     ]
     assert len(results) == 27
-    failed = [each for each in results if each["status"] == "failed"]
+    failed = [result for result in results if result["status"] == "failed"]
     return done, {each["title"]: "\n".join(each["failureMessages"]) for each in failed}
 
 

@@ -99,7 +99,7 @@ async def killed_at(pid: int, calls: str) -> AsyncIterator[None]:
 
 def _traced(pid: int) -> bool:
     threads = Path(f"/proc/{pid}/task").iterdir()
-    return not any("TracerPid:\t0\n" in (each / "status").read_text() for each in threads)
+    return not any("TracerPid:\t0\n" in (thread / "status").read_text() for thread in threads)
 
 
 def skip_where_forbidden() -> None:

@@ -47,7 +47,7 @@ async def test_each_request_has_one_line_with_its_outcome(
         journal = (await tapeway.admin("GET", "/api/v1/journal"))[1]["entries"]
 
     found = lines(tapeway)
-    assert [(each["outcome"], each["status"]) for each in found] == [
+    assert [(entry["outcome"], entry["status"]) for entry in found] == [
         *(("recorded", 200), ("replayed", 200), ("replayed", 200)),
         ("miss", 400),
     ]
@@ -99,8 +99,8 @@ async def test_secrets_are_replaced_wherever_the_client_put_them(tmp_path: Path)
     assert secret not in tapeway.stderr
     assert secret not in json.dumps(journal)
     assert tapeway.key not in json.dumps(journal)
-    assert {each["path"].partition("=")[0] for each in lines(tapeway)[:2]} == {"/a?api_key"}
-    assert {each["request_id"][:3] for each in lines(tapeway)[:2]} == {"of-"}
+    assert {line["path"].partition("=")[0] for line in lines(tapeway)[:2]} == {"/a?api_key"}
+    assert {line["request_id"][:3] for line in lines(tapeway)[:2]} == {"of-"}
 
 
 async def test_input_that_is_no_request_has_a_line_and_an_entry(tmp_path: Path) -> None:
@@ -117,10 +117,10 @@ async def test_input_that_is_no_request_has_a_line_and_an_entry(tmp_path: Path) 
         journal = (await tapeway.admin("GET", "/api/v1/journal"))[1]["entries"]
 
     ids = [each.value(b"x-request-id").decode() for each in refused]
-    assert [each["id"] for each in lines(tapeway)] == ids
+    assert [line["id"] for line in lines(tapeway)] == ids
     assert [each["id"] for each in reversed(journal)] == ids
-    assert [each["status"] for each in lines(tapeway)] == [505, 400, 505]
-    assert {each["outcome"] for each in lines(tapeway)} == {"error"}
+    assert [line["status"] for line in lines(tapeway)] == [505, 400, 505]
+    assert {line["outcome"] for line in lines(tapeway)} == {"error"}
     assert "HTTP/2" in journal[-1]["message"]
     assert [each["message"] for each in tapeway.log if "HTTP/2" in each["message"]] == [
         "a client speaks HTTP/2 without TLS and gets 505: have it speak HTTP/1.1"

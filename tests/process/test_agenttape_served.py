@@ -85,7 +85,7 @@ async def test_the_sdk_gets_and_raises_what_it_did_when_it_was_recorded(served: 
     assert streamed.choices[0].finish_reason == "stop"
     assert greeting.usage is not None
     assert greeting.usage.total_tokens == 12
-    assert [each.choices[0].finish_reason for each in mails] == ["stop", "stop"]
+    assert [mail.choices[0].finish_reason for mail in mails] == ["stop", "stop"]
     assert response.output_text == "4"
     for found in (packed, plain):
         assert found.data[0].embedding == pytest.approx([0.5, 1e-07, -0.25])
@@ -103,7 +103,7 @@ async def test_the_clients_that_recorded_get_every_recording_in_its_turn(
         found = await asyncio.to_thread(_asked_again, tapeway.ready["proxy"], release)
 
     failed = 11 if release == "0.1.0" else 12
-    assert found == [each for each in range(failed + 4) if each != failed]
+    assert found == [number for number in range(failed + 4) if number != failed]
 
 
 def _asked_again(base: str, release: str) -> list[int]:
@@ -128,4 +128,4 @@ def _asked_again(base: str, release: str) -> list[int]:
         answers.append(session.get(f"{base}/json", params={"q": "1", "nonce": "3"}))
         answers.append(session.post(f"{base}/echo", json={"note": "to c@example.com"}))
         answers.append(session.post(f"{base}/echo", data={"a": ["1", "2"]}))
-    return [int(each.headers["tapeway-interaction"]) for each in answers]
+    return [int(answer.headers["tapeway-interaction"]) for answer in answers]

@@ -52,8 +52,8 @@ async def test_two_thousand_requests_leave_nothing_open(tmp_path: Path) -> None:
         threads = os.listdir(f"/proc/{tapeway.pid}/task")
         assert (await tapeway.status())["counts"]["error"] == 0
 
-    assert [each for each in after if not each.startswith("socket:")] == [
-        each for each in before if not each.startswith("socket:")
+    assert [text for text in after if not text.startswith("socket:")] == [
+        text for text in before if not text.startswith("socket:")
     ]
     assert len(threads) <= 32
 
@@ -130,4 +130,4 @@ def _open(tapeway: Tapeway) -> list[str]:
 
 
 def _sockets(tapeway: Tapeway) -> int:
-    return sum(each.startswith("socket:") for each in _open(tapeway))
+    return sum(text.startswith("socket:") for text in _open(tapeway))

@@ -53,8 +53,8 @@ async def test_a_password_of_a_proxy_is_used_and_shown_nowhere(
             assert len(proxy.heads) == asked == 1
             assert proxy.asked == [b"POST http://api.example.com/v1/chat/completions HTTP/1.1"]
             told = [
-                await tapeway.admin("GET", f"/api/v1/{each}")
-                for each in ("journal", "report", "status")
+                await tapeway.admin("GET", f"/api/v1/{text}")
+                for text in ("journal", "report", "status")
             ]
             command_line = Path(f"/proc/{tapeway.pid}/cmdline")
             places = {
@@ -62,9 +62,9 @@ async def test_a_password_of_a_proxy_is_used_and_shown_nowhere(
                 "command line": command_line.read_bytes() if command_line.exists() else b"",
             }
         places |= {
-            str(each): each.read_bytes()
-            for each in tmp_path.rglob("*")
-            if each.is_file() and each.name != "proxy"
+            str(path): path.read_bytes()
+            for path in tmp_path.rglob("*")
+            if path.is_file() and path.name != "proxy"
         }
         assert canary.sightings({"the password": password}, places) == []
 

@@ -119,5 +119,5 @@ def _interactions(file: Path) -> list[dict[str, Any]]:
 
 
 def _targets(file: Path) -> set[str]:
-    urls = [str(each["request"]["url"]) for each in _interactions(file)]
+    urls = [str(interaction["request"]["url"]) for interaction in _interactions(file)]
     return {f"/{url.rpartition('/')[2]}" for url in urls}

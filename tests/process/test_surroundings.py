@@ -131,7 +131,7 @@ async def test_an_authority_of_the_system_is_known_and_no_other(
         ) as tapeway,
     ):
         answers = await asyncio.gather(*(tapeway.ask(f"/{number}") for number in range(4)))
-        assert [each.status for each in answers] == [200] * 4
+        assert [answer.status for answer in answers] == [200] * 4
         refusal = await tapeway.ask("/stranger/1")
         assert refusal.status == 502
         assert b'"code":"upstream_tls"' in refusal.body

@@ -27,7 +27,7 @@ def certificate(tmp_path: Path) -> tuple[str, str]:
     issued = CA.issue_cert("127.0.0.1", "localhost")
     files = tmp_path / "cert.pem", tmp_path / "key.pem"
     for file, blobs in zip(files, (issued.cert_chain_pems, [issued.private_key_pem]), strict=True):
-        file.write_bytes(b"".join(each.bytes() for each in blobs))
+        file.write_bytes(b"".join(blob.bytes() for blob in blobs))
     return str(files[0]), str(files[1])
 
 
@@ -49,7 +49,7 @@ async def chat(url: str, key: str) -> tuple[str, str]:
             model="gpt-4o-mini", messages=[{"role": "user", "content": "hello"}], stream=True
         )
         chunks = [chunk async for chunk in answer.parse()]
-    text = "".join(each.choices[0].delta.content or "" for each in chunks if each.choices)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     return answer.headers["tapeway-outcome"], text
 
 

@@ -22,7 +22,7 @@ async def test_a_yaml_cassette_lives_through_a_kill_and_an_edit(tmp_path: Path) 
             assert (await tapeway.ask("/one")).outcome == b"replayed"
             assert (await tapeway.ask("/two")).outcome == b"recorded"
 
-    assert [each.name for each in file.parent.glob("default.*")] == [file.name]
+    assert [path.name for path in file.parent.glob("default.*")] == [file.name]
     assert len(yaml.safe_load(file.read_text())["interactions"]) == 2
     text = file.read_text().replace("status_code: 200", "status_code: 299", 1)
     file.write_text("# by hand\n" + text)

@@ -18,7 +18,7 @@ from tapeway.providers.base_urls import PREFIXES, base_url_fault, fault_without_
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner
 
-TABLE = RouteTable({name: Route(name, each.url) for name, each in PROVIDERS.items()})
+TABLE = RouteTable({name: Route(name, provider.url) for name, provider in PROVIDERS.items()})
 ANTHROPIC: Headers = ((b"anthropic-version", b"2023-06-01"),)
 SUFFIXES = [
     (name, suffix)

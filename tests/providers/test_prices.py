@@ -13,7 +13,7 @@ def test_a_price_is_for_a_million_tokens() -> None:
 def test_the_list_has_a_day_and_names_providers_that_there_are() -> None:
     assert datetime.date.fromisoformat(PRICES_OF) >= datetime.date(2026, 11, 22)
     assert {provider for provider, _ in LIST_PRICES} <= set(PROVIDERS)
-    assert all(each.input > 0 and each.output >= 0 for each in LIST_PRICES.values())
+    assert all(price.input > 0 and price.output >= 0 for price in LIST_PRICES.values())
 
 
 def test_only_a_whole_name_has_a_price() -> None:

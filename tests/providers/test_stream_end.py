@@ -65,7 +65,7 @@ def test_a_stream_without_its_mark_is_whole_only_if_its_framing_says_so(
     endpoint, media, first, last = STREAMS[name]
     needed = last if media == FRAMES else last.rstrip()
     needed = needed.removesuffix(b"\n\ndata: [DONE]")
-    frame_ends = {0, *[each.end for each in parse_frames(first + last)]}
+    frame_ends = {0, *[frame.end for frame in parse_frames(first + last)]}
     for end in range(len(first) + len(needed)):
         free, verdict = fed(watch(endpoint, media, framing=framing), (first + last)[:end])
 

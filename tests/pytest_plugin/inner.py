@@ -52,7 +52,7 @@ def run(
 ) -> "subprocess.CompletedProcess[str]":
     """Run them; `upstream` is the service behind the route openai."""
     plugin: tuple[str, ...] = ("-p", f"{package}.pytest_plugin.plugin")
-    if any(each.name == "tapeway" for each in entry_points(group="pytest11")):
+    if any(point.name == "tapeway" for point in entry_points(group="pytest11")):
         # The installed plugin is that of tapeway, under this name.
         plugin = () if package == "tapeway" else (*plugin, "-pno:tapeway")
     if upstream is not None:

@@ -13,7 +13,7 @@ def item(*markers: pytest.MarkDecorator) -> pytest.Item:
     """A test with these markers, the nearest first."""
 
     def iter_markers(name: str) -> Iterator[pytest.Mark]:
-        return (each.mark for each in markers if each.mark.name == name)
+        return (marker.mark for marker in markers if marker.mark.name == name)
 
     found = SimpleNamespace(nodeid="tests/test_a.py::test_x[1]", iter_markers=iter_markers)
     return cast("pytest.Item", found)

@@ -29,20 +29,20 @@ def test_a_name_is_path_module_class_test_and_parameters(node_id: str, name: str
 
 
 def test_without_parameters_all_of_a_test_share_one() -> None:
-    names = {cassette_name(f"test_a.py::test_x[{each}]", params=False) for each in ("1", "a b")}
+    names = {cassette_name(f"test_a.py::test_x[{text}]", params=False) for text in ("1", "a b")}
 
     assert names == {"test_a/test_x"}
 
 
 def test_a_name_that_was_cut_has_120_characters_and_stays_distinct() -> None:
-    names = [cassette_name(f"test_a.py::test_{'x' * 200}[{each}]") for each in "ab"]
+    names = [cassette_name(f"test_a.py::test_{'x' * 200}[{character}]") for character in "ab"]
 
     assert [len(name.partition("/")[2]) for name in names] == [120, 120]
     assert names[0] != names[1]
 
 
 def test_names_that_differ_in_case_alone_get_digits() -> None:
-    names = {each: cassette_name(each) for each in ("a.py::test_X", "a.py::test_x", "a.py::test_y")}
+    names = {text: cassette_name(text) for text in ("a.py::test_X", "a.py::test_x", "a.py::test_y")}
 
     found = distinct_names(names)
 
@@ -80,7 +80,7 @@ _DEVICES = {"con", "prn", "aux", "nul", "com1", "lpt9"}
 def test_any_node_has_a_name_that_every_disk_can_hold(
     folders: list[str], test: str, params: str
 ) -> None:
-    path = "/".join(each.replace("/", "_").replace(":", "_") for each in folders)
+    path = "/".join(folder.replace("/", "_").replace(":", "_") for folder in folders)
     name = cassette_name(f"{path}.py::{test.replace('::', '_')}[{params}]")
 
     assert valid_cassette_name(name)

@@ -87,7 +87,7 @@ def test_a_recorded_run_replays_offline_under_xdist_and_under_k(recorded: Path) 
     assert (whole.returncode, some.returncode) == (0, 1), whole.stdout + some.stdout
     report = json.loads((recorded / "r.json").read_text())
     assert report["upstream_connections"] == 0
-    used = {each["name"]: each["replayed"] for each in report["cassettes"]}
+    used = {cassette["name"]: cassette["replayed"] for cassette in report["cassettes"]}
     assert set(used) == set(NAMES)
     assert used["shared/by-two"] == 2
     assert cassettes(recorded) == before

@@ -42,7 +42,7 @@ def wrapped(folder: Path, *options: str, more: tuple[str, ...] = ()) -> tuple[in
     )
     assert "2 passed" in done.stdout, done.stdout + done.stderr
     report = json.loads((folder / "r.json").read_bytes())
-    return done.returncode, sorted(each["name"] for each in report["cassettes"])
+    return done.returncode, sorted(cassette["name"] for cassette in report["cassettes"])
 
 
 def test_a_run_goes_on_with_the_one_cassette_that_it_recorded(

@@ -109,8 +109,10 @@ def sent(folder: Path) -> dict[str, list[str]]:
     return {
         name: [
             words
-            for each in json.loads(text)["interactions"]
-            for words in re.findall(r'content[^a-z]*"([a-z]+)[^a-z]*"', json.dumps(each["request"]))
+            for interaction in json.loads(text)["interactions"]
+            for words in re.findall(
+                r'content[^a-z]*"([a-z]+)[^a-z]*"', json.dumps(interaction["request"])
+            )
         ]
         for name, text in cassettes(folder).items()
     }
@@ -261,9 +263,9 @@ def test_misses_are_annotated_at_their_tests_and_savings_are_summed(
     assert error.startswith(f"::error file=test_it.py,line={line},title=tapeway%3A not recorded::")
     assert "messages[0].content: one → uno" in error
     parts = json.loads((tmp_path / "r.json").read_bytes())["cassettes"]
-    tokens = sum(each["usage"]["total_tokens"] for each in parts)
+    tokens = sum(part["usage"]["total_tokens"] for part in parts)
     assert lines(done.stdout, f"{tokens} tokens saved, $")
-    assert sum(each["saved"]["usd"] for each in parts) == pytest.approx(tokens / 1000)
+    assert sum(part["saved"]["usd"] for part in parts) == pytest.approx(tokens / 1000)
 
 
 # As plugins do that run flaky tests again: only the last attempt is reported.
@@ -374,8 +376,8 @@ def test_a_red_run_leaves_one_report_and_names_the_cause_once(
         assert recorded["answers"]["summary"]["counts"]["miss"] == 3
         (cause,) = recorded["answers"]["summary"]["causes"]
         assert (cause["times"], len(cause["requests"])) == (3, 3)
-        misses = [each for each in recorded["entries"] if each["outcome"] == "miss"]
-        assert all(f"journal/{each['id']}" in recorded["answers"] for each in misses)
+        misses = [entry for entry in recorded["entries"] if entry["outcome"] == "miss"]
+        assert all(f"journal/{miss['id']}" in recorded["answers"] for miss in misses)
     assert (tmp_path / ".tapeway/.gitignore").read_text() == "*\n"
 
 

@@ -79,7 +79,9 @@ class SocketlessFront:
     @property
     def refused(self) -> bool:
         """Whether input was refused."""
-        return any(b"HTTP/1.1 %d " % each in self._transport.written for each in (400, 431, 505))
+        return any(
+            b"HTTP/1.1 %d " % number in self._transport.written for number in (400, 431, 505)
+        )
 
     def lose(self, data: bytes, turns: int) -> list[str]:
         """Lose the connection so many turns of the loop after these bytes; returns what was raised."""

@@ -87,7 +87,11 @@ class RunningProxy:
         """The recordings in the store."""
         if (stored := await self.store.load("default", writable=False)) is None:
             return []
-        return [each for each in stored.interactions if isinstance(each, Interaction)]
+        return [
+            interaction
+            for interaction in stored.interactions
+            if isinstance(interaction, Interaction)
+        ]
 
 
 @asynccontextmanager

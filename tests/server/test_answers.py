@@ -19,11 +19,11 @@ def test_an_empty_chunk_does_not_end_a_body() -> None:
 
 @given(st.lists(st.binary(max_size=40)))
 def test_each_chunk_stands_behind_its_size(pieces: list[bytes]) -> None:
-    chunks = [(each, 0.0) for each in pieces]
+    chunks = [(piece, 0.0) for piece in pieces]
     response = Response.of_chunks(ResponseHead(200, "OK", framing="chunked"), chunks)
     _, body = serialise_parts(response, ())
 
-    assert body == b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in pieces if each) + (
+    assert body == b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces if piece) + (
         b"0\r\n\r\n"
     )
 

@@ -19,7 +19,7 @@ async def test_open_waits_are_aborted_with_draining() -> None:
         await asyncio.sleep(0)
         waits.break_off()
 
-    assert [type(each.result()) for each in waiting] == [Draining] * 3
+    assert [type(task.result()) for task in waiting] == [Draining] * 3
 
 
 async def test_later_waits_are_aborted_at_once() -> None:

@@ -244,7 +244,7 @@ def test_the_log_of_a_miss_names_the_address_that_shows_it(
     log_miss(miss, "tw-1", "http://127.0.0.1:8081/")
     log_miss(miss, "tw-1", "file:///app/.tapeway/last.html")
 
-    assert [each.getMessage() for each in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         miss.message,
         f"{miss.message}; see http://127.0.0.1:8081/#/journal/tw-1",
         f"{miss.message}; see file:///app/.tapeway/last.html#/journal/tw-1",

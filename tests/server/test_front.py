@@ -45,7 +45,7 @@ async def said(upstream: Peer, *, hits: HitsOn, mode: str) -> list[bytes]:
         for each in POST:
             answer = await client.ask(each)
             answers += [answer.head, answer.body]
-    return [without_ids(each) for each in (*answers, *upstream.requests)]
+    return [without_ids(response) for response in (*answers, *upstream.requests)]
 
 
 @pytest.mark.parametrize("mode", ["record", "auto", "passthrough", "replay"])
@@ -79,7 +79,7 @@ async def test_client_and_upstream_get_the_same_bytes_for_damaged_and_divided_re
     ):
         for row in rows:
             assert without_ids(await heard(plain, row)) == without_ids(await heard(ordinary, row))
-            got = [[without_ids(each) for each in peer.requests] for peer in (one, other)]
+            got = [[without_ids(request) for request in peer.requests] for peer in (one, other)]
             assert got[0] == got[1], row
             one.requests.clear()
             other.requests.clear()
@@ -244,5 +244,5 @@ def test_a_connection_may_be_lost_at_any_turn_of_the_loop(
         front.receive([before])
 
         assert front.lose(LOST[where], turns) == [], turns
-        assert [each.getMessage() for each in caplog.records] == [], turns
+        assert [record.getMessage() for record in caplog.records] == [], turns
         front.close()

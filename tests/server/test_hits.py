@@ -68,7 +68,7 @@ def recording(
     return Interaction(
         index,
         Request("default", method, target, JSON if body else (), body),
-        Response.of_chunks(head, [(each, 0.0) for each in pieces]),
+        Response.of_chunks(head, [(piece, 0.0) for piece in pieces]),
     )
 
 
@@ -348,8 +348,8 @@ async def test_a_header_on_which_the_answer_depends_is_seen() -> None:
 
 async def test_recordings_that_headers_tell_apart_take_the_ordinary_path() -> None:
     beta = [
-        replace(each, request=replace(each.request, headers=(*JSON, (b"OpenAI-Beta", value))))
-        for each, value in zip(recordings()[4:6], (b"one", b"two"), strict=True)
+        replace(item, request=replace(item.request, headers=(*JSON, (b"OpenAI-Beta", value))))
+        for item, value in zip(recordings()[4:6], (b"one", b"two"), strict=True)
     ]
     async with replaying(*beta) as proxy:
         assert not fast(proxy, ASK)
@@ -363,7 +363,7 @@ async def test_what_this_take_recorded_answers_its_own_caller_alone() -> None:
         cassette = proxy.broker.cassette()
         assert cassette is not None
         assert fast(proxy, ASK)
-        (found,) = [each for each in cassette.snapshot() if each.index == 4]
+        (found,) = [interaction for interaction in cassette.snapshot() if interaction.index == 4]
         assert isinstance(found, Interaction)
         cassette.take.recorded_keys.add(cassette.key_of(4))
 
@@ -421,7 +421,10 @@ async def test_what_the_front_leaves_is_looked_up_as_it_would_have_been_there(li
 
         assert not fast(proxy, field(line))
         assert proxy.proxy.hits.count == 3
-    assert [plain.body, *[each.body for each in left]] == [b"recorded", *[b"the second answer"] * 2]
+    assert [plain.body, *[response.body for response in left]] == [
+        b"recorded",
+        *[b"the second answer"] * 2,
+    ]
 
 
 async def test_a_hit_that_answers_what_a_service_asked_is_counted_as_such() -> None:
@@ -675,8 +678,8 @@ async def test_prepared_answers_go_with_their_cassette() -> None:
     async with replaying() as proxy:
         cassette = proxy.broker.cassette()
         assert cassette is not None
-        for each in recordings():
-            prepared.prepare(cassette, each, target, 0)
+        for item in recordings():
+            prepared.prepare(cassette, item, target, 0)
         held = prepared.size
         await proxy.broker.eject()
         del cassette

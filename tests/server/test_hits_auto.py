@@ -62,10 +62,10 @@ async def test_what_a_run_recorded_answers_its_caller_at_once(
         other = [await client.ask(asked(CALLERS[2])) for _ in range(2)]
         again = await client.ask(asked(CALLERS[1]))
 
-    assert [each.outcome for each in first] == [b"recorded", *[b"replayed"] * 3]
-    assert [each.outcome for each in other] == [b"recorded", b"replayed"]
-    assert {each.body for each in (*first, again)} == {b"answer 0"}
-    assert {each.body for each in other} == {b"answer 1"}
+    assert [answer.outcome for answer in first] == [b"recorded", *[b"replayed"] * 3]
+    assert [answer.outcome for answer in other] == [b"recorded", b"replayed"]
+    assert {answer.body for answer in (*first, again)} == {b"answer 0"}
+    assert {answer.body for answer in other} == {b"answer 1"}
     # In a shared store the first replay looks the recording up.
     assert taken >= 2
 

@@ -72,7 +72,7 @@ def asked(proxy: RunningProxy, number: int) -> bytes:
 def bodies_known(proxy: RunningProxy) -> int:
     cassette = proxy.broker.cassette()
     assert cassette is not None
-    assert all(isinstance(each, LazyInteraction) for each in cassette)
+    assert all(isinstance(recording, LazyInteraction) for recording in cassette)
     # What is remembered only makes answers quicker: no answer shows how much there is.
     return sum([len(keys) for keys in cassette.bodies._keys.values()])
 

@@ -57,7 +57,7 @@ async def test_a_known_recording_is_answered_by_one_statement(
         (counted,) = await proxy.broker.source.counts()
         assert counted.unused == 0
 
-    assert bodies == [b"answer %d" % each for each in (0, 1, 2, 2, 2)]
+    assert bodies == [b"answer %d" % number for number in (0, 1, 2, 2, 2)]
 
 
 async def test_equal_requests_at_once_get_each_the_next_recording_and_share_statements(
@@ -70,10 +70,10 @@ async def test_equal_requests_at_once_get_each_the_next_recording_and_share_stat
         statements.gate.clear()
         statements.executed.clear()
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(each.ask(ASK)) for each in clients]
+            asked = [group.create_task(client.ask(ASK)) for client in clients]
             await until(lambda: hits_of(proxy).counting == 40)
             statements.gate.set()
-        found = sorted(int(each.result().body.split()[1]) for each in asked)
+        found = sorted(int(task.result().body.split()[1]) for task in asked)
 
         assert hits_of(proxy).count == 40
         assert statements.moves <= 2
@@ -92,7 +92,7 @@ async def test_instances_take_turns_and_see_at_once_what_another_changes(url: st
         for _ in range(2):
             for client in (first, second):
                 bodies += [(await client.ask(ASK)).body for _ in range(2)]
-        assert bodies == [b"answer %d" % each for each in range(8)]
+        assert bodies == [b"answer %d" % number for number in range(8)]
         assert hits_of(one).count
         assert hits_of(two).count
 
@@ -126,7 +126,7 @@ async def test_a_hit_that_may_have_been_counted_fails_and_is_not_counted_again(
         failed = await client.ask(ASK)
         assert statements.moves == 4
         after = (await client.ask(ASK)).body
-        entries = [(each.outcome, each.status, each.interaction) for each in proxy.journal]
+        entries = [(answer.outcome, answer.status, answer.interaction) for answer in proxy.journal]
 
     assert failed.status == 503
     assert json.loads(failed.body)["error"]["code"] == "store_unreachable"

@@ -27,8 +27,8 @@ KINDS = ["/", "/next", "/part", "/moved", "/limited", "/none", "/large", "/query
 
 def repeats(count: int) -> list[Interaction]:
     return [
-        recording(each, "/ask", PROMPT, method="POST", answer=b"answer %d" % each)
-        for each in range(count)
+        recording(number, "/ask", PROMPT, method="POST", answer=b"answer %d" % number)
+        for number in range(count)
     ]
 
 
@@ -64,7 +64,7 @@ async def test_a_known_recording_is_answered_at_once_by_one_step_of_its_cursor(
 
             assert hits_of(proxy).count == before + 4
             assert [each.interaction for each in proxy.journal][:4] == [2, 2, 2, 1]
-            assert {each.outcome for each in list(proxy.journal)[:4]} == {"replayed"}
+            assert {answer.outcome for answer in list(proxy.journal)[:4]} == {"replayed"}
             assert await proxy.broker.source.counts()
 
     assert bodies == [b"answer 0", b"answer 1", b"answer 2", b"answer 2", b"answer 2"]
@@ -103,7 +103,7 @@ async def test_instances_take_turns_and_none_answers_with_what_is_over(tmp_path:
         assert hits_of(one).count
         assert hits_of(two).count
 
-    assert bodies == [b"answer %d" % each for each in range(12)]
+    assert bodies == [b"answer %d" % number for number in range(12)]
 
 
 async def test_equal_requests_at_once_get_each_the_next_recording(tmp_path: Path) -> None:
@@ -115,10 +115,10 @@ async def test_equal_requests_at_once_get_each_the_next_recording(tmp_path: Path
             statements.gate.clear()
             statements.executed.clear()
             async with asyncio.TaskGroup() as group:
-                asked = [group.create_task(each.ask(ASK)) for each in clients]
+                asked = [group.create_task(client.ask(ASK)) for client in clients]
                 await until(lambda: hits_of(proxy).counting == 40)
                 statements.gate.set()
-            found = sorted(int(each.result().body.split()[1]) for each in asked)
+            found = sorted(int(task.result().body.split()[1]) for task in asked)
 
             assert hits_of(proxy).count == 40
             assert hits_of(proxy).counting == 0
@@ -186,7 +186,7 @@ async def test_what_comes_while_a_hit_is_counted_is_answered_after_it(tmp_path: 
                 rest = await client.rest()
 
     assert rest.count(b"HTTP/1.1 200 OK") == 3
-    places = [rest.index(each) for each in (b"answer 1", b"recorded", b"answer 2")]
+    places = [rest.index(text) for text in (b"answer 1", b"recorded", b"answer 2")]
     assert places == sorted(places)
 
 
@@ -234,7 +234,7 @@ async def test_the_only_recording_of_a_request_is_given_again_without_a_write(
             assert (counted.interactions, counted.unused) == (1, 0)
 
     assert bodies == [b"answer 0"] * 7
-    assert len(own) == sum(each.startswith("SELECT c.token") for each in own) == 5
+    assert len(own) == sum(text.startswith("SELECT c.token") for text in own) == 5
 
 
 async def test_a_recording_that_another_adds_to_the_only_one_comes_next(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ async def test_a_late_server_is_made_once_for_the_clients_that_wait_for_it() -> 
 
         answers = await asyncio.gather(*[client.get(listener.url) for _ in range(3)])
 
-        assert [await each.text() for each in answers] == ["hello"] * 3
+        assert [await answer.text() for answer in answers] == ["hello"] * 3
         assert make.count == 1
         await late.close()
         await late.ended()

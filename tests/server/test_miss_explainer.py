@@ -201,7 +201,7 @@ async def test_a_field_that_a_rule_makes_count_is_no_difference_where_it_is_the_
     )
 
     [near] = found.explanation.nearest
-    assert [each["path"] for each in near.differences] == ["body.messages[0].content"]
+    assert [difference["path"] for difference in near.differences] == ["body.messages[0].content"]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def framed(draw: Random, size: int) -> bytes:
         return b"Content-Length: %d\r\n\r\n%b" % (size, body)
     step = draw.choice((10, 1000, 20_000)) if size < 10_000 else 20_000
     pieces = [body[at : at + step] for at in range(0, size, step)]
-    chunks = b"".join([b"%x\r\n%b\r\n" % (len(each), each) for each in pieces])
+    chunks = b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
     return b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
 
 
@@ -78,9 +78,9 @@ async def cutting_upstream(draw: Random) -> AsyncIterator[str]:
                 await turns(draw)
                 wire = b"HTTP/1.1 200 OK\r\n" + framed(draw, draw.choice(SIZES))
                 segments, end = cut(draw, wire)
-                for each in segments:
+                for segment in segments:
                     await writer.drain()
-                    writer.write(each)
+                    writer.write(segment)
                     await turns(draw)
                 if end != "go on":
                     break
@@ -104,8 +104,8 @@ async def ask(draw: Random, proxy: RunningProxy, number: int) -> None:
     segments, end = cut(draw, wire)
     with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
         async with proxy.connect() as client:
-            for each in segments:
-                await client.send(each)
+            for segment in segments:
+                await client.send(segment)
                 await turns(draw)
             if end == "go on":
                 await read_some(draw, client)

@@ -31,7 +31,9 @@ def over_tls(peer: Peer) -> AbstractAsyncContextManager[RunningProxy]:
 
 async def test_requests_are_recorded_and_replayed_on_one_connection(peer: Peer) -> None:
     async with over_tls(peer) as proxy, proxy.connect() as connection:
-        asked = [proxy.request(b"POST /v1/x", body=b'{"n":%d}' % (each % 3)) for each in range(9)]
+        asked = [
+            proxy.request(b"POST /v1/x", body=b'{"n":%d}' % (number % 3)) for number in range(9)
+        ]
         outcomes = [(await connection.ask(each)).outcome for each in asked]
 
         assert outcomes == [b"recorded"] * 3 + [b"replayed"] * 6
@@ -48,7 +50,7 @@ async def test_pipelined_requests_are_answered_in_order(peer: Peer) -> None:
             answers=3,
         )
 
-        assert [each.outcome for each in answers] == [b"replayed", b"recorded", b"replayed"]
+        assert [answer.outcome for answer in answers] == [b"replayed", b"recorded", b"replayed"]
 
 
 @pytest.mark.parametrize("size", [10, 100_000, 3_000_000])

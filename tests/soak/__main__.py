@@ -102,12 +102,12 @@ def main() -> int:
     if given.check is not None:
         return 1 if tell(load(given.check), given.check, keep=False) else 0
     seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
-    stores: list[Kind] = [each for each in KINDS if each in (given.stores or KINDS)]
+    stores: list[Kind] = [kind for kind in KINDS if kind in (given.stores or KINDS)]
     if not set(given.stores) <= {*KINDS}:
         parser.error(f"stores are {' and '.join(KINDS)}")
     seconds = 60 * float(os.environ.get("MINUTES") or 3) / len(stores)
     try:
-        broken = [each for each in stores if attack(each, seed, seconds)]
+        broken = [store for store in stores if attack(store, seed, seconds)]
     finally:
         fork_server.stop()
     if broken:

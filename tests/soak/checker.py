@@ -62,10 +62,10 @@ def violations(history: History) -> list[str]:
 def secrets_seen(secrets: Mapping[str, str], places: Mapping[str, bytes]) -> list[str]:
     """A line for each secret that stands in a place, however it is encoded."""
     return [
-        f"secret: {each}"
+        f"secret: {sighting}"
         for place, content in places.items()
         for start in range(0, len(content), _SEARCHED - _LONGEST_SECRET)
-        for each in sightings(secrets, {place: content[start : start + _SEARCHED]})
+        for sighting in sightings(secrets, {place: content[start : start + _SEARCHED]})
     ]
 
 
@@ -83,11 +83,11 @@ class _Checked:
         for found in history.recovered:
             self._recovered[found.cassette, found.question].append(found.answer)
         self._replaced = {
-            (each.cassette, each.expected): each for each in history.edited if each.status == 200
+            (edit.cassette, edit.expected): edit for edit in history.edited if edit.status == 200
         }
         # One that was not refused may have come to pass.
         self._edited_away = {
-            (each.cassette, each.expected) for each in history.edited if each.status != 412
+            (edit.cassette, edit.expected) for edit in history.edited if edit.status != 412
         }
         self._called: dict[str, list[Called]] = defaultdict(list)
         for call in sorted(history.called, key=lambda each: each.began):
@@ -114,13 +114,13 @@ class _Checked:
     def _lost(self) -> Iterator[str]:
         for question, asked in self._asked.items():
             there = set(self._recovered[question])
-            for each in asked:
-                if each.outcome not in _KEPT or each.answer in there:
+            for request in asked:
+                if request.outcome not in _KEPT or request.answer in there:
                     continue
-                if (question[0], each.answer) in self._edited_away:
+                if (question[0], request.answer) in self._edited_away:
                     continue
-                if not self._recorded_anew_after(question, each):
-                    yield f"lost: {_told(each)} is not there at the end"
+                if not self._recorded_anew_after(question, request):
+                    yield f"lost: {_told(request)} is not there at the end"
 
     def _recorded_anew_after(self, question: Question, kept: Asked) -> bool:
         """Whether a request of a later take may have put another recording in the place of this."""
@@ -132,15 +132,17 @@ class _Checked:
             if "record" in each.modes and each.since > recorded
         ]
         return bool(began) and any(
-            each.ended >= min(began) and each.outcome != "replayed"
-            for each in self._asked[question]
+            request.ended >= min(began) and request.outcome != "replayed"
+            for request in self._asked[question]
         )
 
     def _asked_twice(self) -> Iterator[str]:
         for question, asked in self._asked.items():
             if self._records_anew(question[0]):
                 continue
-            acknowledged = min((each.ended for each in asked if each.outcome in _KEPT), default=inf)
+            acknowledged = min(
+                (request.ended for request in asked if request.outcome in _KEPT), default=inf
+            )
             calls = [each for each in self._called[question[1]] if self._was_a_miss(each)]
             for call in calls:
                 if call.began > acknowledged:
@@ -167,13 +169,13 @@ class _Checked:
         if asked.outcome in ("error", "none") and asked.ended <= second.began:
             return True
         if asked.outcome == "left" and "full" in {
-            each.kind for each in self._faults(first.began, second.began)
+            fault.kind for fault in self._faults(first.began, second.began)
         }:
             # The client left before anybody could tell it that there was no room.
             return True
         return any(
-            each.kind in _TAKES_A_LEASE and each.instance in (None, asked.instance)
-            for each in self._faults(first.began, second.began)
+            fault.kind in _TAKES_A_LEASE and fault.instance in (None, asked.instance)
+            for fault in self._faults(first.began, second.began)
         )
 
     def _two_answers(self) -> Iterator[str]:
@@ -181,7 +183,11 @@ class _Checked:
             if self._records_anew(cassette):
                 continue
             # Edits have a rule of their own.
-            kept = [each for each in asked if each.outcome in _KEPT and "edit" not in each.answer]
+            kept = [
+                request
+                for request in asked
+                if request.outcome in _KEPT and "edit" not in request.answer
+            ]
             for one, other in pairwise(kept):
                 if one.answer != other.answer:
                     yield f"two answers: {question}: {_told(one)}, {_told(other)}"
@@ -195,10 +201,10 @@ class _Checked:
         for question, asked in self._asked.items():
             life = self._life(question[0])
             found: dict[Span, list[Asked]] = defaultdict(list)
-            for each in asked:
-                span = takes.only_span(life, each)
-                if span is not None and span.modes == {"replay"} and each.outcome == "replayed":
-                    found[span].append(each)
+            for request in asked:
+                span = takes.only_span(life, request)
+                if span is not None and span.modes == {"replay"} and request.outcome == "replayed":
+                    found[span].append(request)
             for span, served in found.items():
                 yield from self._turns(question, span, served)
 
@@ -249,11 +255,11 @@ class _Checked:
     ) -> bool:
         """Whether a recording before this one can have been stored since an earlier replay began."""
         return any(
-            each.outcome == "recorded"
-            and each.began < earlier.began
-            and earlier.began < each.ended
-            and turns.get(each.answer, inf) < turns[served.answer]
-            for each in self._asked[question]
+            request.outcome == "recorded"
+            and request.began < earlier.began
+            and earlier.began < request.ended
+            and turns.get(request.answer, inf) < turns[served.answer]
+            for request in self._asked[question]
         )
 
     def _was_last(self, question: Question, turn: int, asked: Asked) -> bool:
@@ -262,21 +268,21 @@ class _Checked:
         if not later:
             return True
         recorded = [
-            each.ended
-            for each in self._asked[question]
-            if each.answer == later[0] and each.outcome in ("recorded", "replayed")
+            request.ended
+            for request in self._asked[question]
+            if request.answer == later[0] and request.outcome in ("recorded", "replayed")
         ]
         return not recorded or min(recorded) > asked.began
 
     def _has_own_turns(self, span: Span) -> bool:
         return self._history.store == "sqlite" and any(
-            each.kind == "full" for each in self._faults(span.take_from, span.until)
+            fault.kind == "full" for fault in self._faults(span.take_from, span.until)
         )
 
     def _between_crashes(self, served: list[Asked]) -> Iterable[list[Asked]]:
         parts: dict[int, list[Asked]] = defaultdict(list)
         # Without room for its log, the database crashes too.
-        crashes = [each for each in self._history.faults if each.kind in ("crash", "full")]
+        crashes = [fault for fault in self._history.faults if fault.kind in ("crash", "full")]
         for each in served:
             if not any(fault.began < each.ended and each.began < fault.ended for fault in crashes):
                 parts[sum(fault.began < each.began for fault in crashes)].append(each)
@@ -285,42 +291,50 @@ class _Checked:
     # Modes.
 
     def _wrong_mode(self) -> Iterator[str]:
-        for each in self._history.asked:
-            if each.outcome in _NOT_SERVED:
+        for request in self._history.asked:
+            if request.outcome in _NOT_SERVED:
                 continue
-            cassette = each.cassette or each.served_from
-            modes = takes.possible_modes(self._life(cassette), each)
-            if not any(each.outcome in OUTCOMES[mode] for mode in modes):
-                yield f"wrong mode: {_told(each)} in mode {' or '.join(sorted(modes))}"
-            if each.cassette:
-                if each.served_from != each.cassette:
-                    yield f"wrong mode: {_told(each)} is from cassette {each.served_from}"
+            cassette = request.cassette or request.served_from
+            modes = takes.possible_modes(self._life(cassette), request)
+            if not any(request.outcome in OUTCOMES[mode] for mode in modes):
+                yield f"wrong mode: {_told(request)} in mode {' or '.join(sorted(modes))}"
+            if request.cassette:
+                if request.served_from != request.cassette:
+                    yield f"wrong mode: {_told(request)} is from cassette {request.served_from}"
             else:
-                active = takes.possible_cassettes(self._history.steered, each)
-                if each.served_from not in active:
-                    yield f"wrong mode: {_told(each)}: active is {' or '.join(sorted(active))}"
+                active = takes.possible_cassettes(self._history.steered, request)
+                if request.served_from not in active:
+                    yield f"wrong mode: {_told(request)}: active is {' or '.join(sorted(active))}"
 
     def _missed(self) -> Iterator[str]:
         for asked in self._asked.values():
-            acknowledged = min((each.ended for each in asked if each.outcome in _KEPT), default=inf)
-            for each in asked:
-                if each.outcome == "miss" and each.began > acknowledged:
-                    yield f"lost: {_told(each)} is a miss, acknowledged at {acknowledged:.3f}"
+            acknowledged = min(
+                (request.ended for request in asked if request.outcome in _KEPT), default=inf
+            )
+            for request in asked:
+                if request.outcome == "miss" and request.began > acknowledged:
+                    yield f"lost: {_told(request)} is a miss, acknowledged at {acknowledged:.3f}"
 
     # Edits.
 
     def _edits(self) -> Iterator[str]:
         counts = Counter(
-            (each.cassette, each.expected) for each in self._history.edited if each.status == 200
+            (answer.cassette, answer.expected)
+            for answer in self._history.edited
+            if answer.status == 200
         )
         for (cassette, expected), count in counts.items():
             if count > 1:
                 yield f"edit: {count} edits of {expected} in {cassette} had success"
         for (cassette, question), asked in self._asked.items():
-            for each in asked:
-                edit = self._replaced.get((cassette, each.answer))
-                if each.outcome == "replayed" and edit is not None and edit.ended < each.began:
-                    yield f"edit: {_told(each)}, replaced by {edit.answer} at {edit.ended:.3f}"
+            for request in asked:
+                edit = self._replaced.get((cassette, request.answer))
+                if (
+                    request.outcome == "replayed"
+                    and edit is not None
+                    and edit.ended < request.began
+                ):
+                    yield f"edit: {_told(request)}, replaced by {edit.answer} at {edit.ended:.3f}"
             for answer in self._recovered[cassette, question]:
                 if (cassette, answer) in self._replaced:
                     by = self._replaced[cassette, answer].answer
@@ -329,9 +343,9 @@ class _Checked:
 
     def _lost_edits(self) -> Iterator[str]:
         there = {(each.cassette, each.answer) for each in self._history.recovered}
-        for each in self._history.edited:
-            if each.status == 200 and not self._leads_to(each, there):
-                yield f"lost: the edit {each.answer} of {each.expected} in {each.cassette}"
+        for edit in self._history.edited:
+            if edit.status == 200 and not self._leads_to(edit, there):
+                yield f"lost: the edit {edit.answer} of {edit.expected} in {edit.cassette}"
 
     def _leads_to(self, edit: Edited, there: set[Question]) -> bool:
         """Whether an edit is there at the end, or one that may have replaced it."""
@@ -341,14 +355,14 @@ class _Checked:
     # Failures.
 
     def _trouble(self) -> Iterator[str]:
-        for each in self._history.asked:
-            failed = each.outcome in ("error", "none")
-            if each.code == "internal":
-                yield f"trouble: {_told(each)} is a defect"
-            elif each.outcome != "left" and each.ended - each.began > _STARVES_S:
-                yield f"trouble: {_told(each)} took {each.ended - each.began:.0f} s"
-            elif failed and not self._in_trouble(each.began, each.ended):
-                yield f"trouble: {_told(each)}, and nothing had failed"
+        for request in self._history.asked:
+            failed = request.outcome in ("error", "none")
+            if request.code == "internal":
+                yield f"trouble: {_told(request)} is a defect"
+            elif request.outcome != "left" and request.ended - request.began > _STARVES_S:
+                yield f"trouble: {_told(request)} took {request.ended - request.began:.0f} s"
+            elif failed and not self._in_trouble(request.began, request.ended):
+                yield f"trouble: {_told(request)}, and nothing had failed"
         for steering in self._history.steered:
             good = (200, 202, 409) if steering.what == "eject" else (200, 202)
             if steering.status not in good and not self._in_trouble(steering.began, steering.ended):
@@ -358,12 +372,12 @@ class _Checked:
                 yield f"trouble: {edit}, and nothing had failed"
 
     def _in_trouble(self, began: float, ended: float) -> bool:
-        return any(each.kind != "clock" for each in self._faults(began, ended))
+        return any(fault.kind != "clock" for fault in self._faults(began, ended))
 
     def _faults(self, began: float, ended: float) -> Iterator[Fault]:
-        for each in self._history.faults:
-            if each.began <= ended and began <= each.ended:
-                yield each
+        for fault in self._history.faults:
+            if fault.began <= ended and began <= fault.ended:
+                yield fault
 
 
 def _told(asked: Asked) -> str:

@@ -134,12 +134,12 @@ class Cluster:
 
     async def well(self) -> None:
         """Return when all processes are ready for everything."""
-        for each in self.members:
-            await each.at_work()
+        for member in self.members:
+            await member.at_work()
 
     async def stop(self) -> Iterator[str]:
         """Stop all in order; what was not as it should be."""
-        codes = [await each.stopped() for each in self.members]
+        codes = [await member.stopped() for member in self.members]
         return self._complaints(codes)
 
     def _complaints(self, codes: Sequence[int]) -> Iterator[str]:
@@ -203,7 +203,7 @@ class PostgresInstances(Cluster):
                 member.key = self.key
                 self.members.append(member)
                 stack.push_async_callback(member.kill)
-            await asyncio.gather(*[each.start() for each in self.members])
+            await asyncio.gather(*[started.start() for started in self.members])
             yield
 
     async def stored(self) -> AsyncIterator[tuple[str, bytes]]:

@@ -75,7 +75,7 @@ def _is_as_good(through: str | None, direct: str) -> bool:
 
 
 def _counted(results: dict[str, str]) -> str:
-    counts = Counter([each.partition(",")[0] for each in results.values()])
+    counts = Counter([result.partition(",")[0] for result in results.values()])
     return ", ".join([f"{count} {name}" for name, count in counts.most_common()])
 
 

@@ -40,7 +40,7 @@ class Upstream:
         head, _, asked = request.partition(b"\r\n\r\n")
         first, *lines = head.decode().split("\r\n")
         fields = {
-            name.lower(): value for name, _, value in (each.partition(": ") for each in lines)
+            name.lower(): value for name, _, value in (line.partition(": ") for line in lines)
         }
         question = first.split(" ")[1].removeprefix("/")
         answer = f"answer-{len(self.called)}"

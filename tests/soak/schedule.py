@@ -155,7 +155,7 @@ def _steering(chance: random.Random, number: int, *, short: bool) -> Iterator[St
         ],
         [steer("insert", name) for name in chance.sample(_ACTIVE, 1 if short else 2)],
     ]
-    while lanes := [each for each in lanes if each]:
+    while lanes := [lane for lane in lanes if lane]:
         yield chance.choice(lanes).pop(0)
 
 

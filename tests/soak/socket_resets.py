@@ -149,7 +149,7 @@ class Talking:
 
     def lost(self, stored: Sequence[Interaction]) -> list[str]:
         """What was seen and is not stored."""
-        asked = [json.loads(each.request.body) for each in stored]
+        asked = [json.loads(exchange.request.body) for exchange in stored]
         inputs = {each["input"] for each in asked if "input" in each}
         lines = {
             each["method"]: len(item.response.pieces())
@@ -183,16 +183,14 @@ def _linger(found: socket.socket) -> None:
 def _open_files() -> set[str]:
     """The files and sockets of this process that are open."""
     found: set[str] = set()
-    for each in Path("/proc/self/fd").iterdir():
+    for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            found.add(os.readlink(each))
+            found.add(os.readlink(path))
     return found
 
 
 def _memory_kib() -> int:
-    [line] = [
-        each for each in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in each
-    ]
+    [line] = [row for row in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in row]
     return int(line.split()[1])
 
 
@@ -216,7 +214,7 @@ async def broken(
             talking = Talking(proxy, draw)
             for start in range(0, connections, AT_ONCE):
                 numbers = range(start, start + AT_ONCE)
-                await asyncio.gather(*[talking.talk(each) for each in numbers])
+                await asyncio.gather(*[talking.talk(number) for number in numbers])
                 if start in (connections // 5, connections - AT_ONCE):
                     outcome.files.append(len(_open_files()))
                     outcome.memory.append(_memory_kib())
@@ -224,9 +222,9 @@ async def broken(
             await until(lambda: not proxy.connections())
             stored = await proxy.recorded()
             await until(lambda: len(asyncio.all_tasks()) <= tasks)
-    await until(lambda: not {each for each in _open_files() - before if "socket:" in each})
+    await until(lambda: not {file for file in _open_files() - before if "socket:" in file})
     outcome.answered, outcome.notified = len(talking.answered), sum(talking.called.values())
-    left = [f"{each} is still open" for each in sorted(_open_files() - before)]
+    left = [f"{file} is still open" for file in sorted(_open_files() - before)]
     outcome.wrong = [*found, *talking.lost(stored), *left]
     return outcome
 
@@ -266,7 +264,7 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    wrong = [uvloop.run(_run(each, given.connections, given.seed)) for each in given.stores]
+    wrong = [uvloop.run(_run(store, given.connections, given.seed)) for store in given.stores]
     return 1 if any(wrong) else 0
 
 

@@ -97,15 +97,15 @@ def possible_cassettes(steered: Iterable[Steered], asked: Asked) -> frozenset[st
     possible = frozenset({START_CASSETTE})
     before = -inf
     found: set[str] = set()
-    for each in sorted(steered, key=lambda one: one.began):
-        if each.what not in ("insert", "start"):
+    for answer in sorted(steered, key=lambda one: one.began):
+        if answer.what not in ("insert", "start"):
             continue
-        named = START_CASSETTE if each.cassette is None else each.cassette
-        if each.ended > asked.began:
+        named = START_CASSETTE if answer.cassette is None else answer.cassette
+        if answer.ended > asked.began:
             found |= possible
-        if each.began > asked.ended:
+        if answer.began > asked.ended:
             return frozenset(found | possible)
-        sure = each.status == 200 and each.began >= before
+        sure = answer.status == 200 and answer.began >= before
         possible = frozenset({named}) if sure else possible | {named}
-        before = max(before, each.ended)
+        before = max(before, answer.ended)
     return frozenset(found | possible)

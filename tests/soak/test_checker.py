@@ -109,7 +109,7 @@ def edited() -> History:
 
 def broken(history: History) -> list[str]:
     """The names of the rules that are broken."""
-    return [each.partition(":")[0] for each in violations(history)]
+    return [violation.partition(":")[0] for violation in violations(history)]
 
 
 @pytest.mark.parametrize("made", [recorded_and_replayed, repeated, edited])
@@ -268,7 +268,9 @@ def test_a_straggler_that_is_stored_during_a_take_moves_the_turns_after_it_on(
         for each in history.asked
     ]
     recorded = next(
-        each for each in history.asked if each.answer == "answer-1" and each.outcome == "recorded"
+        answer
+        for answer in history.asked
+        if answer.answer == "answer-1" and answer.outcome == "recorded"
     )
     history.asked.remove(recorded)
     history.asked.append(replace(recorded, ended=stored_at))
@@ -446,7 +448,7 @@ def test_a_secret_is_found_wherever_it_stands() -> None:
 
     found = secrets_seen({"the key": key}, places)
 
-    assert {each.partition(" in ")[2].partition(" ")[0].strip(",") for each in found} == {
+    assert {text.partition(" in ")[2].partition(" ")[0].strip(",") for text in found} == {
         "table",
         "file",
     }

@@ -20,7 +20,7 @@ from tests.soak.schedule import (
 @pytest.mark.parametrize("store", KINDS)
 def test_a_seed_gives_the_same_operations_and_faults_each_time(store: Kind) -> None:
     def drawn(seed: int) -> list[object]:
-        work = [list(islice(operations(seed, store, each), 200)) for each in range(CLIENTS)]
+        work = [list(islice(operations(seed, store, number), 200)) for number in range(CLIENTS)]
         return [list(islice(rounds(seed, store), 20)), list(short_rounds(seed, store)), work]
 
     assert drawn(1) == drawn(1)
@@ -37,7 +37,7 @@ def test_every_fault_comes_before_one_comes_again(store: Kind) -> None:
 
 
 def test_clients_ask_the_same_at_about_the_same_time_and_edit_the_same() -> None:
-    work = [list(islice(operations(1, "postgres", each), 300)) for each in range(CLIENTS)]
+    work = [list(islice(operations(1, "postgres", number), 300)) for number in range(CLIENTS)]
 
     questions = [
         {each.question for each in one if isinstance(each, Ask) and each.cassette == "misses"}

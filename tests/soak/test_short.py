@@ -63,6 +63,6 @@ def check(history: History, number: int, folder: Path) -> None:
     found = violations(history)
     assert not found, "\n".join([f"SEED={number}", str(kept), *found])
     # What else was seen depends on how far each client came between two changes of the mode.
-    assert {each.outcome for each in history.asked} >= {"recorded", "replayed"}
-    assert {each.status for each in history.edited} >= {200}
+    assert {answer.outcome for answer in history.asked} >= {"recorded", "replayed"}
+    assert {answer.status for answer in history.edited} >= {200}
     assert history.faults

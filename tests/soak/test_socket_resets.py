@@ -15,7 +15,7 @@ CONNECTIONS = 5000 if runs_everything() else 100
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize(
-    "kind", [each for each in KINDS if each.name in ("memory", "file", "sqlite")], ids=str
+    "kind", [kind for kind in KINDS if kind.name in ("memory", "file", "sqlite")], ids=str
 )
 async def test_connections_that_break_lose_nothing_and_leave_nothing(
     tmp_path: Path, kind: Kind, delivery: Delivery

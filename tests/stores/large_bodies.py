@@ -34,8 +34,10 @@ def contents(cassette: StoredCassette | None) -> list[bytes]:
     """The answers of a cassette, wherever they lie."""
     assert cassette is not None
     return [
-        b"".join(body_pieces(each.response.file)) if each.response.file else each.response.body
-        for each in exchanges(cassette.interactions)
+        b"".join(body_pieces(exchange.response.file))
+        if exchange.response.file
+        else exchange.response.body
+        for exchange in exchanges(cassette.interactions)
     ]
 
 

@@ -64,11 +64,11 @@ class Held:
 
     def in_order(self, indexes: Iterable[int] | None = None) -> list[TakenRecording]:
         chosen = self.items.values() if indexes is None else [self.items[at] for at in indexes]
-        return sorted(chosen, key=lambda each: (each.place, each.item.index))
+        return sorted(chosen, key=lambda recording: (recording.place, recording.item.index))
 
     def exchanges(self) -> Iterator[Interaction]:
-        for each in self.in_order():
-            if (exchange := exchange_of(each.item)) is not None:
+        for recording in self.in_order():
+            if (exchange := exchange_of(recording.item)) is not None:
                 yield exchange
 
     def keys(self, exchange: Interaction) -> Sequence[bytes]:
@@ -165,7 +165,7 @@ class ModelStore:
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         if (held := self._of(name)) is None:
             return None
-        items = tuple([each.item for each in held.in_order()])
+        items = tuple([recording.item for recording in held.in_order()])
         return copy.deepcopy(StoredCassette(held.head, items))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
@@ -180,7 +180,7 @@ class ModelStore:
         if index in held.items:
             index = place.reserve(name, 1)
         place.next[name] = max(place.next.get(name, 0), index + 1)
-        position = min([each.place for each in gone], default=index)
+        position = min([item.place for item in gone], default=index)
         step = recording.step
         taken = TakenRecording(
             _numbered(recording.interaction, index), step.take if step else 0, position
@@ -204,7 +204,7 @@ class ModelStore:
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         self._of(name)
-        texts = [imported_text(each) for each in items]
+        texts = [imported_text(item) for item in items]
         held, first = self._made(name, head), self._place.reserve(name, len(items))
         self._put_all(held, items, texts, first)
 
@@ -213,7 +213,7 @@ class ModelStore:
     ) -> bool:
         if not self._fits(self._of(name), only):
             return False
-        texts = [imported_text(each) for each in cassette.interactions]
+        texts = [imported_text(interaction) for interaction in cassette.interactions]
         head_text(cassette.head)
         place = self._place
         place.cassettes.pop(name, None)
@@ -253,7 +253,7 @@ class ModelStore:
         return CassetteStat(sum(held.sizes.values()), at, held.mark)
 
     async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
-        return [await self.stat(each) for each in names]
+        return [await self.stat(name) for name in names]
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         self._of(name)
@@ -261,7 +261,7 @@ class ModelStore:
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         held = self._of(name)
-        files = [file for each in _order_of(held) for file in large_bodies(each.item)]
+        files = [file for recording in _order_of(held) for file in large_bodies(recording.item)]
         return next((file for file in files if file.digest == digest), None)
 
     async def check(self) -> Sequence[str]:
@@ -312,14 +312,16 @@ class ModelStore:
     async def neighbours(self, name: str, asked: SoughtRequest) -> Sequence[TakenRecording]:
         if (held := self._of(name)) is None:
             return []
-        items = {each.index: each for each in held.exchanges()}
+        items = {exchange.index: exchange for exchange in held.exchanges()}
         near = Neighbours(items.values()).near(asked, items.get)
-        return held.in_order([each.index for each in near])
+        return held.in_order([recording.index for recording in near])
 
     async def alike(self, name: str, key: bytes) -> Sequence[TakenRecording]:
         if (held := self._of(name)) is None:
             return []
-        found = {each.index: each for each in held.exchanges() if key in held.keys(each)}
+        found = {
+            exchange.index: exchange for exchange in held.exchanges() if key in held.keys(exchange)
+        }
         newest = sorted(found, reverse=True)[:MOST_ALIKE]
         weighed = [(at, weight_of(found[at])) for at in newest]
         fitting = within_budget((at, weight) for at, weight in weighed if weight is not None)
@@ -327,10 +329,12 @@ class ModelStore:
 
     async def issuers(self, name: str, keys: Sequence[bytes]) -> Mapping[bytes, Issuer]:
         held, found = self._of(name), dict[bytes, Issuer]()
-        for each in sorted(held.exchanges() if held is not None else (), key=lambda it: it.index):
-            for key in {*keys} & {*issued_keys(each)}:
+        for recording in sorted(
+            held.exchanges() if held is not None else (), key=lambda it: it.index
+        ):
+            for key in {*keys} & {*issued_keys(recording)}:
                 assert held is not None
-                found.setdefault(key, Issuer(each.index, held.items[each.index].take))
+                found.setdefault(key, Issuer(recording.index, held.items[recording.index].take))
         return found
 
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
@@ -356,9 +360,9 @@ class ModelStore:
     ) -> Sequence[str]:
         held = self._of(name)
         paths = [
-            each.request.target.partition("?")[0]
-            for each in ([] if held is None else held.exchanges())
-            if not each.request.route and each.request.base == base
+            exchange.request.target.partition("?")[0]
+            for exchange in ([] if held is None else held.exchanges())
+            if not exchange.request.route and exchange.request.base == base
         ]
         found = [next((p for p in prefixes if path.startswith(f"{p}/")), "") for path in paths]
         return list(dict.fromkeys(found))

@@ -185,7 +185,7 @@ def find_binaries() -> Path | None:
         return packaged
     if (found := shutil.which("initdb")) is not None:
         return Path(found).resolve().parent
-    installed = [each for each in Path("/usr/lib/postgresql").glob("*/bin") if _has_all(each)]
+    installed = [path for path in Path("/usr/lib/postgresql").glob("*/bin") if _has_all(path)]
     if installed:
         return max(installed, key=lambda each: float(each.parent.name))
     return packaged
@@ -255,10 +255,10 @@ def _executable(binaries: Path, folder: Path, user: str | None) -> Path:
     except (OSError, subprocess.CalledProcessError):
         folder.chmod(0o755)
         packages = binaries.parents[2]
-        for each in (binaries.parent, packages / f"{_PACKAGE}.libs"):
-            if each.exists():
+        for path in (binaries.parent, packages / f"{_PACKAGE}.libs"):
+            if path.exists():
                 # They find each other by where they lie.
-                shutil.copytree(each, folder / each.relative_to(packages), symlinks=True)
+                shutil.copytree(path, folder / path.relative_to(packages), symlinks=True)
         return folder / binaries.relative_to(packages)
     return binaries
 
@@ -271,4 +271,4 @@ def _signal(pid: int, number: int) -> None:
 
 def _children(pid: int) -> list[int]:
     path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(each) for each in path.read_text().split()]
+    return [int(part) for part in path.read_text().split()]

@@ -27,16 +27,16 @@ def recording(index: int, *supersedes: int, body: bytes = b"") -> Recording:
 def bodies(cassette: StoredCassette | None) -> list[bytes]:
     """The answers of a cassette in order."""
     assert cassette is not None
-    return [each.response.body for each in exchanges(cassette.interactions)]
+    return [exchange.response.body for exchange in exchanges(cassette.interactions)]
 
 
 def indexes(cassette: StoredCassette | None) -> list[int]:
     assert cassette is not None
-    return [each.index for each in cassette.interactions]
+    return [item.index for item in cassette.interactions]
 
 
 def exchanges(found: Iterable[AnyInteraction]) -> list[Interaction]:
-    return [each for each in found if isinstance(each, Interaction)]
+    return [item for item in found if isinstance(item, Interaction)]
 
 
 def answers(*numbers: int) -> list[bytes]:

@@ -35,7 +35,7 @@ def sample(config: pytest.Config, items: list[pytest.Item]) -> None:
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(map(id, left_out))
-        items[:] = [each for each in items if id(each) not in gone]
+        items[:] = [item for item in items if id(item) not in gone]
 
 
 def _test(item: pytest.Item) -> str:

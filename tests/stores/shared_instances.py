@@ -110,8 +110,8 @@ async def cursors_of(
 
 
 def found_indexes(found: Sequence[TakenRecording]) -> list[int]:
-    return [each.item.index for each in found]
+    return [item.item.index for item in found]
 
 
 def found_bodies(found: Sequence[TakenRecording]) -> list[bytes]:
-    return [each.response.body for each in exchanges(one.item for one in found)]
+    return [exchange.response.body for exchange in exchanges(one.item for one in found)]

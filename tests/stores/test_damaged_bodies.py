@@ -44,8 +44,8 @@ async def damaged_store(
     root, database = tmp_path / "cassettes", tmp_path / "calls.db"
 
     async def damage_files() -> None:
-        for each in root.glob("*.assets/sha256-*"):
-            each.write_bytes(b"!" + each.read_bytes()[1:])
+        for path in root.glob("*.assets/sha256-*"):
+            path.write_bytes(b"!" + path.read_bytes()[1:])
 
     match request.param:
         case "sqlite":

@@ -132,11 +132,11 @@ class Calls:
         return with_step(made, self.take) if self.stepped else made
 
     def _labels(self, found: Iterable[TakenRecording]) -> list[tuple[str, int]]:
-        return [(label(each.item), each.take) for each in found]
+        return [(label(item.item), item.take) for item in found]
 
     async def _labels_of(self, indexes: Iterable[int]) -> list[str]:
-        by_index = {each.item.index: label(each.item) for each in await self._order()}
-        return [by_index.get(each, "?") for each in indexes]
+        by_index = {item.item.index: label(item.item) for item in await self._order()}
+        return [by_index.get(index, "?") for index in indexes]
 
     # Changes.
 
@@ -191,7 +191,7 @@ class Calls:
         return await self.s.edit(self.n, held.index, None, Condition(match=frozenset({digest})))
 
     async def save(self) -> None:
-        again = [each.item for each in (await self._order())[: self.at]]
+        again = [item.item for item in (await self._order())[: self.at]]
         items = (*again, self._made(0).interaction)
         await self.s.save(self.n, StoredCassette(self.head, items))
 
@@ -224,11 +224,11 @@ class Calls:
     # Queries.
 
     async def names_there(self) -> object:
-        return [each for each in await self.s.names() if each in self.names]
+        return [name for name in await self.s.names() if name in self.names]
 
     async def load(self) -> object:
         found = await self.s.load(self.n, writable=self.stepped)
-        return found and (found.head, [label(each) for each in found.interactions])
+        return found and (found.head, [label(interaction) for interaction in found.interactions])
 
     async def outline(self) -> object:
         found = await self.s.outline(self.n)
@@ -248,7 +248,7 @@ class Calls:
     async def look(self) -> object:
         looked = await self.s.look(self.n, self.take, [key(self.which)], [key(self.which)])
         turns, found, _ = looked
-        return [each.state for each in turns.values()], self._labels(found)
+        return [cursor.state for cursor in turns.values()], self._labels(found)
 
     async def get(self) -> object:
         found = await self.s.get(self.n, await self._nth(self.at))
@@ -268,10 +268,10 @@ class Calls:
 
     async def issuers(self) -> object:
         names = [f"call_h5Xw0Vb{self.which}", f"call_Qp7Lm2K{self.other}", "none"]
-        found = await self.s.issuers(self.n, [issued_key(each) for each in names])
-        issuers = [found.get(issued_key(each)) for each in names]
-        indexes = await self._labels_of([each.index for each in issuers if each is not None])
-        return indexes, [each and each.take for each in issuers]
+        found = await self.s.issuers(self.n, [issued_key(name) for name in names])
+        issuers = [found.get(issued_key(name)) for name in names]
+        indexes = await self._labels_of([issuer.index for issuer in issuers if issuer is not None])
+        return indexes, [issuer and issuer.take for issuer in issuers]
 
     async def neighbours(self) -> object:
         target = f"/v1/{self.script(self.which, self.at, 'none')}?page={self.other}"
@@ -281,11 +281,11 @@ class Calls:
 
     async def unused(self) -> object:
         found = await self.s.unused(self.n, [self.take, 1], 1 + self.at)
-        return await self._labels_of([each.index for each in found.first]), found.total
+        return await self._labels_of([item.index for item in found.first]), found.total
 
     async def duplicates(self) -> object:
         found = await self.s.duplicates(self.n, 9)
-        return sorted([await self._labels_of([each.index for each in group]) for group in found])
+        return sorted([await self._labels_of([item.index for item in group]) for group in found])
 
     async def unrouted(self) -> object:
         base = recording(0).exchange.request.base
@@ -295,9 +295,9 @@ class Calls:
         finder = self.s
         assert finder is not None
         files = [
-            each.item.response.file.digest
-            for each in await self._order()
-            if isinstance(each.item, Interaction) and each.item.response.file
+            item.item.response.file.digest
+            for item in await self._order()
+            if isinstance(item.item, Interaction) and item.item.response.file
         ]
         found = await finder.body(self.n, files[0] if files else "0" * 64)
         return found and found.digest
@@ -307,7 +307,7 @@ class Calls:
     async def turns(self) -> object:
         keys = [key(number) for number in range(NUMBERS)]
         found = await cursors_of(self.s, self.n, self.take, keys)
-        return sorted((keys.index(each), turn.state) for each, turn in found.items())
+        return sorted((keys.index(name), turn.state) for name, turn in found.items())
 
     async def note_turn(self) -> object:
         """Remember the state of a cursor for a later step."""
@@ -408,10 +408,10 @@ async def told(call: Callable[[], Awaitable[object]]) -> object:
 
 async def compare(sides: Sequence[Side], prefix: str) -> None:
     plan, log = Script(f"{SEED} {prefix}"), list[str]()
-    for each in sides:
-        each.leases.clear()
-        each.seen.clear()
-        each.marks.clear()
+    for side in sides:
+        side.leases.clear()
+        side.seen.clear()
+        side.marks.clear()
     for number in range(STEPS):
         what, seed = plan.chance.choice(CHOICES), f"{SEED} {prefix} {number}"
         said = [
@@ -425,14 +425,14 @@ async def compare(sides: Sequence[Side], prefix: str) -> None:
 async def two_instances(new: Callable[[], SharedStore]) -> AsyncIterator[Side]:
     async with AsyncExitStack() as stack:
         stores = [new(), new()]
-        for each in stores:
-            await each.open()
-            stack.push_async_callback(each.close)
-            await each.join(WANTED, lambda _: None)
+        for store in stores:
+            await store.open()
+            stack.push_async_callback(store.close)
+            await store.join(WANTED, lambda _: None)
         yield Side(stores)
 
 
-SHARED = [each for each in KINDS if each.shared]
+SHARED = [kind for kind in KINDS if kind.shared]
 
 
 @pytest.mark.parametrize("against", SHARED, ids=str)
@@ -471,7 +471,7 @@ class WholeCalls:
 
     def _next(self, items: Sequence[AnyInteraction]) -> tuple[int, list[int]]:
         """The index of a new recording, and those it supersedes."""
-        following = max([each.index for each in items], default=-1) + 1
+        following = max([item.index for item in items], default=-1) + 1
         gone = [items[self.at % len(items)].index] if items and self.sometimes else []
         return following, gone
 
@@ -487,7 +487,7 @@ class WholeCalls:
 
     async def save(self) -> None:
         items = list(await self._claimed())
-        left = [each for at, each in enumerate(items) if at != self.at]
+        left = [item for at, item in enumerate(items) if at != self.at]
         made = other_answer(self.which, 0, body=self.answer).interaction
         await self.s.save(self.n, StoredCassette(self.head, (*left, made)))
 
@@ -502,7 +502,7 @@ class WholeCalls:
         return found and (found.head, contents(found))
 
     async def names_there(self) -> object:
-        return [each for each in await self.s.names() if each in self.names]
+        return [name for name in await self.s.names() if name in self.names]
 
     async def stat(self) -> object:
         return await self.s.stat(self.n) is not None

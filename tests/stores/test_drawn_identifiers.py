@@ -52,5 +52,5 @@ async def test_a_call_that_the_app_named_replays_under_any_name(
             shared = await ask(proxy, gemini_turn("pyd_ai_1", "pyd_ai_1"))
 
         assert (renamed.outcome, renamed.body) == (b"replayed", b"{}")
-        assert [each.status for each in (swapped, shared)] == [400, 400]
+        assert [answer.status for answer in (swapped, shared)] == [400, 400]
         assert "contents" in json.loads(swapped.body)["message"]

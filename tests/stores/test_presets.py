@@ -58,7 +58,7 @@ async def replayed(place: Place, *bodies: bytes) -> list[int]:
     """The statuses of a replay in another process."""
     run = running_proxy("http://127.0.0.1:9", mode="replay", store=place.again(), presets=True)
     async with run as proxy:
-        return [(await ask(proxy, CLAUDE, each)).status for each in bodies]
+        return [(await ask(proxy, CLAUDE, body)).status for body in bodies]
 
 
 async def rules(place: Place) -> Json:
@@ -83,7 +83,7 @@ async def test_what_claude_code_recorded_here_answers_there(
 
     assert await rules(place) == PRESET
     assert await replayed(place, message("/x"), message("/x", "what?")) == [200, 400]
-    (told,) = [each.getMessage() for each in caplog.records if "preset" in each.getMessage()]
+    (told,) = [record.getMessage() for record in caplog.records if "preset" in record.getMessage()]
     assert "claude-code" in told
     assert "--no-presets" in told
 
@@ -92,7 +92,7 @@ async def test_what_claude_code_recorded_here_answers_there(
 async def test_without_a_known_client_or_with_no_presets_there_is_none(
     tmp_path: Path, agent: bytes, presets: bool
 ) -> None:
-    async with next(each for each in KINDS if each.name == "file").place(tmp_path, "") as place:
+    async with next(kind for kind in KINDS if kind.name == "file").place(tmp_path, "") as place:
         async with recording(place, presets=presets) as proxy:
             await ask(proxy, agent, message("/home/ann"))
 
@@ -134,10 +134,10 @@ async def test_a_client_whose_first_calls_come_together_gets_its_preset(place: P
     async with recording(place) as proxy:
         asked = [message("/home/ann", prompt) for prompt in ("one", "two", "three")]
         answers = await asyncio.gather(*map(partial(ask, proxy, CLAUDE), asked))
-        assert [each.status for each in answers] == [200] * 3
+        assert [answer.status for answer in answers] == [200] * 3
 
     assert await rules(place) == PRESET
-    assert await replayed(place, *[message("/x", each) for each in ("one", "two")]) == [200, 200]
+    assert await replayed(place, *[message("/x", text) for text in ("one", "two")]) == [200, 200]
 
 
 async def test_a_call_that_goes_on_does_not_keep_a_client_from_its_preset(place: Place) -> None:

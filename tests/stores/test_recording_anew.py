@@ -86,7 +86,11 @@ class Recorder:
     async def bodies(self) -> list[bytes]:
         """The stored answers, in order."""
         found = (await self.stored()).interactions
-        return [each.response.body for each in found if isinstance(each, Interaction)]
+        return [
+            interaction.response.body
+            for interaction in found
+            if isinstance(interaction, Interaction)
+        ]
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
@@ -125,7 +129,7 @@ async def test_a_tool_loop_recorded_four_times_is_held_once(recorder: Recorder) 
     async with recorder.run("replay") as proxy:
         asked = [turn("weather?"), turn("weather?", first), turn("weather?", first, second)]
         found = [await proxy.ask(CHAT, JSON, body=each) for each in asked]
-        assert [each.body for each in found] == [called(first), called(second), last]
+        assert [answer.body for answer in found] == [called(first), called(second), last]
 
 
 async def test_identifiers_in_paths_are_followed_too(recorder: Recorder) -> None:
@@ -173,7 +177,7 @@ async def test_another_conversation_with_the_same_words_stays(recorder: Recorder
         await converse(proxy, "two", "resp_i9j0k1l2")
         await converse(proxy, "three", "resp_m3n4o5p6")
 
-    said = [each.partition(b'"said":')[2] for each in await recorder.bodies()]
+    said = [body.partition(b'"said":')[2] for body in await recorder.bodies()]
     assert sorted(each for each in said if each) == [b'"one"}', b'"three"}', b'"two"}']
     assert len(said) == 6
 
@@ -183,8 +187,8 @@ ANSWERS = [b'{"a":1}', b'{"b":1}', b'{"c":1}']
 
 async def record(recorder: Recorder, *answers: bytes, line: bytes = b"GET /v1/poll") -> None:
     async with recorder.run() as proxy:
-        for each in answers:
-            await recorder.ask(proxy, line, answer=each)
+        for answer in answers:
+            await recorder.ask(proxy, line, answer=answer)
 
 
 async def without_day(recorder: Recorder) -> StoredCassette:
@@ -240,14 +244,14 @@ async def test_what_an_earlier_take_got_more_often_is_left_out_at_the_end(
     await record(recorder, *ANSWERS)
     await record(recorder, b"{}", line=b"GET /v1/other")
     async with recorder.run() as proxy:
-        for each in ANSWERS[:2]:
-            await recorder.ask(proxy, b"GET /v1/poll", answer=each)
+        for answer in ANSWERS[:2]:
+            await recorder.ask(proxy, b"GET /v1/poll", answer=answer)
         if end == "eject":
             await proxy.broker.eject()
         if end == "mode":
             await proxy.broker.set_mode("replay")
             found = [await proxy.ask(b"GET /v1/poll", JSON) for _ in range(3)]
-            assert [each.body for each in found] == [*ANSWERS[:2], ANSWERS[1]]
+            assert [answer.body for answer in found] == [*ANSWERS[:2], ANSWERS[1]]
 
     assert await recorder.bodies() == [*ANSWERS[:2], b"{}"]
 
@@ -284,13 +288,13 @@ async def test_equal_requests_at_the_same_time_find_their_recordings_unchanged(
 
 
 async def test_the_files_of_an_unchanged_cassette_are_the_same_bytes(tmp_path: Path) -> None:
-    kind = next(each for each in KINDS if each.name == "file")
+    kind = next(candidate for candidate in KINDS if candidate.name == "file")
     async with kind.place(tmp_path, "") as place, Peer() as peer:
         recorder = Recorder(place, peer)
 
         def files() -> dict[str, bytes]:
             found = (tmp_path / "cassettes").rglob("*.json")
-            return {str(each): each.read_bytes() for each in found}
+            return {str(path): path.read_bytes() for path in found}
 
         await record(recorder, *ANSWERS)
         await record(recorder, *ANSWERS)
@@ -308,7 +312,7 @@ async def test_the_files_of_an_unchanged_cassette_are_the_same_bytes(tmp_path: P
 async def test_what_came_in_before_a_change_of_mode_replaces_nothing_of_its_own_take(
     recorder: Recorder,
 ) -> None:
-    said = [b'{"said":"%d"}' % each for each in range(3)]
+    said = [b'{"said":"%d"}' % number for number in range(3)]
     body = b'{"prompt":"again"}'
     async with recorder.run() as proxy, proxy.connect() as late:
         for each in said[:2]:
@@ -321,7 +325,7 @@ async def test_what_came_in_before_a_change_of_mode_replaces_nothing_of_its_own_
         assert (await late.ask(body)).outcome == b"recorded"
         replayed = [await proxy.ask(CHAT, JSON, body=body) for _ in said]
 
-    assert [each.body for each in replayed] == said
+    assert [answer.body for answer in replayed] == said
     assert await recorder.bodies() == said
 
 

@@ -26,14 +26,14 @@ def item(test: str, path: Path = Path("/tests/test_x.py"), **params: Any) -> Any
 def taken(items: list[Any]) -> list[tuple[str, str]]:
     hook = SimpleNamespace(pytest_deselected=lambda items: None)
     rotation.sample(cast("pytest.Config", SimpleNamespace(hook=hook)), items)
-    return [tuple(each.nodeid.partition("::")[2].rstrip("]").split("[")) for each in items]
+    return [tuple(element.nodeid.partition("::")[2].rstrip("]").split("[")) for element in items]
 
 
 def test_every_second_store_is_taken_and_another_test_takes_the_others() -> None:
     found = taken([item(test, kind=kind) for test in "ab" for kind in KINDS])
 
     names = [kind.name for kind in KINDS]
-    assert found == [("a", each) for each in names[::2]] + [("b", each) for each in names[1::2]]
+    assert found == [("a", name) for name in names[::2]] + [("b", name) for name in names[1::2]]
 
 
 def test_a_store_may_be_named_by_a_text() -> None:

@@ -57,8 +57,8 @@ async def test_reads_after_writes_and_polls_are_asked_again_and_replay_in_order(
     proxies: Proxies,
 ) -> None:
     bodies = [b"[]", b"{}", b"[1]", b'{"status":"queued"}', b'{"status":"done"}']
-    for each in bodies:
-        proxies.peer.then(answer(each))
+    for body in bodies:
+        proxies.peer.then(answer(body))
     running = await proxies.start("auto")
 
     live = [await running[at % len(running)].ask(line) for at, line in enumerate(SCRIPT)]
@@ -66,12 +66,14 @@ async def test_reads_after_writes_and_polls_are_asked_again_and_replay_in_order(
     await running[0].broker.set_mode("replay")
     replayed = [await running[at % len(running)].ask(line) for at, line in enumerate(SCRIPT)]
 
-    assert [each.outcome for each in live] == [b"recorded"] * len(SCRIPT)
-    assert [(each.outcome, each.body) for each in again] == [
+    assert [response.outcome for response in live] == [b"recorded"] * len(SCRIPT)
+    assert [(response.outcome, response.body) for response in again] == [
         (b"replayed", b'{"status":"done"}') for _ in running
     ]
-    assert [each.outcome for each in replayed] == [b"replayed"] * len(SCRIPT)
-    assert [each.body for each in replayed] == [each.body for each in live] == bodies
+    assert [response.outcome for response in replayed] == [b"replayed"] * len(SCRIPT)
+    assert (
+        [response.body for response in replayed] == [response.body for response in live] == bodies
+    )
 
 
 async def test_a_stream_that_was_open_is_stored_and_comes_back(

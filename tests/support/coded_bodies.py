@@ -53,14 +53,14 @@ def flushed(coding: bytes, pieces: Sequence[bytes]) -> list[bytes]:
     """A stream as servers send it: what each wire chunk holds can be read when it has come."""
     if coding == b"br":
         squeezer = brotli.Compressor(quality=4)
-        wire = [squeezer.process(each) + squeezer.flush() for each in pieces]
+        wire = [squeezer.process(piece) + squeezer.flush() for piece in pieces]
         return [*wire, squeezer.finish()]
     if coding == b"zstd":
         frame = zstd.ZstdCompressor()
-        wire = [frame.compress(each, zstd.ZstdCompressor.FLUSH_BLOCK) for each in pieces]
+        wire = [frame.compress(piece, zstd.ZstdCompressor.FLUSH_BLOCK) for piece in pieces]
         return [*wire, frame.flush()]
     packer = zlib.compressobj(wbits=31 if coding == b"gzip" else 15)
-    wire = [packer.compress(each) + packer.flush(zlib.Z_SYNC_FLUSH) for each in pieces]
+    wire = [packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH) for piece in pieces]
     return [*wire, packer.flush()]
 
 

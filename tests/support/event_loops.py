@@ -36,4 +36,4 @@ def sample(config: pytest.Config, items: list[pytest.Item], folder: Path) -> Non
 def _on_the_standard_loop(item: pytest.Item) -> bool:
     call = getattr(item, "callspec", None)
     factories = [] if call is None else call.params.values()
-    return any(each is asyncio.new_event_loop for each in factories)
+    return any(factory is asyncio.new_event_loop for factory in factories)

@@ -9,7 +9,7 @@ def frame(kind: str, payload: bytes = b"{}", *, message: str = "event") -> bytes
     """A frame with its checksums; an exception names its kind in another header."""
     name = ":event-type" if message == "event" else ":exception-type"
     fields = {name: kind, ":content-type": "application/json", ":message-type": message}
-    headers = b"".join([_header(*each) for each in fields.items()])
+    headers = b"".join([_header(*item) for item in fields.items()])
     prelude = (16 + len(headers) + len(payload)).to_bytes(4) + len(headers).to_bytes(4)
     checked = prelude + zlib.crc32(prelude).to_bytes(4) + headers + payload
     return checked + zlib.crc32(checked).to_bytes(4)

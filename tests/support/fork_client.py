@@ -16,7 +16,7 @@ if __name__ == "__main__":
         [
             os.fsencode(os.getcwd()),
             b"%d" % mask,
-            b",".join([b"%d" % each for each in inherited]),
+            b",".join([b"%d" % position for position in inherited]),
             b"%d" % len(variables),
             *variables,
             *{

@@ -139,15 +139,15 @@ def _child(client: socket.socket) -> list[str]:
         _wait(child, client)
     client.close()
     folder, umask, numbers, count, *rest = asked.split(b"\0")
-    _move(descriptors, [int(each) for each in numbers.split(b",")])
+    _move(descriptors, [int(part) for part in numbers.split(b",")])
     variables, arguments = rest[: int(count)], rest[int(count) :]
     os.chdir(folder)
     os.umask(int(umask))
     os.environb.clear()
-    for name, _, value in (each.partition(b"=") for each in variables):
+    for name, _, value in (variable.partition(b"=") for variable in variables):
         os.environb[name] = value
     _limit_like(asking)
-    return [os.fsdecode(each) for each in arguments]
+    return [os.fsdecode(argument) for argument in arguments]
 
 
 def _limit_like(pid: int) -> None:
@@ -169,9 +169,9 @@ def _rights(pid: int) -> tuple[int, ...]:
 
 def _move(descriptors: list[int], numbers: list[int]) -> None:
     # One may have the number that is another's in the end.
-    high = [fcntl.fcntl(each, fcntl.F_DUPFD, _HIGH) for each in descriptors]
-    for each in descriptors:
-        os.close(each)
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _HIGH) for descriptor in descriptors]
+    for descriptor in descriptors:
+        os.close(descriptor)
     for each, number in zip(high, numbers, strict=True):
         os.dup2(each, number)
         os.close(each)

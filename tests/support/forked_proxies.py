@@ -36,9 +36,9 @@ def _forked_by(command: Sequence[str]) -> SimpleNamespace:
 def pytest_addoption() -> None:
     """Called where this is a plugin, which the outer run only imports: before any proxy starts."""
     command = os.environ[COMMAND].splitlines()
-    for each in PACKAGES:
+    for package in PACKAGES:
         with suppress(ImportError):
-            module = import_module(f"{each}.deck.server_process")
+            module = import_module(f"{package}.deck.server_process")
             vars(module)["subprocess"] = _forked_by(command)
     # The parent of a forked worker is the fork server; the plugin looks for the process of the run.
     child = f"import os; os.getppid = lambda: {os.getpid()}"

@@ -52,7 +52,7 @@ class ForwardProxy:
     @property
     def asked(self) -> list[bytes]:
         """The first line of each request."""
-        return [each.split(b"\r\n")[0] for each in self.heads]
+        return [head.split(b"\r\n")[0] for head in self.heads]
 
     async def _answer(
         self, request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
 _OTHERS = ("agenttape", "anyio", "asyncio", "hypothesispytest", "pytest_cov", "schemathesis")
-WITHOUT_OTHERS = tuple(f"-pno:{each}" for each in _OTHERS)
+WITHOUT_OTHERS = tuple(f"-pno:{other}" for other in _OTHERS)
 """Options that leave out the plugins of our runs, which take longer to import than few tests to run."""
 
 

@@ -27,10 +27,10 @@ def no_collector() -> Iterator[Callable[[], set[str]]]:
 def unnamed_files() -> set[str]:
     """The files without a name that this process holds open."""
     found = set[str]()
-    for each in os.listdir("/proc/self/fd"):
+    for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):
-            found.add(os.readlink(f"/proc/self/fd/{each}"))
-    return {each for each in found if each.endswith(" (deleted)")}
+            found.add(os.readlink(f"/proc/self/fd/{name}"))
+    return {text for text in found if text.endswith(" (deleted)")}
 
 
 def _of_tapeway() -> set[str]:

@@ -36,11 +36,13 @@ def test_every_case_is_taken_on_uvloop_and_every_fourth_of_each_test_on_the_stan
     before = list(items)
     event_loops.sample(cast("pytest.Config", SimpleNamespace(hook=hook)), items, FOLDER)
 
-    standard = [each for each in items if asyncio.new_event_loop in each.callspec.params.values()]
+    standard = [
+        element for element in items if asyncio.new_event_loop in element.callspec.params.values()
+    ]
     taken = [(each.nodeid[-4], each.callspec.params["case"]) for each in standard]
     assert taken[: 2 * len(cases)] == [(test, case) for test in "ab" for case in cases]
-    assert [each for each in items if each not in standard] == [
+    assert [element for element in items if element not in standard] == [
         each for each in before if asyncio.new_event_loop not in each.callspec.params.values()
     ]
-    assert [each for each in items if each in outside] == outside
+    assert [element for element in items if element in outside] == outside
     assert sorted(map(id, [*items, *left_out])) == sorted(map(id, before))

@@ -51,9 +51,9 @@ def test_a_child_says_and_ends_as_a_start_from_scratch_does(
 def test_a_forked_interpreter_does_what_one_from_scratch_does(
     arguments: Command, tmp_path: Path
 ) -> None:
-    folders = [tmp_path / each for each in ("pack", "found")]
-    for each in folders:
-        each.mkdir()
+    folders = [tmp_path / text for text in ("pack", "found")]
+    for folder in folders:
+        folder.mkdir()
     told = "import sys, warnings, other\nwarnings.warn('hm')\nprint(sys.argv, __name__)\n"
     (tmp_path / "pack/module.py").write_text(f"{told}sys.exit(len(sys.argv[1]) + other.more)")
     (tmp_path / "found/other.py").write_text("more = 2")

@@ -113,7 +113,9 @@ def _plain(content: bytes) -> Iterator[tuple[str, bytes]]:
         yield "percent-decoded", unquote_to_bytes(content)
     if b"\\" in content:
         text = content.decode(errors="replace")
-        strings = [each for value in (_parsed(text), *_values(text)) for each in _strings(value)]
+        strings = [
+            string for value in (_parsed(text), *_values(text)) for string in _strings(value)
+        ]
         yield "strings", "\n".join(strings).encode(errors="replace")
 
 

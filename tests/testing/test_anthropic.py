@@ -100,10 +100,10 @@ async def test_the_client_package_follows_the_address_of_a_batch_s_results() -> 
         made = await client.messages.batches.create(requests=params)  # type: ignore[arg-type]
         for _ in range(2):
             await client.messages.batches.retrieve(made.id)
-        results = [each async for each in await client.messages.batches.results(made.id)]
+        results = [result async for result in await client.messages.batches.results(made.id)]
 
-    assert [each.custom_id for each in results] == ["a", "b"]
-    assert [each.result.type for each in results] == ["succeeded"] * 2
+    assert [result.custom_id for result in results] == ["a", "b"]
+    assert [result.result.type for result in results] == ["succeeded"] * 2
 
 
 async def test_a_batch_of_nothing_of_one_name_twice_and_one_that_has_ended_are_refused() -> None:

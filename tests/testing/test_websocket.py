@@ -18,7 +18,7 @@ from tests.clients.target import Target
 
 
 def _types(events: list[Any]) -> list[str]:
-    return [each["type"] for each in events]
+    return [event["type"] for event in events]
 
 
 def _ws(upstream: StandIn, path: str) -> str:
@@ -41,7 +41,7 @@ async def test_turns_go_on_from_a_warm_up() -> None:
         events = await openai_sockets.chained(Target(upstream.url))
 
     assert _types(events)[:3] == ["response.created", "response.in_progress", "response.completed"]
-    done = [each["response"] for each in events if each["type"] == "response.completed"]
+    done = [event["response"] for event in events if event["type"] == "response.completed"]
     assert done[0]["output"] == []
     assert "Grüß dich" in done[1]["output"][0]["content"][0]["text"]
     assert done[2]["previous_response_id"] == done[1]["id"]
@@ -172,7 +172,7 @@ async def test_a_session_answers_text_and_calls_tools() -> None:
     kinds = _types(events)
     assert kinds[:2] == ["session.created", "session.updated"]
     assert "response.function_call_arguments.done" in kinds
-    [told] = [each["text"] for each in events if each["type"] == "response.output_text.done"]
+    [told] = [event["text"] for event in events if event["type"] == "response.output_text.done"]
     assert told.startswith("The tools say: warm")
 
 
@@ -183,9 +183,9 @@ async def test_a_session_hears_and_speaks() -> None:
     kinds = _types(events)
     assert kinds.index("input_audio_buffer.committed") < kinds.index("response.output_audio.delta")
     [told] = [
-        each["transcript"]
-        for each in events
-        if each["type"] == "response.output_audio_transcript.done"
+        event["transcript"]
+        for event in events
+        if event["type"] == "response.output_audio_transcript.done"
     ]
     assert "25600 bytes" in told
 
@@ -249,7 +249,7 @@ async def test_a_key_may_be_required(path: str) -> None:
         header = {"Authorization": "Bearer k"}
         async with connect(_ws(upstream, path), additional_headers=header) as client:
             assert client.subprotocol is None
-        assert [each.answer.status for each in upstream.requests] == [401, 101, 101]
+        assert [request.answer.status for request in upstream.requests] == [401, 101, 101]
 
 
 async def test_a_key_for_a_browser_is_issued() -> None:

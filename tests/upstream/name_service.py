@@ -10,7 +10,7 @@ class Names(AbstractResolver):
     """Gives the answers it is told in turn, the last one for ever."""
 
     def __init__(self, *answers: str | Sequence[str]) -> None:
-        self._answers = [[each] if isinstance(each, str) else [*each] for each in answers]
+        self._answers = [[answer] if isinstance(answer, str) else [*answer] for answer in answers]
         self.asked: list[str] = []
 
     async def resolve(

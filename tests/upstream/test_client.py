@@ -118,11 +118,11 @@ async def all_at_once(proxy: RunningProxy, lines: list[bytes]) -> list[Answer]:
     """The answers to requests each on a connection of its own."""
     async with asyncio.TaskGroup() as tasks:
         asked = [tasks.create_task(proxy.ask(line)) for line in lines]
-    return [each.result() for each in asked]
+    return [task.result() for task in asked]
 
 
 def different(number: int) -> list[bytes]:
-    return [b"GET /%d" % each for each in range(number)]
+    return [b"GET /%d" % position for position in range(number)]
 
 
 @pytest.mark.slow
@@ -219,7 +219,7 @@ async def test_who_gets_the_connection_of_another_is_answered_or_told_of_silence
         peer.then(OK)
         answers = await all_at_once(proxy, different(2))
 
-        assert sorted(each.status for each in answers) == [200, 504]
+        assert sorted(answer.status for answer in answers) == [200, 504]
 
 
 @pytest.mark.parametrize("field", [(b"X", b"a\r\nY: b"), (b"X", b"a\0"), (b"X\nY", b"a")])

@@ -147,7 +147,7 @@ async def test_the_system_s_authorities_are_read_once_when_the_first_connection_
     async with Peer(tls=server("good")) as peer, running_proxy(peer.url) as proxy:
         asked = await asyncio.gather(*(proxy.ask(b"GET /%d" % number) for number in range(8)))
 
-        assert [each.status for each in asked] == [200] * 8
+        assert [answer.status for answer in asked] == [200] * 8
         assert len(read) == 1
 
 
@@ -254,7 +254,7 @@ async def test_a_stream_s_own_mark_shows_that_it_is_whole(delivery: Delivery, mo
         answer = await proxy.ask(CHAT)
 
         assert (answer.body, answer.complete) == (EVENT + DONE, True)
-        verdicts = [each.response.verdict for each in await proxy.recorded()]
+        verdicts = [exchange.response.verdict for exchange in await proxy.recorded()]
         assert verdicts == ([] if mode == "passthrough" else ["marked"])
 
 

@@ -195,7 +195,7 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
 def test_chunks_are_those_of_the_service_in_whatever_segments_they_come(
     pieces: list[bytes], line: bytes, cuts: list[int], pause_after: int
 ) -> None:
-    data = CHUNKED + b"".join(chunk(each, line) for each in pieces) + b"0\r\n\r\n"
+    data = CHUNKED + b"".join(chunk(piece, line) for piece in pieces) + b"0\r\n\r\n"
     seen, call = asyncio.run(seen_of(cut(data, cuts), pause_after=pause_after))
 
     assert (seen.chunks, seen.error, seen.ended) == (pieces, "", True)
@@ -259,9 +259,9 @@ async def test_no_task_is_woken_for_a_segment_that_is_followed() -> None:
     async with asyncio.TaskGroup() as tasks:
         receiving = tasks.create_task(answer.receive(100, lambda chunks, _: came.extend(chunks)))
         await turns()
-        for each in (b"one", b"two"):
-            call.connection.data_received(chunk(each))
-            assert came[-1] == each
+        for text in (b"one", b"two"):
+            call.connection.data_received(chunk(text))
+            assert came[-1] == text
         call.connection.data_received(b"0\r\n\r\n")
         assert await receiving is False
 

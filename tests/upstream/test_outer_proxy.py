@@ -55,12 +55,14 @@ async def test_tls_goes_through_a_tunnel_that_the_proxy_cannot_read() -> None:
         ForwardProxy({"api.example.com": peer.port}, login=LOGIN) as proxy,
         running_proxy(HTTPS, tls=ours, proxies=through(proxy, user="bob")) as tapeway,
     ):
-        answers = [await tapeway.ask(b"GET /%d" % each, b"X-Key: secret") for each in range(3)]
+        answers = [await tapeway.ask(b"GET /%d" % number, b"X-Key: secret") for number in range(3)]
 
-        assert [each.outcome for each in answers] == [b"recorded"] * 3
+        assert [answer.outcome for answer in answers] == [b"recorded"] * 3
         assert proxy.asked == [b"CONNECT api.example.com:443 HTTP/1.1"]
         assert b"secret" not in b"".join(proxy.heads)
-        assert all(b"roxy-" not in each and each.startswith(b"GET /") for each in peer.requests)
+        assert all(
+            b"roxy-" not in request and request.startswith(b"GET /") for request in peer.requests
+        )
 
 
 async def test_a_login_is_sent_with_each_plain_request_in_place_of_the_client_s() -> None:

@@ -211,7 +211,7 @@ async def test_a_senseless_answer_is_an_error_and_its_connection_used_up(
         assert code(first) == (502, "upstream_protocol")
         assert (second.status, second.body) == (200, b"ok")
         assert peer.connections == 2
-        assert all(each.request.target == "/2" for each in await proxy.recorded())
+        assert all(exchange.request.target == "/2" for exchange in await proxy.recorded())
 
 
 @pytest.mark.parametrize("later", [b"zz\r\n", b"2\r\nokay\r\n", b"\x00"])

@@ -126,7 +126,7 @@ class OpenedPage:
         )
 
     def close(self) -> None:
-        self.complaints += [f"policy: {each}" for each in self.violations()]
+        self.complaints += [f"policy: {violation}" for violation in self.violations()]
         self.complaints += [f"layout jumps: {self.tab.url} {each}" for each in self.jumps()]
         self.context.close()
 

@@ -77,14 +77,14 @@ def text_base64(content: bytes) -> str:
 def stream(words: list[str], gap_ms: float = 40.0) -> dict[str, Any]:
     """The response of a chat whose words came one by one."""
     events = [
-        "data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": each}}]}) + "\n\n"
-        for each in words
+        "data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": word}}]}) + "\n\n"
+        for word in words
     ]
     events.append("data: [DONE]\n\n")
     return {
         "headers": {"Content-Type": "text/event-stream"},
         "text": "".join(events),
         "framing": "chunked",
-        "chunks": [[(at + 1) * gap_ms, len(each)] for at, each in enumerate(events)],
+        "chunks": [[(at + 1) * gap_ms, len(event)] for at, event in enumerate(events)],
         "verdict": "marked",
     }

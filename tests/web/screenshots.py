@@ -67,7 +67,9 @@ def said(**message: Any) -> dict[str, Any]:
 
 def agent_run() -> Iterator[dict[str, Any]]:
     """An agent that mends a test; the fifth turn is slow, and the sixth brings a tool more."""
-    tools = [{"type": "function", "function": {"name": each, "parameters": {}}} for each in RESULTS]
+    tools = [
+        {"type": "function", "function": {"name": result, "parameters": {}}} for result in RESULTS
+    ]
     system = "You are a careful software engineer. Run the tests after each change."
     messages = [{"role": "system", "content": system}, *user(TASK)]
     for number, (words, wanted) in enumerate(STEPS):
@@ -97,7 +99,7 @@ def agent_run() -> Iterator[dict[str, Any]]:
 
 def tone(milliseconds: int) -> str:
     samples = (int(6000 * math.sin(at / 9)) for at in range(24 * milliseconds))
-    return base64.b64encode(b"".join(struct.pack("<h", each) for each in samples)).decode()
+    return base64.b64encode(b"".join(struct.pack("<h", sample) for sample in samples)).decode()
 
 
 def voice_session() -> dict[str, Any]:

@@ -109,7 +109,7 @@ def test_keys_and_links_lead_to_the_calls_beside_it_and_to_its_turn(
     replaying: Deck, open_page: PageOpener
 ) -> None:
     bodies = [each["request"]["json"] for each in history()]
-    ids = [send(replaying, "agent", each) for each in bodies[:2]]
+    ids = [send(replaying, "agent", body) for body in bodies[:2]]
     page = open_page(f"{replaying.admin.url}/#/journal/{ids[1]}")
 
     page.tab.keyboard.press("[")
@@ -218,7 +218,7 @@ def spoken(event: dict[str, Any]) -> list[Any]:
 
 def websocket(path: str, asked: object, lines: list[Any]) -> dict[str, Any]:
     """A recorded turn, or a session, of messages that came 40 ms after each other."""
-    texts = [json.dumps(each) for each in lines]
+    texts = [json.dumps(line) for line in lines]
     return {
         "kind": "websocket",
         "request": {
@@ -231,7 +231,7 @@ def websocket(path: str, asked: object, lines: list[Any]) -> dict[str, Any]:
             "status_code": 200,
             "framing": "close",
             "headers": {"Content-Type": "application/x-ndjson"},
-            "text": "".join(f"{each}\n" for each in texts),
-            "chunks": [[40.0 * (at + 1), len(each) + 1] for at, each in enumerate(texts)],
+            "text": "".join(f"{text}\n" for text in texts),
+            "chunks": [[40.0 * (at + 1), len(text) + 1] for at, text in enumerate(texts)],
         },
     }

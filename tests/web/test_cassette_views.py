@@ -18,7 +18,9 @@ from tests.web.recorded import HOSTILE, exchange, png, stored, stream, text_base
 def many(tmp_path: Path) -> int:
     """A file of very many interactions; 100,000 take ten seconds to load."""
     number = 100_000 if runs_everything() else 3_000
-    interactions = [exchange({"n": each}, {"json": {"answer": each}}) for each in range(number)]
+    interactions = [
+        exchange({"n": position}, {"json": {"answer": position}}) for position in range(number)
+    ]
     head = {"version": "1", "created_at": "2020-01-02T00:00:00+00:00", "run_id": "", "meta": {}}
     (tmp_path / "cassettes").mkdir()
     (tmp_path / "cassettes" / "many.json").write_text(
@@ -93,7 +95,10 @@ def test_bodies_are_shown_as_what_they_are(shared_deck: Deck, open_page: PageOpe
         "image": {"type": "image", "source": {"media_type": "image/png", "data": image}},
         "url": f"data:image/png;base64,{image}",
     }
-    large = {"items": [f"item {each} of a long list" for each in range(60_000)], "last": "the end"}
+    large = {
+        "items": [f"item {number} of a long list" for number in range(60_000)],
+        "last": "the end",
+    }
     stored(
         shared_deck,
         "bodies",
@@ -199,7 +204,7 @@ def test_an_edit_is_checked_and_a_conflict_shows_both(
     page.click("Delete the cassette")
     page.see("edited is deleted.")
     assert "edited" not in [
-        each["name"] for each in shared_deck.admin.call("GET", "cassettes")["cassettes"]
+        cassette["name"] for cassette in shared_deck.admin.call("GET", "cassettes")["cassettes"]
     ]
 
 

@@ -48,7 +48,9 @@ def test_the_controls_say_what_will_happen_and_do_it(deck: Deck, open_page: Page
     page.see("Its final file is written, and it is unloaded.")
     page.click("Eject")
     page.see("default is ejected; its file is written.")
-    assert "default" not in [each["name"] for each in deck.admin.call("GET", "status")["cassettes"]]
+    assert "default" not in [
+        cassette["name"] for cassette in deck.admin.call("GET", "status")["cassettes"]
+    ]
 
 
 @pytest.mark.slow

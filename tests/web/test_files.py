@@ -11,7 +11,7 @@ from tests.admin.admin_and_proxy import World, world
 
 FOLDER = Path(__file__).parents[2] / "src/tapeway/web"
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-SCRIPTS = sorted(each for each in page_files() if each.endswith(".js"))
+SCRIPTS = sorted(file for file in page_files() if file.endswith(".js"))
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def test_browsers_get_the_page_and_others_the_paths_of_the_api(open_world:
 async def test_the_files_need_no_token_and_the_paths_of_the_api_do(locked: World) -> None:
     none = {"Authorization": ""}
 
-    for path in ("/", *(f"/web/{each}" for each in page_files())):
+    for path in ("/", *(f"/web/{file}" for file in page_files())):
         response = await locked.call("GET", path, headers=BROWSER | none)
         assert response.status == 200, path
         head = await locked.call("HEAD", path, headers=BROWSER | none)
@@ -53,7 +53,7 @@ async def test_the_files_need_no_token_and_the_paths_of_the_api_do(locked: World
 async def test_the_policy_lets_only_own_files_in(open_world: World) -> None:
     for path in ("/", "/web/page.js", "/web/page.css"):
         headers = (await open_world.call("GET", path, headers=BROWSER)).headers
-        policy = dict(each.split(" ", 1) for each in headers["Content-Security-Policy"].split("; "))
+        policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
         assert policy["default-src"] == "'none'"
         assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
         assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
@@ -103,14 +103,14 @@ async def test_a_link_on_another_site_opens_the_page_and_reaches_nothing_else(
 
 def test_every_file_is_served_and_the_whole_is_small() -> None:
     there = {
-        each.relative_to(FOLDER).as_posix()
-        for each in FOLDER.rglob("*")
-        if each.is_file() and each.suffix not in (".py", ".pyc")
+        path.relative_to(FOLDER).as_posix()
+        for path in FOLDER.rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
     }
 
     assert set(page_files()) == there
     assert {each.rpartition(".")[2] for each in there} <= set(TYPES)
-    assert sum(len(each.content) for each in page_files().values()) < 250_000
+    assert sum(len(file.content) for file in page_files().values()) < 250_000
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -126,8 +126,8 @@ def test_no_script_makes_markup_of_a_text_or_code_of_it(name: str) -> None:
 
 
 def test_nothing_comes_from_outside() -> None:
-    for name, each in page_files().items():
-        addresses = set(re.findall(r"https?://[^\s\"'`)]+", each.content.decode()))
+    for name, file in page_files().items():
+        addresses = set(re.findall(r"https?://[^\s\"'`)]+", file.content.decode()))
         assert addresses <= {"http://www.w3.org/2000/svg"}, name
 
 

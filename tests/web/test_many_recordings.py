@@ -40,11 +40,11 @@ class Asked:
 
     @property
     def paths(self) -> list[str]:
-        return [each.url.partition("/cassettes/many/")[2] for each in self.responses]
+        return [response.url.partition("/cassettes/many/")[2] for response in self.responses]
 
     @property
     def bytes(self) -> int:
-        return sum(len(each.body()) for each in self.responses)
+        return sum(len(response.body()) for response in self.responses)
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def test_a_list_is_searched_filtered_and_ordered_by_the_server_in_one_call_each(
         # 7919 * 0 is the shortest.
         many.tab.get_by_text("#0", exact=True).wait_for()
         many.until("() => !document.querySelector('.loading')")
-    assert all("order=slowest" in each for each in found.paths)
+    assert all("order=slowest" in path for path in found.paths)
     assert len(found.responses) <= 3
     assert found.bytes < 600 * KIB
 
@@ -101,7 +101,7 @@ def test_any_turn_of_a_conversation_is_three_calls_away(many: OpenedPage) -> Non
     with asked(many) as found:
         many.go("#/conversation/many?interaction=2000")
         many.see("Its answer is word2000.")
-    assert [each.partition("?")[0] for each in found.paths] == ["turns", "turns", "messages"]
+    assert [path.partition("?")[0] for path in found.paths] == ["turns", "turns", "messages"]
     assert found.bytes < 1500 * KIB
 
     with asked(many) as found:
@@ -110,6 +110,6 @@ def test_any_turn_of_a_conversation_is_three_calls_away(many: OpenedPage) -> Non
         many.tab.get_by_role("button", name="Turn 78", exact=True).click()
         many.see("Its answer is word77.")
         many.until("() => document.getElementById('turn-77') !== null")
-    assert [each.partition("?")[0] for each in found.paths] == ["messages", "turns", "messages"]
+    assert [path.partition("?")[0] for path in found.paths] == ["messages", "turns", "messages"]
     # The bar of time does not have an element for each turn.
     assert many.tab.locator(".time-bar rect").count() <= 500

@@ -80,7 +80,7 @@ def test_the_journal_opens_from_the_disk(report: Path, open_page: PageOpener) ->
 @pytest.mark.slow
 def test_nothing_is_offered_that_a_file_cannot_do(report: Path, open_page: PageOpener) -> None:
     (data,) = re.findall(r'id="recorded">(.*?)</script>', report.read_text(encoding="utf-8"))
-    views = [each for each in json.loads(data)["answers"] if each.endswith("/view")]
+    views = [answer for answer in json.loads(data)["answers"] if answer.endswith("/view")]
     _, name, _, index, _ = views[0].split("/")
     page = open_page(report.as_uri())
 
@@ -98,7 +98,7 @@ def test_nothing_is_offered_that_a_file_cannot_do(report: Path, open_page: PageO
     ]:
         page.go(hash_)
         buttons = page.tab.locator("main").get_by_role("button", disabled=False)
-        offered = [each for each in buttons.all_inner_texts() if each.endswith("…")]
+        offered = [text for text in buttons.all_inner_texts() if text.endswith("…")]
         assert offered == left, hash_
 
 
@@ -106,7 +106,7 @@ def test_nothing_is_offered_that_a_file_cannot_do(report: Path, open_page: PageO
 def test_a_miss_is_shown_beside_its_nearest_recording(report: Path, open_page: PageOpener) -> None:
     (data,) = re.findall(r'id="recorded">(.*?)</script>', report.read_text(encoding="utf-8"))
     recorded = json.loads(data)
-    miss = next(each["id"] for each in recorded["entries"] if each["outcome"] == "miss")
+    miss = next(entry["id"] for entry in recorded["entries"] if entry["outcome"] == "miss")
     page = open_page(report.as_uri())
 
     page.go(f"#/journal/{miss}")
@@ -120,11 +120,11 @@ def test_a_miss_is_shown_beside_its_nearest_recording(report: Path, open_page: P
 @pytest.mark.slow
 def test_a_prompt_that_is_markup_is_text(report: Path, open_page: PageOpener) -> None:
     (data,) = re.findall(r'id="recorded">(.*?)</script>', report.read_text(encoding="utf-8"))
-    views = [each for each in json.loads(data)["answers"] if each.endswith("/view")]
+    views = [answer for answer in json.loads(data)["answers"] if answer.endswith("/view")]
     page = open_page(report.as_uri())
 
-    for each in views:
-        _, name, _, index, _ = each.split("/")
+    for view in views:
+        _, name, _, index, _ = view.split("/")
         page.go(f"#/cassettes/{name}/{index}")
         page.tab.wait_for_timeout(50)
 

@@ -120,7 +120,7 @@ async def test_a_reader_that_does_not_read_cannot_fill_the_memory(
 
     assert found == [entry(number) for number in range(len(found))]
     assert len(found) < 10_000
-    assert [each.getMessage() for each in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         "the supervisor does not read: requests are missing in the journal"
     ]
 

@@ -180,12 +180,12 @@ def _add_routes(
 
 
 def _handler(
-    each: Operation, context: HandlerContext
+    operation: Operation, context: HandlerContext
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def serve(request: web.Request) -> web.StreamResponse:
-        if each.path != _LIVENESS:
+        if operation.path != _LIVENESS:
             await context.processes.sync()
-        return await each.serve(context, request)
+        return await operation.serve(context, request)
 
     return serve
 

@@ -62,12 +62,12 @@ class GuessLimiter:
 def _bucket(address: str | None) -> str:
     # IPv6 by the /64, since a machine has all addresses of a /64.
     try:
-        found = ip_address((address or "").partition("%")[0])
+        ip = ip_address((address or "").partition("%")[0])
     except ValueError:
         return ""
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
-        return str(IPv6Network((found, 64), strict=False))
-    return str(found)
+    if isinstance(ip, IPv6Address) and ip.ipv4_mapped is None:
+        return str(IPv6Network((ip, 64), strict=False))
+    return str(ip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,9 @@ class HostList:
     @classmethod
     def of(cls, host: str, more: Collection[str] = ()) -> Self:
         """The names of a listener bound to `host`, and further names for it."""
-        return cls(frozenset(each.lower() for each in (host, *more)), not is_loopback(host))
+        return cls(
+            frozenset(host_name.lower() for host_name in (host, *more)), not is_loopback(host)
+        )
 
     def allows(self, header: str) -> bool:
         """Whether a Host header names this listener. Its port may differ, as ports can be mapped."""
@@ -211,7 +213,7 @@ def _bearer(value: bytes) -> bytes:
 
 
 def _opens_a_tab(request: Request) -> bool:
-    values = [request.headers.getall(f"Sec-Fetch-{each}", []) for each in ("Mode", "Dest")]
+    values = [request.headers.getall(f"Sec-Fetch-{name}", []) for name in ("Mode", "Dest")]
     return values == [["navigate"], ["document"]] and "Origin" not in request.headers
 
 

@@ -29,7 +29,7 @@ def precondition(request: web.Request) -> Condition:
     if not all(map(_ANY_TAG.fullmatch, match)):
         raise AdminError("the If-Match is not a list of ETags", code="bad_condition")
     # A weak or a foreign tag matches nothing.
-    strong = [found[1] for each in match if (found := _OWN_TAG.fullmatch(each))]
+    strong = [own_tag[1] for tag in match if (own_tag := _OWN_TAG.fullmatch(tag))]
     return Condition(match=frozenset(strong), absent=absent)
 
 

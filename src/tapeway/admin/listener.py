@@ -27,7 +27,7 @@ MAX_FIELDS = 128
 KEEPALIVE_S = 75.0
 _LINGER_S = 2.0
 
-_METHODS = ", ".join(sorted({"HEAD", *(each.method for each in TABLE)}))
+_METHODS = ", ".join(sorted({"HEAD", *(operation.method for operation in TABLE)}))
 
 
 class AdminConnection(RequestHandler):

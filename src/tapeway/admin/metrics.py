@@ -160,8 +160,8 @@ def _durations(journal: RequestJournal) -> Metric:
     for (_, route, outcome, status), measure in journal.measures.items():
         kinds[outcome, route, f"{status}xx"].append(measure)
     for labels, measures in kinds.items():
-        counts = map(sum, zip(*(each.within for each in measures), strict=True))
-        seconds = sum(each.ms for each in measures) / 1000
+        counts = map(sum, zip(*(measure.within for measure in measures), strict=True))
+        seconds = sum(measure.ms for measure in measures) / 1000
         family.add_metric(labels, list(zip(_BOUNDS, accumulate(counts), strict=True)), seconds)
     return family
 
@@ -194,7 +194,7 @@ def _interactions(loaded: Sequence[CassetteCounts]) -> Metric:
     for cassette in loaded[:MAX_NAMED]:
         family.add_metric([cassette.name], cassette.interactions)
     if len(loaded) > MAX_NAMED:
-        others = sum(each.interactions for each in loaded[MAX_NAMED:])
+        others = sum(cassette.interactions for cassette in loaded[MAX_NAMED:])
         family.add_metric([OTHERS], others)
     return family
 

@@ -56,8 +56,10 @@ def document(table: Sequence[Operation], version: str, *, locked: bool) -> dict[
     models = sorted({*_models(table)}, key=lambda pair: pair[0].__name__)
     _, definitions = models_json_schema(models, ref_template=_REF + "{model}")
     paths: dict[str, dict[str, Json]] = {}
-    for each in table:
-        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, locked=locked)
+    for operation in table:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
+            operation, locked=locked
+        )
     return {
         "openapi": "3.1.0",
         "info": {"title": "tapeway admin API", "version": version, "summary": _SUMMARY},
@@ -73,43 +75,42 @@ def document(table: Sequence[Operation], version: str, *, locked: bool) -> dict[
 def _models(
     table: Sequence[Operation],
 ) -> list[tuple[type[BaseModel], Literal["validation", "serialization"]]]:
-    found: list[tuple[type[BaseModel], Literal["validation", "serialization"]]]
-    found = [(Error, "serialization")]
-    for each in table:
-        if not isinstance(each.response, Media):
-            found.append((each.response, "serialization"))
-        if each.body is not Nothing:
-            found.append((each.body, "validation"))
-        if each.raw_body is not None and each.raw_body.json is not None:
-            found.append((each.raw_body.json, "validation"))
-    return found
+    models: list[tuple[type[BaseModel], Literal["validation", "serialization"]]]
+    models = [(Error, "serialization")]
+    for operation in table:
+        if not isinstance(operation.response, Media):
+            models.append((operation.response, "serialization"))
+        if operation.body is not Nothing:
+            models.append((operation.body, "validation"))
+        if operation.raw_body is not None and operation.raw_body.json is not None:
+            models.append((operation.raw_body.json, "validation"))
+    return models
 
 
-def _operation(each: Operation, *, locked: bool) -> dict[str, Json]:
+def _operation(row: Operation, *, locked: bool) -> dict[str, Json]:
     operation: dict[str, Json] = {
-        "operationId": each.name,
-        "summary": each.summary,
-        "tags": [each.path.removeprefix("/api/v1").split("/")[1] or "index"],
-        "responses": _responses(each, locked=locked),
+        "operationId": row.name,
+        "summary": row.summary,
+        "tags": [row.path.removeprefix("/api/v1").split("/")[1] or "index"],
+        "responses": _responses(row, locked=locked),
     }
-    if parameters := [*_path_parameters(each.path), *_query_parameters(each.query)]:
+    if parameters := [*_path_parameters(row.path), *_query_parameters(row.query)]:
         operation["parameters"] = parameters
-    if each.body is not Nothing:
-        required = any(field.is_required() for field in each.body.model_fields.values())
+    if row.body is not Nothing:
+        required = any(field.is_required() for field in row.body.model_fields.values())
         operation["requestBody"] = {
             "required": required,
-            "content": {"application/json": {"schema": _reference(each.body)}},
+            "content": {"application/json": {"schema": _reference(row.body)}},
         }
-    if each.raw_body is not None:
+    if row.raw_body is not None:
         operation["requestBody"] = {
             "required": True,
-            "description": each.raw_body.description,
+            "description": row.raw_body.description,
             "content": {
-                media: {"schema": _raw_schema(each.raw_body, media)}
-                for media in each.raw_body.types
+                media: {"schema": _raw_schema(row.raw_body, media)} for media in row.raw_body.types
             },
         }
-    if locked and not each.public:
+    if locked and not row.public:
         operation["security"] = [{"token": []}]
     return operation
 
@@ -120,31 +121,31 @@ def _raw_schema(body: RawBody, media_type: str) -> Json:
     return {"type": "object"} if body.json is None else _reference(body.json)
 
 
-def _responses(each: Operation, *, locked: bool) -> dict[str, Json]:
-    statuses = {400, 403, *each.errors}
-    if locked and not each.public:
+def _responses(operation: Operation, *, locked: bool) -> dict[str, Json]:
+    statuses = {400, 403, *operation.errors}
+    if locked and not operation.public:
         statuses |= {401, 429}
-    if each.takes_body:
+    if operation.takes_body:
         statuses |= {413, 415}
-    found: dict[str, Json] = {"200": _success(each)}
-    if not isinstance(each.response, Media) and issubclass(each.response, InForce):
-        found["202"] = _success(each)
+    responses: dict[str, Json] = {"200": _success(operation)}
+    if not isinstance(operation.response, Media) and issubclass(operation.response, InForce):
+        responses["202"] = _success(operation)
     for status in sorted(statuses):
-        found[str(status)] = _error(_ERROR_DESCRIPTIONS[status])
-    return found | {"default": _error("Any other error")}
+        responses[str(status)] = _error(_ERROR_DESCRIPTIONS[status])
+    return responses | {"default": _error("Any other error")}
 
 
-def _success(each: Operation) -> Json:
-    others = dict.fromkeys(each.other_types, _schema({"type": "string"}))
-    if isinstance(each.response, Media):
-        kind = "object" if each.response.type == "application/json" else "string"
+def _success(operation: Operation) -> Json:
+    others = dict.fromkeys(operation.other_types, _schema({"type": "string"}))
+    if isinstance(operation.response, Media):
+        kind = "object" if operation.response.type == "application/json" else "string"
         return {
-            "description": each.response.description,
-            "content": {each.response.type: _schema({"type": kind}), **others},
+            "description": operation.response.description,
+            "content": {operation.response.type: _schema({"type": kind}), **others},
         }
     return {
-        "description": each.summary,
-        "content": {"application/json": _schema(_reference(each.response)), **others},
+        "description": operation.summary,
+        "content": {"application/json": _schema(_reference(operation.response)), **others},
     }
 
 
@@ -184,10 +185,10 @@ def _query_parameter(name: str, field: dict[str, Json]) -> Json:
         # A parameter is left out, never null.
         not_null = next(option for option in options if option != {"type": "null"})
         schema = dict(not_null) if isinstance(not_null, dict) else {}
-    found: dict[str, Json] = {"name": name, "in": "query", "schema": schema}
+    parameter: dict[str, Json] = {"name": name, "in": "query", "schema": schema}
     if "description" in field:
-        found["description"] = field["description"]
-    return found
+        parameter["description"] = field["description"]
+    return parameter
 
 
 def _reference(model: type[BaseModel]) -> Json:

@@ -122,8 +122,8 @@ def route(
     async def serve(context: HandlerContext, request: web.Request) -> web.StreamResponse:
         reads = method not in _SAFE_METHODS and raw_body is None
         sent = await read_body(request, body) if reads else body()
-        found = await handler(context, OperationCall(request, read_query(request, query), sent))
-        return _response(found)
+        answer = await handler(context, OperationCall(request, read_query(request, query), sent))
+        return _response(answer)
 
     summary = (handler.__doc__ or "").partition("\n")[0]
     return Operation(
@@ -133,8 +133,8 @@ def route(
     )
 
 
-def _response(found: BaseModel | web.StreamResponse) -> web.StreamResponse:
-    if isinstance(found, web.StreamResponse):
-        return found
-    lags = isinstance(found, InForce) and found.laggards
-    return json_response(found, status=202 if lags else 200)
+def _response(answer: BaseModel | web.StreamResponse) -> web.StreamResponse:
+    if isinstance(answer, web.StreamResponse):
+        return answer
+    lags = isinstance(answer, InForce) and answer.laggards
+    return json_response(answer, status=202 if lags else 200)

@@ -91,9 +91,9 @@ async def open_cassette(argument: str, store: str) -> AsyncIterator[CassetteInSt
 
     Raises ConfigError for an argument that names none and a store that cannot be opened, StoreError.
     """
-    place = locate(argument, store)
-    async with opened(place.store):
-        yield place
+    cassette = locate(argument, store)
+    async with opened(cassette.store):
+        yield cassette
 
 
 @asynccontextmanager
@@ -106,8 +106,8 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
     try:
         yield store
         # Removed data that other users can still read.
-        for each in await store.erase():
-            terminal.print_error(each)
+        for warning in await store.erase():
+            terminal.print_error(warning)
     finally:
         await store.close()
 
@@ -126,17 +126,17 @@ class OpenStores:
         await self._stack.aclose()
 
     @asynccontextmanager
-    async def cassette(self, place: CassetteInStore) -> AsyncIterator[CassetteInStore]:
+    async def cassette(self, located: CassetteInStore) -> AsyncIterator[CassetteInStore]:
         """The cassette in its open store. Raises ConfigError if it cannot be opened, StoreError."""
-        if place.store.facts.folder is not None:
-            async with opened(place.store):
-                yield place
+        if located.store.facts.folder is not None:
+            async with opened(located.store):
+                yield located
             return
-        store = await self.database(place.store)
+        store = await self.database(located.store)
         try:
-            yield replace(place, store=store)
+            yield replace(located, store=store)
         finally:
-            await store.release(place.name)
+            await store.release(located.name)
 
     async def database(self, store: CassetteStore) -> CassetteStore:
         """The store, opened once for each URL. Raises ConfigError, StoreError."""
@@ -203,9 +203,9 @@ def existing(store: CassetteStore) -> CassetteStore:
     A server makes folder and file with the first recording; a command that reads was given a wrong
     store.
     """
-    place = store.facts.folder or store.facts.file
-    if place is not None and not place.exists():
-        raise ConfigError(f"there is no store {store.url}: {place} does not exist; see --store")
+    path = store.facts.folder or store.facts.file
+    if path is not None and not path.exists():
+        raise ConfigError(f"there is no store {store.url}: {path} does not exist; see --store")
     return store
 
 
@@ -318,11 +318,11 @@ def _by_name(name: str, url: str) -> Target:
     return _target(CassetteInStore(store, name, f"{store.url}#{name}"))
 
 
-def _target(place: CassetteInStore) -> Target:
-    if (folder := place.store.facts.folder) is not None:
-        return FileTarget(folder, place.name)
-    check_persistent(place.store)
-    return StoreTarget(place)
+def _target(cassette: CassetteInStore) -> Target:
+    if (folder := cassette.store.facts.folder) is not None:
+        return FileTarget(folder, cassette.name)
+    check_persistent(cassette.store)
+    return StoreTarget(cassette)
 
 
 def _in_folder(folder: Path, *, strict: bool) -> Iterator[FileTarget]:

@@ -27,8 +27,8 @@ _MOST_LISTENERS = 2
 def child() -> int:
     """Serve for the program that started this process, until the program ends."""
     parent = socket.socket(fileno=os.dup(0))
-    for each in socket.recv_fds(parent, 1, _MOST_LISTENERS)[1]:
-        listeners.adopt(each)
+    for descriptor in socket.recv_fds(parent, 1, _MOST_LISTENERS)[1]:
+        listeners.adopt(descriptor)
     threading.Thread(target=_stop_with, args=[parent], daemon=True).start()
     # Other users can see arguments in the process list, and these may hold passwords.
     arguments = json.loads(os.environ.pop(ARGUMENTS_VARIABLE))

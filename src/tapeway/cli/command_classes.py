@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
     modules: Mapping[str, LazyCommand] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(name for name, each in self.modules.items() if not each.hidden)
+        return sorted(name for name, module in self.modules.items() if not module.hidden)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Without any argument, print the help and end with 0."""

@@ -100,20 +100,22 @@ def doctor(
         if flags["store"] is not None:
             check_store_is_asked(context, cassettes)
         settings = prepare(flags)
-        found = [asyncio.run(_compare_cassettes(settings, *cassettes, write=write))]
+        comparisons = [asyncio.run(_compare_cassettes(settings, *cassettes, write=write))]
         failed = False
     else:
         _check_run_twice(context, cassettes, flags, write=write)
         listen = flags["listen"] or FREE_PORTS["listen"]
         settings = prepare({**flags, **_RUN_TWICE, **FREE_PORTS, "listen": listen})
         later = os.environ if days is None else environment_days_later(os.environ, days)
-        found, failed = _compare_runs(settings, wrapped, {"first": os.environ, "second": later})
-    if found:
+        comparisons, failed = _compare_runs(
+            settings, wrapped, {"first": os.environ, "second": later}
+        )
+    if comparisons:
         show = as_json if output_format == "json" else as_text
-        click.echo(show(found, settings.rules))
-    if write and rules_to_add(found):
+        click.echo(show(comparisons, settings.rules))
+    if write and rules_to_add(comparisons):
         click.echo(f"Added to the rules of {cassettes[0]}.", err=True)
-    return _UNEXPLAINED if failed or not explained(found) else terminal.DONE
+    return _UNEXPLAINED if failed or not explained(comparisons) else terminal.DONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,7 @@ def _compare_runs(
         failures.append("Nothing was recorded: no call of the command came to the proxy.")
     for failure in failures:
         click.echo(failure, err=True)
-    found = [
+    comparisons = [
         Diagnosis(
             f"{name} (first run)",
             f"{name} (second run)",
@@ -212,14 +214,14 @@ def _compare_runs(
         )
         for name in sorted({*first, *second})
     ]
-    return found, bool(failures)
+    return comparisons, bool(failures)
 
 
 def _rules_of(settings: Settings, *recorded: StoredCassette) -> Rules:
     """The rules of the settings, and the presets with which cassettes began."""
     rules = settings.rules
-    for each in recorded:
-        rules = merged_rules(rules, rules_of_meta(each.head.meta))
+    for cassette in recorded:
+        rules = merged_rules(rules, rules_of_meta(cassette.head.meta))
     return rules
 
 
@@ -268,9 +270,9 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"No rule explains {_calls(pairs)}:"
         for pair in comparison.unexplained[:_MAX_LISTED]:
             yield f"  {_call(pair.first)} and {_call(pair.second)}"
-            for each in diagnosis.unexplained(pair)[:_MAX_LISTED]:
-                yield f"    {escape_surrogates(each.path)}"
-                yield from _values(each, "      ")
+            for difference in diagnosis.unexplained(pair)[:_MAX_LISTED]:
+                yield f"    {escape_surrogates(difference.path)}"
+                yield from _values(difference, "      ")
     yield from (
         terminal.line(f"{refusal[0].upper()}{refusal[1:]}.") for refusal in comparison.refusals
     )
@@ -320,13 +322,15 @@ def _document(diagnosis: Diagnosis) -> dict[str, Json]:
             {
                 "first": _named(pair.first),
                 "second": _named(pair.second),
-                "differences": [difference_document(each) for each in diagnosis.unexplained(pair)],
+                "differences": [
+                    difference_document(difference) for difference in diagnosis.unexplained(pair)
+                ],
             }
             for pair in comparison.unexplained
         ],
         "refusals": [escape_surrogates(refusal) for refusal in comparison.refusals],
-        "only_first": [_named(each) for each in comparison.only_first],
-        "only_second": [_named(each) for each in comparison.only_second],
+        "only_first": [_named(recording) for recording in comparison.only_first],
+        "only_second": [_named(recording) for recording in comparison.only_second],
     }
 
 

@@ -48,14 +48,14 @@ def env(provider: str | None, cassette: str | None, *, notes: bool, **flags: obj
     """
     settings = load(flags)
     prefix = _prefix(cassette)
-    place = None if _is_known(settings, flags) else _admin_url(settings)
-    running = None if place is None else _running(settings, place)
+    admin_url = None if _is_known(settings, flags) else _admin_url(settings)
+    running = None if admin_url is None else _running(settings, admin_url)
     root = (running or _root(settings)) + prefix
     for line in [*_lines(settings, root, provider)]:
         click.echo(line)
-    if place is not None and running is None:
+    if admin_url is not None and running is None:
         assumed = f"assuming that the proxy is at {_root(settings)}"
-        click.echo(f"no tapeway could be asked at {place}: {assumed}", err=True)
+        click.echo(f"no tapeway could be asked at {admin_url}: {assumed}", err=True)
     for note in _notes(settings, root, provider) if notes else ():
         click.echo(note, err=True)
     return 0
@@ -112,10 +112,10 @@ def _running(settings: Settings, url: str) -> str | None:
     token = settings.admin_token
     client = AdminClient(url, token, certificate=certificate, timeout_s=_PATIENCE_S)
     try:
-        found = client.call("GET", "clients")
+        clients = client.call("GET", "clients")
     except (DeckError, ValueError):
         return None
-    proxy = found.get("proxy") if isinstance(found, dict) else None
+    proxy = clients.get("proxy") if isinstance(clients, dict) else None
     return proxy if isinstance(proxy, str) else None
 
 

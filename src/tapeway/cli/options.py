@@ -119,7 +119,7 @@ def check_store_is_asked(
     # Only here: it imports formats and stores.
     from tapeway.cli.cassette_arguments import is_address, is_in_store
 
-    file = next((each for each in given if not is_address(each)), None)
+    file = next((argument for argument in given if not is_address(argument)), None)
     if file is not None and not any(map(in_store or is_in_store, given)):
         raise click.UsageError(
             f"--store is not used, because the argument names a file: {file}. Leave out --store, or "
@@ -130,13 +130,13 @@ def check_store_is_asked(
 
 def _arguments_of(context: click.Context) -> list[str]:
     """The texts that a command was given as arguments."""
-    found: list[str] = []
+    texts: list[str] = []
     for parameter in context.command.params:
         if isinstance(parameter, click.Argument):
             value = context.params.get(str(parameter.name))
             values = value if isinstance(value, tuple) else (value,)
-            found += [each for each in values if isinstance(each, str)]
-    return found
+            texts += [argument for argument in values if isinstance(argument, str)]
+    return texts
 
 
 def admin_url(given: str | None) -> str:

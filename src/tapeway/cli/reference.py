@@ -106,16 +106,16 @@ def _variables(pairs: tuple[tuple[str, str], ...]) -> str:
 def command_line() -> str:
     """The text of docs/command-line.md: the help of each command, in alphabetical order."""
     context = click.Context(tapeway, info_name="tapeway", **tapeway.context_settings)
-    return "\n".join([_COMMANDS, *_helps(tapeway, context)])
+    return "\n".join([_COMMANDS, *_help_of_commands(tapeway, context)])
 
 
-def _helps(group: click.Group, context: click.Context) -> Iterator[str]:
+def _help_of_commands(group: click.Group, context: click.Context) -> Iterator[str]:
     for name in group.list_commands(context):
         if (command := group.get_command(context, name)) is None:
             continue
         own = click.Context(command, context, name, terminal_width=_WIDTH, max_content_width=_WIDTH)
         if isinstance(command, click.Group):
-            yield from _helps(command, own)
+            yield from _help_of_commands(command, own)
         else:
             yield f"## {own.command_path}\n\n```text\n{command.get_help(own)}\n```\n"
 

@@ -68,7 +68,7 @@ def _folder(url: str) -> Path:
 
 
 def _existing(folder: Path) -> Path:
-    return next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
+    return next(parent for parent in (folder, *folder.absolute().parents) if parent.is_dir())
 
 
 def _searched(root: Path, version: FileVersion, text: bytes, known: KnownValues) -> Searched:
@@ -88,7 +88,7 @@ def _searched(root: Path, version: FileVersion, text: bytes, known: KnownValues)
     for (_, document), item in zip(parsed.documents, items, strict=True):
         scanned.redact(item, document)
     return scanned.searched(
-        [replace(each, shown=version.path, commit=version.commit) for each in scanned.found]
+        [replace(secret, shown=version.path, commit=version.commit) for secret in scanned.found]
     )
 
 

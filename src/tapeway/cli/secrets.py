@@ -122,8 +122,8 @@ async def plan(target: Target, known: KnownValues, stores: OpenStores) -> Search
     if (scanned := await _scanned(target, known, stores)) is None:
         return Searched()
     planned: list[FoundSecret] = [
-        replace(each, outcome=PLANNED) if each.outcome == REPLACED else each
-        for each in scanned.outcomes_in_order()
+        replace(secret, outcome=PLANNED) if secret.outcome == REPLACED else secret
+        for secret in scanned.outcomes_in_order()
     ]
     return scanned.searched(planned)
 
@@ -198,18 +198,18 @@ class CassetteScan:
 
     def outcomes_in_order(self) -> list[FoundSecret]:
         """Those replaced, then those left."""
-        return sorted(self.outcomes, key=lambda each: each.outcome == LEFT)
+        return sorted(self.outcomes, key=lambda secret: secret.outcome == LEFT)
 
     def redact(self, item: AnyInteraction, document: Document) -> Document:
         """The next interaction's document without secrets, the same object if there is no secret.
 
         Raises StoreError for a large body that cannot be read.
         """
-        place = ("interactions", self._count)
+        pointer = ("interactions", self._count)
         self._count += 1
         inspected = self._scanner.interaction(item, document)
-        self._add(place, inspected)
-        self._add(place, ScanResult(document, left=tuple(self._in_large_bodies(item))))
+        self._add(pointer, inspected)
+        self._add(pointer, ScanResult(document, left=tuple(self._in_large_bodies(item))))
         return inspected.document
 
     def _in_large_bodies(self, item: AnyInteraction) -> Iterator[Finding]:
@@ -220,10 +220,12 @@ class CassetteScan:
                     read = self._read(message.file)
                     yield from self._scanner.body((name, "body_file"), message.headers, read)
 
-    def _add(self, place: Pointer, inspected: ScanResult) -> None:
+    def _add(self, pointer: Pointer, inspected: ScanResult) -> None:
         def placed(findings: Iterable[Finding], outcome: Outcome) -> list[FoundSecret]:
             return [
-                FoundSecret(self._shown, replace(finding, place=(*place, *finding.place)), outcome)
+                FoundSecret(
+                    self._shown, replace(finding, place=(*pointer, *finding.place)), outcome
+                )
                 for finding in findings
             ]
 
@@ -289,9 +291,9 @@ def _unchecked_pieces(path: Path) -> Iterator[bytes]:
 async def _scan_in_store(
     unopened: CassetteInStore, known: KnownValues, stores: OpenStores
 ) -> CassetteScan:
-    async with stores.cassette(unopened) as place:
-        walk = await place.walk()
-        scanned = CassetteScan(place.shown, walk.head, known)
+    async with stores.cassette(unopened) as cassette:
+        walk = await cassette.walk()
+        scanned = CassetteScan(cassette.shown, walk.head, known)
         async for _ in redacted(scanned, walk.items):
             pass
         return scanned
@@ -300,33 +302,33 @@ async def _scan_in_store(
 async def _redact_in_store(
     unopened: CassetteInStore, known: KnownValues, stores: OpenStores
 ) -> CassetteScan:
-    async with stores.cassette(unopened) as place:
-        if (shared := place.store.shared) is not None:
-            return await _redact_one_by_one(place, shared, known)
-        return await _redact_at_once(place, known)
+    async with stores.cassette(unopened) as cassette:
+        if (shared := cassette.store.shared) is not None:
+            return await _redact_one_by_one(cassette, shared, known)
+        return await _redact_at_once(cassette, known)
 
 
 async def _redact_one_by_one(
-    place: CassetteInStore, shared: SharedStore, known: KnownValues
+    cassette: CassetteInStore, shared: SharedStore, known: KnownValues
 ) -> CassetteScan:
     # Others may go on recording meanwhile. If this is interrupted, some interactions are redacted.
-    walk = await place.walk()
-    scanned = CassetteScan(place.shown, walk.head, known)
+    walk = await cassette.walk()
+    scanned = CassetteScan(cassette.shown, walk.head, known)
     async for item, without in redacted(scanned, walk.items):
         if without is not item:
-            await shared.edit(place.name, item.index, without)
+            await shared.edit(cassette.name, item.index, without)
     if scanned.head != walk.head:
-        await place.store.replace_head(place.name, scanned.head)
+        await cassette.store.replace_head(cassette.name, scanned.head)
     return scanned
 
 
-async def _redact_at_once(place: CassetteInStore, known: KnownValues) -> CassetteScan:
-    stored = await place.load(writable=True)
+async def _redact_at_once(cassette: CassetteInStore, known: KnownValues) -> CassetteScan:
+    stored = await cassette.load(writable=True)
     walk = walk_over(stored)
-    scanned = CassetteScan(place.shown, walk.head, known)
+    scanned = CassetteScan(cassette.shown, walk.head, known)
     items = [without async for _, without in redacted(scanned, walk.items)]
     if scanned.replaced:
-        await place.store.save(place.name, StoredCassette(scanned.head, tuple(items)))
+        await cassette.store.save(cassette.name, StoredCassette(scanned.head, tuple(items)))
     return scanned
 
 
@@ -364,18 +366,18 @@ def print_summary(searched: Searched, output_format: OutputFormat) -> None:
     if searched.failed:
         where.append(f"{searched.failed} not read")
     counts = Counter([secret.outcome for secret in searched.secrets])
-    found = [
+    parts = [
         f"{terminal.counted(counts[get_arg], 'secret')} {get_arg}"
         for get_arg in get_args(Outcome)
         if counts[get_arg]
     ]
-    secrets = ", ".join(found) if found else terminal.styled("no secret", "good")
+    secrets = ", ".join(parts) if parts else terminal.styled("no secret", "good")
     click.echo(f"{', '.join(where)}: {secrets}")
 
 
 def _as_json(secret: FoundSecret) -> dict[str, str | int | None]:
-    place = secret.finding.place
-    index = place[1] if len(place) > 1 and place[0] == "interactions" else None
+    pointer = secret.finding.place
+    index = pointer[1] if len(pointer) > 1 and pointer[0] == "interactions" else None
     return {
         **({"commit": secret.commit} if secret.commit else {}),
         "file": secret.shown,

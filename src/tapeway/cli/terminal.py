@@ -35,8 +35,10 @@ def block(text: str) -> str:
     """The same, but line breaks and tabs stay."""
     return "".join(
         [
-            each if each.isprintable() or each in "\n\t" else escape_unprintable(each)
-            for each in text
+            character
+            if character.isprintable() or character in "\n\t"
+            else escape_unprintable(character)
+            for character in text
         ]
     )
 

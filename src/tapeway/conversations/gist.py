@@ -53,13 +53,13 @@ def gist(item: AnyInteraction) -> Gist:
             return Gist(_short(_value(document.get("request"))), _short(_value(answer)))
         return Gist(_last_words(call.request.turns), _answer_words(call.answer.turn, call.error))
     if call is None:
-        return Gist(asked(item.request), _answered(item))
+        return Gist(last_question(item.request), _answered(item))
     failed = _failure(item) or (call.answer.error and f"{item.response.status} {call.answer.error}")
-    said = failed or _answer_words(call.answer.turn, call.answer.stop_reason)
-    return Gist(_last_words(call.request.turns), _short(said) or _answered(item))
+    words = failed or _answer_words(call.answer.turn, call.answer.stop_reason)
+    return Gist(_last_words(call.request.turns), _short(words) or _answered(item))
 
 
-def asked(request: Request) -> str:
+def last_question(request: Request) -> str:
     """The last thing that a request says, at most `MOST` characters."""
     try:
         call = parse_request(request) if len(request.body) <= _MOST_READ else None
@@ -78,15 +78,15 @@ def _parsed_call(item: Interaction) -> ParsedCall | None:
 
 
 def _last_words(turns: Iterable[ConversationTurn]) -> str:
-    said = [*turns]
+    spoken = [*turns]
     # Some APIs name the tool in its call alone.
     names = {
         part.id: part.name
-        for turn in said
+        for turn in spoken
         for part in turn.parts
         if part.kind == "call" and part.id
     }
-    return _short(" ".join([_part(part, names) for turn in said[-1:] for part in turn.parts]))
+    return _short(" ".join([_part(part, names) for turn in spoken[-1:] for part in turn.parts]))
 
 
 def _answer_words(turn: ConversationTurn, stop_reason: str) -> str:
@@ -110,7 +110,7 @@ def _part(part: ContentPart, names: Mapping[str, str] = MappingProxyType({})) ->
 def _arguments(value: Json) -> str:
     if not isinstance(value, dict):
         return "" if value is None else _value(value)
-    first = [f"{name}={_value(each)}" for name, each in value.items()][:1]
+    first = [f"{name}={_value(member)}" for name, member in value.items()][:1]
     return ", ".join([*first, *(["…"] if len(value) > 1 else [])])
 
 
@@ -167,9 +167,9 @@ def _value(value: Json) -> str:
 
 def _fields(value: dict[str, Json]) -> Iterator[str]:
     """The most telling fields; a nested object is represented by its first field."""
-    told = [name for name in _TELLING if value.get(name) not in (None, "")]
-    others = [name for name in value if name not in told]
-    for name in [*told, *others][:_MOST_FIELDS]:
+    telling = [name for name in _TELLING if value.get(name) not in (None, "")]
+    others = [name for name in value if name not in telling]
+    for name in [*telling, *others][:_MOST_FIELDS]:
         inner = value[name]
         if isinstance(inner, dict):
             inner = next(_fields(inner), "{}") if name in _TELLING else next(iter(inner), "{}")

@@ -62,10 +62,10 @@ def meaning(item: Interaction, body: Json, *, assembled: bool) -> Meaning:
     plain = _without_aside(body, aside)
     if not answers or not all(map(_is_readable, answers)):
         return Meaning({"body": plain}, tuple(aside))
-    said: dict[str, Json] = {"model": _model(item), "usage": _usage(item)}
-    found = [_answer(answer) for answer in answers]
-    said |= found[0] if len(found) == 1 else {"choices": [*found]}
-    return Meaning({name: each for name, each in said.items() if each}, tuple(aside))
+    members_said: dict[str, Json] = {"model": _model(item), "usage": _usage(item)}
+    choices = [_answer(answer) for answer in answers]
+    members_said |= choices[0] if len(choices) == 1 else {"choices": [*choices]}
+    return Meaning({name: member for name, member in members_said.items() if member}, tuple(aside))
 
 
 def is_set_aside(difference: Difference) -> bool:
@@ -79,18 +79,18 @@ def is_set_aside(difference: Difference) -> bool:
 
 def _without_aside(value: Json, aside: list[bytes]) -> Json:
     if isinstance(value, list):
-        return [_without_aside(each, aside) for each in value]
+        return [_without_aside(item, aside) for item in value]
     if not isinstance(value, dict):
         return value
-    found: dict[str, Json] = {}
-    for name, each in value.items():
-        if _differs_each_time(name, each):
-            aside.append(canonical([name, each]))
+    members: dict[str, Json] = {}
+    for name, member in value.items():
+        if _differs_each_time(name, member):
+            aside.append(canonical([name, member]))
         elif name in _ARGUMENTS:
-            found[name] = _parsed(each)
+            members[name] = _parsed(member)
         else:
-            found[name] = _without_aside(each, aside)
-    return found
+            members[name] = _without_aside(member, aside)
+    return members
 
 
 def _differs_each_time(name: str, value: Json) -> bool:
@@ -116,14 +116,14 @@ def _answer(answer: ParsedAnswer) -> dict[str, Json]:
     calls: list[Json] = [
         {"name": part.name, "arguments": part.value} for part in parts if part.kind == "call"
     ]
-    found: dict[str, Json] = {
+    members: dict[str, Json] = {
         "text": "".join([part.text for part in parts if part.kind == "text"]),
         "thinking": "".join([part.text for part in parts if part.kind == "thinking"]),
         "tool_calls": calls,
         "attachments": [part.value for part in parts if part.kind == "attachment"],
         "stop_reason": answer.stop_reason,
     }
-    return {name: each for name, each in found.items() if each}
+    return {name: member for name, member in members.items() if member}
 
 
 def _usage(item: Interaction) -> Json:
@@ -139,6 +139,8 @@ def _model(item: Interaction) -> Json:
 def _models(item: Interaction) -> Iterator[Json]:
     for value in answer_values(item.response):
         # Anthropic and OpenAI's Responses wrap the model in the first event.
-        for each in (value, value.get("message"), value.get("response")):
-            if isinstance(each, dict) and (model := each.get("model") or each.get("modelVersion")):
+        for holder in (value, value.get("message"), value.get("response")):
+            if isinstance(holder, dict) and (
+                model := holder.get("model") or holder.get("modelVersion")
+            ):
                 yield model

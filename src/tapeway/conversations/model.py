@@ -87,9 +87,9 @@ def tool_result(value: str, identifier: str = "", name: str = "") -> ContentPart
 
 def attachment(kind: str, **known: Json) -> ContentPart:
     """Content other than text, with type and known properties; empty properties are left out."""
-    found: dict[str, Json] = {"type": kind}
+    members: dict[str, Json] = {"type": kind}
     return ContentPart(
-        "attachment", value=found | {k: v for k, v in known.items() if v not in ("", None)}
+        "attachment", value=members | {k: v for k, v in known.items() if v not in ("", None)}
     )
 
 
@@ -114,19 +114,21 @@ def linked(kind: str, url: str) -> ContentPart:
 def split_instructions(turns: Iterable[ConversationTurn], previous: str = "") -> ParsedRequest:
     """A request of these turns: leading instructions, then the rest."""
     joined = [replace(turn, parts=_joined(turn)) for turn in turns]
-    found = tuple([turn for turn in joined if turn.parts])
-    at = next((n for n, turn in enumerate(found) if turn.role not in INSTRUCTION_ROLES), len(found))
-    return ParsedRequest(found[:at], found[at:], previous)
+    spoken = tuple([turn for turn in joined if turn.parts])
+    at = next(
+        (n for n, turn in enumerate(spoken) if turn.role not in INSTRUCTION_ROLES), len(spoken)
+    )
+    return ParsedRequest(spoken[:at], spoken[at:], previous)
 
 
 def merge_assistant_turns(turns: Iterable[ConversationTurn]) -> tuple[ConversationTurn, ...]:
     """The turns, with adjacent turns of the assistant merged: clients send them back divided otherwise."""
-    found: list[ConversationTurn] = []
+    merged: list[ConversationTurn] = []
     for turn in turns:
-        if found and turn.role == ASSISTANT == found[-1].role:
-            turn = ConversationTurn(ASSISTANT, (*found.pop().parts, *turn.parts))
-        found.append(replace(turn, parts=_joined(turn)))
-    return tuple([turn for turn in found if turn.parts])
+        if merged and turn.role == ASSISTANT == merged[-1].role:
+            turn = ConversationTurn(ASSISTANT, (*merged.pop().parts, *turn.parts))
+        merged.append(replace(turn, parts=_joined(turn)))
+    return tuple([turn for turn in merged if turn.parts])
 
 
 def part_key(role: str, part: ContentPart) -> bytes:
@@ -173,7 +175,7 @@ class ConversationMessage:
 
 def document(message: ConversationMessage) -> dict[str, Json]:
     """A message as JSON; fields without a value are left out, except the timestamp."""
-    found: dict[str, Json] = {
+    members: dict[str, Json] = {
         "conversation": message.conversation,
         "role": message.role,
         "content": message.content,
@@ -193,9 +195,9 @@ def document(message: ConversationMessage) -> dict[str, Json]:
         "attachments": attached,
         "notes": list(message.notes),
     }
-    return found | {name: value for name, value in more.items() if value}
+    return members | {name: value for name, value in more.items() if value}
 
 
 def _call(part: ContentPart) -> Json:
-    found: dict[str, Json] = {"id": part.id} if part.id else {}
-    return found | {"name": part.name, "arguments": part.value}
+    members: dict[str, Json] = {"id": part.id} if part.id else {}
+    return members | {"name": part.name, "arguments": part.value}

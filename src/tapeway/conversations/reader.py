@@ -101,7 +101,7 @@ def may_hold_a_conversation(request: Request) -> bool:
 
 def parse_call(interaction: Interaction) -> ParsedCall | None:
     """The call, or None for one without a conversation. Raises UnreadableCall."""
-    asked = _asked(interaction.request)
+    asked = _request_part(interaction.request)
     if asked is None:
         return None
     response, call = interaction.response, asked.call
@@ -119,7 +119,7 @@ def parse_call(interaction: Interaction) -> ParsedCall | None:
 
 def parse_request(request: Request) -> ParsedRequest | None:
     """What a call asks, or None for one without a conversation. Raises UnreadableCall."""
-    asked = _asked(request)
+    asked = _request_part(request)
     return None if asked is None else asked.request
 
 
@@ -129,7 +129,7 @@ class _Asked(NamedTuple):
     request: ParsedRequest
 
 
-def _asked(request: Request) -> _Asked | None:
+def _request_part(request: Request) -> _Asked | None:
     call = describe_call(request.route, request)
     if call is None or request.method.upper() not in _ASKING:
         return None
@@ -197,17 +197,17 @@ def parse_answers(interaction: Interaction) -> tuple[ParsedAnswer, ...] | None:
 
 def _choices(value: dict[str, Json]) -> Iterator[int]:
     for name in _CHOICES:
-        for each in objects(value.get(name)):
-            yield position(each.get("index"))
+        for choice in objects(value.get(name)):
+            yield position(choice.get("index"))
 
 
 def _of_choice(value: dict[str, Json], number: int) -> dict[str, Json]:
     """The value with the chosen choice first, for parsers that read the first choice."""
     chosen: dict[str, Json] = {
         name: [
-            each | {"index": 0}
-            for each in objects(value[name])
-            if position(each.get("index")) == number
+            choice | {"index": 0}
+            for choice in objects(value[name])
+            if position(choice.get("index")) == number
         ]
         for name in _CHOICES
         if name in value
@@ -239,11 +239,11 @@ def answer_values(response: Response) -> Iterator[dict[str, Json]]:
     for document in documents(response):
         value = readable_value(document)
         # Without alt=sse, Gemini streams one JSON array.
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, dict):
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
                 # Bedrock wraps the events of a model's own stream once more.
-                inner = each.get("bytes")
-                yield inner if isinstance(inner, dict) else each
+                inner = item.get("bytes")
+                yield inner if isinstance(inner, dict) else item
 
 
 def readable_value(text: bytes) -> Json:

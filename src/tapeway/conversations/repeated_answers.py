@@ -53,8 +53,8 @@ class RepeatedAnswers:
             return
         turns = merge_assistant_turns(call.request.turns)
         for turn, before in zip(turns, _digests(turns), strict=False):
-            if turn.role == ASSISTANT and (told := _text(turn)):
-                self._compare(item.index, told, self._answers.get(before, []))
+            if turn.role == ASSISTANT and (text := _text(turn)):
+                self._compare(item.index, text, self._answers.get(before, []))
         *_, whole = _digests(turns)
         if answered := _text(call.answer.turn):
             self._answers[whole].append((item.index, answered))

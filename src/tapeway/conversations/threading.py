@@ -71,18 +71,18 @@ class Threads:
         """Append what is new in a call to the conversation it belongs to; returns its number."""
         keys = _keys(call.request.turns)
         system = _keys(call.request.system)
-        place = self._place(call, keys, system)
-        thread, notes = place.thread, list(place.notes)
+        thread_place = self._place(call, keys, system)
+        thread, notes = thread_place.thread, list(thread_place.notes)
         self._forget_history(thread)
         notes += _append_instructions(thread, call, system)
-        _append(thread, call, call.request.turns, place.known, notes)
+        _append(thread, call, call.request.turns, thread_place.known, notes)
         answer = merge_assistant_turns([call.answer.turn])
         _append(thread, call, answer, frozenset(), call.notes, answered=True)
         if call.error or (call.notes and not answer):
             _annotate(thread, call, [call.error] if call.error else call.notes)
         answered = [] if call.error and not answer else list(answer)
         thread.history = [
-            *place.before,
+            *thread_place.before,
             *_keys(merge_assistant_turns([*call.request.turns, *answered])),
         ]
         self._remember_history(thread, call, _keys(answered))
@@ -91,7 +91,11 @@ class Threads:
     def _place(self, call: ParsedCall, keys: Keys, system: Keys) -> _ThreadPlace:
         if call.request.previous:
             return self._by_identifier(call)
-        return self._continued(keys, system) or self._edited(call, keys) or self._new(call, keys)
+        return (
+            self._longest_continued(keys, system)
+            or self._edited(call, keys)
+            or self._new_thread(call, keys)
+        )
 
     def _by_identifier(self, call: ParsedCall) -> _ThreadPlace:
         previous = call.request.previous
@@ -106,7 +110,7 @@ class Threads:
             notes = (f"interaction {call.index} goes back to the answer of interaction {index}",)
         return _ThreadPlace(thread, before=thread.history[:length], notes=notes)
 
-    def _continued(self, keys: Keys, system: Keys) -> _ThreadPlace | None:
+    def _longest_continued(self, keys: Keys, system: Keys) -> _ThreadPlace | None:
         """The thread with the longest history that the call's own history begins with."""
         for length, digest in reversed(list(enumerate(_digests(keys), 1))):
             for thread in reversed(self._by_history.get(digest, [])):
@@ -126,14 +130,14 @@ class Threads:
         known = {block.b + at for block in blocks for at in range(block.size)}
         if len(known) < _FEWEST_SHARED:
             return None
-        gone = len(thread.history) - len(known)
+        left_out = len(thread.history) - len(known)
         added = max(known) + 1 - len(known)
-        changes = [f"leaves out {gone}"] if gone else []
+        changes = [f"leaves out {left_out}"] if left_out else []
         changes += [f"puts {added} in between"] if added else []
         note = f"interaction {call.index} edits the history: it {' and '.join(changes)}"
         return _ThreadPlace(thread, frozenset(known), notes=(note,) if changes else ())
 
-    def _new(self, call: ParsedCall, keys: Keys) -> _ThreadPlace:
+    def _new_thread(self, call: ParsedCall, keys: Keys) -> _ThreadPlace:
         start = _digest(keys)
         before = self._by_start.get(start) if keys else None
         thread = self._open()
@@ -150,14 +154,14 @@ class Threads:
     def _forget_history(self, thread: _Thread) -> None:
         if thread.history:
             same = self._by_history[_digest(thread.history)]
-            same[:] = [each for each in same if each is not thread]
+            same[:] = [other for other in same if other is not thread]
 
     def _remember_history(self, thread: _Thread, call: ParsedCall, answer: Keys) -> None:
         if thread.history:
             self._by_history[_digest(thread.history)].append(thread)
         thread.answers = thread.answers or bool(answer)
-        for each in answer:
-            self._by_answer[each] = thread
+        for digest in answer:
+            self._by_answer[digest] = thread
         for name in call.answer.names:
             self._identifiers[name] = (thread, len(thread.history), call.index)
 

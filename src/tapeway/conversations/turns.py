@@ -120,7 +120,7 @@ class CallTurn:
     @property
     def tools(self) -> list[Json]:
         """The names of the tools called by the answer."""
-        answers = [each for each in self.new if each.role == ASSISTANT]
+        answers = [turn for turn in self.new if turn.role == ASSISTANT]
         parts = [part for answer in answers for part in answer.parts if part.kind == "call"]
         return [part.name for part in parts]
 
@@ -240,15 +240,15 @@ def turns(reading: ReadCalls, prices: PriceTable) -> CassetteTurns:
     new: dict[int, list[ConversationMessage]] = defaultdict(list)
     for message in reading.threads.messages():
         new[message.interaction].append(message)
-    names = _tool_names(message for each in new.values() for message in each)
+    names = _tool_names(message for messages in new.values() for message in messages)
     before: dict[int, _Prompt] = {}
-    found: list[CallTurn] = []
+    call_turns: list[CallTurn] = []
     for call in reading.calls:
         prompt = _prompt(call)
         known = before.get(call.conversation)
-        found.append(_turn(call, prompt, known, new[call.index], names, prices))
+        call_turns.append(_turn(call, prompt, known, new[call.index], names, prices))
         before[call.conversation] = prompt
-    return CassetteTurns(tuple(found), tuple(reading.left_out))
+    return CassetteTurns(tuple(call_turns), tuple(reading.left_out))
 
 
 def _turn(
@@ -326,12 +326,12 @@ def _digest(value: Json) -> bytes:
 def _without_markers(value: Json) -> Json:
     if isinstance(value, dict):
         return {
-            name: _without_markers(each) for name, each in value.items() if name not in _MARKERS
+            name: _without_markers(member) for name, member in value.items() if name not in _MARKERS
         }
     if isinstance(value, list):
-        found = [_without_markers(each) for each in value]
+        stripped = [_without_markers(item) for item in value]
         # Bedrock marks a place by a separate block.
-        return [each for each, was in zip(found, value, strict=True) if each or not was]
+        return [item for item, was in zip(stripped, value, strict=True) if item or not was]
     return value
 
 
@@ -377,7 +377,7 @@ def _results(
 
 
 def _largest(results: Iterable[ToolResult]) -> tuple[ToolResult, ...]:
-    return tuple(sorted(results, key=lambda each: -each.characters)[:MOST_RESULTS])
+    return tuple(sorted(results, key=lambda result: -result.characters)[:MOST_RESULTS])
 
 
 def _new_parts(message: ConversationMessage) -> Iterator[Json]:

@@ -56,13 +56,13 @@ def _any_of(words: tuple[str, ...]) -> str:
 
 
 def _flat(names: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for each in names for name in each))
+    return tuple(dict.fromkeys(name for spellings in names for name in spellings))
 
 
 def _titled(names: tuple[str, ...]) -> str:
     """Capitalised names, and full names in French and Spanish."""
-    found = [name.capitalize() for name in names] + [name.upper() for name in names]
-    return _any_of((*found, *(name for name in names if len(name) > _FULL_NAME)))
+    spellings = [name.capitalize() for name in names] + [name.upper() for name in names]
+    return _any_of((*spellings, *(name for name in names if len(name) > _FULL_NAME)))
 
 
 _S = r"[ \t\x{a0}\x{202f}]{1,3}"
@@ -196,10 +196,10 @@ _BESIDE_CLOCK = 24
 """Characters between a time of day and the word that says so."""
 
 
-def says_day(found: str, day: date) -> bool:
+def says_day(text: str, day: date) -> bool:
     """Whether a written date is this day; where day and month are numbers, in either order."""
-    left = _CLOCK_TEXT.sub(" ", found)
-    numbers = [int(each) for each in re.findall(r"\d+", left)]
+    left = _CLOCK_TEXT.sub(" ", text)
+    numbers = [int(digits) for digits in re.findall(r"\d+", left)]
     years = [number for number in numbers if number >= _FIRST_YEAR]
     if years and years != [day.year]:
         return False
@@ -216,20 +216,20 @@ def says_day(found: str, day: date) -> bool:
 
 def says_time(text: str, start: int, end: int, moment: datetime) -> bool:
     """Whether a written date or time of day is this hour and minute, and a word beside says so."""
-    found = _CLOCK_TEXT.search(text, start, end)
-    if found is None or not _CLOCK_WORD.search(
+    match = _CLOCK_TEXT.search(text, start, end)
+    if match is None or not _CLOCK_WORD.search(
         text[max(0, start - _BESIDE_CLOCK) : end + _BESIDE_CLOCK]
     ):
         return False
-    hour, minute = int(found["hour"]), int(found["minute"] or found["german"])
-    if (half := found["half"]) is not None:
+    hour, minute = int(match["hour"]), int(match["minute"] or match["german"])
+    if (half := match["half"]) is not None:
         hour = hour % 12 + (12 if half in "Pp" else 0)
     return (hour, minute) == (moment.hour, moment.minute)
 
 
 def needles(moment: datetime) -> tuple[bytes, ...]:
     """Texts in lower case: every mention of this day or minute contains at least one."""
-    names = [re.split(r"[^a-z]+", each) for each in _DAYS[moment.weekday()]]
+    names = [re.split(r"[^a-z]+", spelling) for spelling in _DAYS[moment.weekday()]]
     short = f"{moment.year % 100:02d}"
     texts = {
         *(str(moment.year), f"/{short}", f"-{short}"),

@@ -216,7 +216,7 @@ def json_pieces(value: Json, *, indent: bool = False, before: bytes = b"") -> It
 def _parts(value: dict[str, Json] | list[Json], *, indent: bool, before: bytes) -> Iterator[bytes]:
     within = b"\n%b  " % before if indent else b""
     colon = b": " if indent else b":"
-    named = value.items() if isinstance(value, dict) else [("", each) for each in value]
+    named = value.items() if isinstance(value, dict) else [("", member) for member in value]
     start, end = (b"{", b"}") if isinstance(value, dict) else (b"[", b"]")
     for name, inner in named:
         yield b"%b%b%b" % (start, within, _name(name) + colon if end == b"}" else b"")
@@ -233,15 +233,15 @@ def _name(name: object) -> bytes:
 
 
 def _is_long(value: Json) -> bool:
-    left, found = SLICE, [value]
-    while found and left >= 0:
-        each = found.pop()
+    left, waiting = SLICE, [value]
+    while waiting and left >= 0:
+        part = waiting.pop()
         left -= _VALUE_BYTES
-        if isinstance(each, str):
-            left -= len(each)
-        elif isinstance(each, dict | list):
-            left -= len(each) * _VALUE_BYTES
-            found += (each.values() if isinstance(each, dict) else each) if left >= 0 else ()
+        if isinstance(part, str):
+            left -= len(part)
+        elif isinstance(part, dict | list):
+            left -= len(part) * _VALUE_BYTES
+            waiting += (part.values() if isinstance(part, dict) else part) if left >= 0 else ()
     return left < 0
 
 
@@ -296,7 +296,7 @@ def _python_pieces(value: Json, encoder: json.JSONEncoder) -> Iterator[str]:
             yield opening + encoder.encode(part)[1:-1]
             opening = encoder.item_separator
             continue
-        named = part.items() if isinstance(part, dict) else [("", each) for each in part]
+        named = part.items() if isinstance(part, dict) else [("", member) for member in part]
         for name, inner in named:
             yield opening
             if isinstance(part, dict):
@@ -459,9 +459,9 @@ def restore_non_finite(value: Json) -> Json:
     if (number := non_finite_number(value)) is not None:
         return number
     if isinstance(value, dict):
-        return {name: restore_non_finite(each) for name, each in value.items()}
+        return {name: restore_non_finite(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [restore_non_finite(each) for each in value]
+        return [restore_non_finite(item) for item in value]
     return value
 
 
@@ -492,8 +492,8 @@ def _tokens(text: str) -> Iterator[list[str]]:
         tokens = _TOKEN.findall(text, start, end)
         if tokens and tokens[-1][0] == '"' and not _CLOSED.fullmatch(tokens[-1]):
             # The slice ends inside this string, maybe after a backslash.
-            found = _TOKEN.match(text, text.rfind(tokens[-1], start, end))
-            end = max(end, found.end() if found is not None else end)
+            match = _TOKEN.match(text, text.rfind(tokens[-1], start, end))
+            end = max(end, match.end() if match is not None else end)
         yield tokens
         start = end
 
@@ -545,20 +545,22 @@ def _is_large(value: Json) -> bool:
 
 def is_written_alike(value: Json) -> bool:
     """Whether Python and orjson write all numbers of a value alike, and the value is not large."""
-    left, found = MANY_VALUES, [value]
+    left, values = MANY_VALUES, [value]
     # It grows meanwhile.
-    for each in found:
-        if isinstance(each, float):
+    for token in values:
+        if isinstance(token, float):
             # Without an exponent: Python has `1e-05` where orjson has 0.00001.
-            if not (each == 0 or 1e-4 <= abs(each) < 1e16):
+            if not (token == 0 or 1e-4 <= abs(token) < 1e16):
                 return False
             continue
-        inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+        inner = (
+            token.values() if isinstance(token, dict) else token if isinstance(token, list) else ()
+        )
         if (left := left - len(inner)) < 0:
             return False
         for one in inner:
             if type(one) in _CONTAINERS_AND_FLOATS:
-                found.append(one)  # noqa: PERF401 - a comprehension takes longer than a few members
+                values.append(one)  # noqa: PERF401 - a comprehension takes longer than a few members
     return True
 
 

@@ -39,7 +39,7 @@ def error_of(value: dict[str, Json]) -> str:
     error = value.get("error")
     if isinstance(error, str):
         return error
-    found = fields(error)
-    parts = [string(found.get(name)) for name in ("type", "code", "status", "message")]
+    members = fields(error)
+    parts = [string(members.get(name)) for name in ("type", "code", "status", "message")]
     message = ": ".join(dict.fromkeys(filter(None, parts)))
-    return message or ("an error without a message" if found else "")
+    return message or ("an error without a message" if members else "")

@@ -97,7 +97,9 @@ def escape_surrogates(text: str) -> str:
 
 def escape_unprintable(text: str) -> str:
     """The text on one line, with unprintable characters escaped: they could steer a terminal."""
-    return "".join([each if each.isprintable() else f"\\u{ord(each):04x}" for each in text])
+    return "".join(
+        [character if character.isprintable() else f"\\u{ord(character):04x}" for character in text]
+    )
 
 
 def escape_octets(text: str) -> str:

@@ -27,14 +27,14 @@ class ClientSetup:
     keys: Sequence[Sequence[str]]
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Self:
+    def of(cls, answer: Mapping[str, Any]) -> Self:
         """What `GET /api/v1/clients` answered."""
-        proxy: str = told["proxy"]
+        proxy: str = answer["proxy"]
         variables, routes = (
-            {name: str(url).removeprefix(proxy) for name, url in told[kind].items()}
+            {name: str(url).removeprefix(proxy) for name, url in answer[kind].items()}
             for kind in ("base_urls", "routes")
         )
-        return cls(variables, routes, told["keys"])
+        return cls(variables, routes, answer["keys"])
 
 
 def client_variables(
@@ -49,12 +49,12 @@ def client_variables(
 
     With `dummies` each provider's key without a value gets a dummy.
     """
-    found = {URL_VARIABLE: url, **{name: url + end for name, end in clients.variables.items()}}
+    variables = {URL_VARIABLE: url, **{name: url + end for name, end in clients.variables.items()}}
     if admin_url is not None:
-        found[ADMIN_URL_VARIABLE] = admin_url
+        variables[ADMIN_URL_VARIABLE] = admin_url
     if dummies:
-        found |= dummy_keys(clients.keys, environ)
-    return found | dict(_without_proxy(environ))
+        variables |= dummy_keys(clients.keys, environ)
+    return variables | dict(_without_proxy(environ))
 
 
 def dummy_keys(keys: Sequence[Sequence[str]], environ: Mapping[str, str]) -> dict[str, str]:

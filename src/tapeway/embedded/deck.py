@@ -71,8 +71,8 @@ class Deck:
             answer = self.admin.call("GET", "mode", cassette=cassette)
         else:
             answer = self.admin.call("PUT", "mode", {"mode": mode, "cassette": cassette})
-        found: DeckMode = answer["mode"]
-        return found
+        answered: DeckMode = answer["mode"]
+        return answered
 
     def insert(self, cassette: str, mode: DeckMode | None = None) -> None:
         """Make a cassette the active one, in a new take."""
@@ -100,13 +100,13 @@ class Deck:
         """Write the final form of a cassette (the active one), unload it, and return its report."""
         answer = self.admin.call("POST", "eject", {"cassette": cassette, "prune": prune})
         (report,) = answer["cassettes"]
-        found: dict[str, Any] = report
-        return found
+        ejected: dict[str, Any] = report
+        return ejected
 
     def report(self) -> dict[str, Any]:
         """How the cassettes were used, in the form of `GET /api/v1/report`."""
-        found: dict[str, Any] = self.admin.call("GET", "report")
-        return found
+        report: dict[str, Any] = self.admin.call("GET", "report")
+        return report
 
     def requests(
         self, slot: str | None = None, take: int | None = None, *, since: int | None = None
@@ -120,8 +120,8 @@ class Deck:
         if (slot := slot or self._slot) is None:
             raise DeckError("only requests through slots are kept: name one", "no_slot")
         answer = self.admin.call("GET", f"slots/{segment(slot)}/requests", take=take, since=since)
-        found: list[dict[str, Any]] = answer["requests"]
-        return found
+        requests: list[dict[str, Any]] = answer["requests"]
+        return requests
 
     def journal(self, /, **query: object) -> list[dict[str, Any]]:
         """The newest requests, newest first; `outcome="miss"` and the like narrow them."""

@@ -83,7 +83,7 @@ class ServerProcess:
         with ExitStack() as until_started:
             enter = until_started.enter_context
             listening = [] if waits else [enter(_listener()) for _ in range(2)]
-            self.urls = [f"http://{_address(each)}" for each in listening]
+            self.urls = [f"http://{_address(listener)}" for listener in listening]
             own = [*map(_address, listening)] or ["127.0.0.1:0"] * 2
             defaults = dict(zip(("listen", "admin_listen"), own, strict=True))
             flags = command_line({**defaults, **options})
@@ -108,7 +108,7 @@ class ServerProcess:
                 raise DeckError(
                     f"{command[0]} cannot be started: {exc.strerror}", "not_started"
                 ) from exc
-            socket.send_fds(self._end, [b"l"], [each.fileno() for each in listening])
+            socket.send_fds(self._end, [b"l"], [listener.fileno() for listener in listening])
         self._told: list[dict[str, Any]] = []
         if waits:
             self.wait()
@@ -125,14 +125,14 @@ class ServerProcess:
     @property
     def token(self) -> str | None:
         """The token of the admin API, from any source of settings."""
-        found: str | None = self._line(0)["token"]
-        return found
+        token: str | None = self._line(0)["token"]
+        return token
 
     @property
     def certificate(self) -> str | None:
         """The file of the proxy's TLS certificate."""
-        found: str | None = self._line(0)["certificate"]
-        return found
+        certificate: str | None = self._line(0)["certificate"]
+        return certificate
 
     @property
     def log(self) -> str:
@@ -170,14 +170,14 @@ class ServerProcess:
         line = self._process.stdout.readline() if self._process.stdout is not None else b""
         if not line:
             self._process.wait(_STOP_S)
-            said = "\n".join(self.log.splitlines()[-_LAST_LINES:])
-            raise DeckError(f"tapeway did not start: {said or 'it said nothing'}", "not_started")
+            output = "\n".join(self.log.splitlines()[-_LAST_LINES:])
+            raise DeckError(f"tapeway did not start: {output or 'it said nothing'}", "not_started")
         try:
-            found: dict[str, Any] = json.loads(line)
+            message: dict[str, Any] = json.loads(line)
         except ValueError:
             shown = line[:_MOST_SHOWN].decode(errors="replace")
             raise DeckError(f"this is not tapeway: it printed {shown!r}", "not_started") from None
-        return found
+        return message
 
 
 def _listener() -> socket.socket:
@@ -201,7 +201,7 @@ def command_line(options: Mapping[str, object]) -> list[str]:
         elif isinstance(value, str | int | float | Path):
             flags.append(f"{flag}={value}")
         elif isinstance(value, Sequence):
-            flags += [f"{flag}={each}" for each in value]
+            flags += [f"{flag}={item}" for item in value]
         else:
             raise TypeError(
                 f"the option {name} must be a text, a number, a bool or a list of texts"

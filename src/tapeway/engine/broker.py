@@ -176,8 +176,8 @@ class Broker:
         """
         control = self.source.control
         if slot is not None:
-            found = self.slot(slot)
-            return found.cassette, found.mode or control.mode_of(found.cassette), found.take
+            target = self.slot(slot)
+            return target.cassette, target.mode or control.mode_of(target.cassette), target.take
         name = cassette or control.active
         return name, control.modes.get(name, control.mode), None
 
@@ -278,12 +278,12 @@ class Broker:
 
     def slot(self, name: str) -> Slot:
         """Where a slot points. Raises NoSlot."""
-        if (found := self.source.control.slots.get(name)) is None:
+        if (target := self.source.control.slots.get(name)) is None:
             raise NoSlot(
                 f"slot '{name}' points at no cassette: PUT /api/v1/slots/{name} of the admin API "
                 'with {"cassette": NAME} sets it'
             )
-        return found
+        return target
 
     async def set_slot(
         self, name: str, cassette: str, mode: Mode | None = None, rules: Rules = NO_RULES

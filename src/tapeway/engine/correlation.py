@@ -98,7 +98,11 @@ class Correlation:
         Otherwise the plan, with a warning where identifiers of a recording go to the upstream.
         """
         bindings = cassette.take.bindings
-        asked = _asked(cassette, plan) if isinstance(plan, LiveCall) and seen.matches else None
+        asked = (
+            _received_request(cassette, plan)
+            if isinstance(plan, LiveCall) and seen.matches
+            else None
+        )
         for match in seen.matches:
             index = match.interaction.index
             if cassette.get(index) is not match.interaction or not bindings.allows(match.id_map):
@@ -106,10 +110,12 @@ class Correlation:
             key = cassette.key_of(index)
             if not cassette.all_are_for(key, plan.request.headers):
                 continue
-            found = cassette.next(FoundKey(key), self._repeats, asked, can_ask=asked is not None)
-            if found is not None:
+            interaction = cassette.next(
+                FoundKey(key), self._repeats, asked, can_ask=asked is not None
+            )
+            if interaction is not None:
                 bindings.bind(match.id_map)
-                return Replay(cassette, found, plan.target, key, _note(match))
+                return Replay(cassette, interaction, plan.target, key, _note(match))
         return self._with_warning(plan, seen.carried_ids) if isinstance(plan, LiveCall) else plan
 
     async def search_recorded(
@@ -132,7 +138,9 @@ class Correlation:
         now = ask.take.number
         # The upstream knows the identifiers issued in this take.
         replayed = sorted(
-            each for each, by in carried_ids.items() if ask.cassette.take_of(by) != now
+            identifier
+            for identifier, issuer in carried_ids.items()
+            if ask.cassette.take_of(issuer) != now
         )
         if not replayed:
             return ask
@@ -195,7 +203,7 @@ async def meant_by(
     return await asyncio.to_thread(work)
 
 
-def _asked(cassette: CassetteIndex, ask: LiveCall) -> ReceivedRequest:
+def _received_request(cassette: CassetteIndex, ask: LiveCall) -> ReceivedRequest:
     incoming = ask.incoming
     large = None if incoming is None else incoming.large_for(cassette.head, cassette.rules)
     return cassette.asked(ask.request) if large is None else large.asked

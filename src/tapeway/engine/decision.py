@@ -63,21 +63,21 @@ class Planner:
             large is None and not asked.is_of(request, cassette.head.run_id, cassette.rules)
         ):
             asked = cassette.asked(request, incoming.keyed)
-        found: FoundKey | None = None
+        found_key: FoundKey | None = None
         if policy.replays:
-            found = cassette.find(asked, _routes_of(incoming))
+            found_key = cassette.find(asked, _routes_of(incoming))
             if replay := self._replay(
-                cassette, found, asked, can_ask=policy.asks, known=incoming.known
+                cassette, found_key, asked, can_ask=policy.asks, known=incoming.known
             ):
                 return replay
         # Only what is asked for or missed is redacted: to be stored, and to be shown.
         redacted, secrets = self._as_stored(cassette.head, cassette.rules, request, incoming)
         key = _stored_key(asked, redacted, large)
         if policy.replays:
-            if found is None and key != asked.key and key in cassette:
+            if found_key is None and key != asked.key and key in cassette:
                 # Only this look-up finds placeholders inside a coded or opaque body.
-                found = FoundKey(key)
-                if replay := self._replay(cassette, found, asked, can_ask=policy.asks):
+                found_key = FoundKey(key)
+                if replay := self._replay(cassette, found_key, asked, can_ask=policy.asks):
                     return replay
             # Few cassettes have aliases, and computing those of a large body takes time.
             aliases = self._aliases_in(cassette, incoming, redacted) if cassette.aliases else ()
@@ -88,7 +88,7 @@ class Planner:
             ):
                 return by_alias
             if not policy.asks:
-                miss = self._miss(cassette, redacted, key, found, asked, incoming)
+                miss = self._miss(cassette, redacted, key, found_key, asked, incoming)
                 if not aliases:
                     return miss
                 used_up = miss.used_up or used_by_alias(cassette, aliases, incoming.request)
@@ -141,12 +141,12 @@ class Planner:
         *,
         can_ask: bool,
     ) -> Replay | None:
-        found = next_by_alias(cassette, aliases, request, self._repeats, can_ask=can_ask)
-        if found is None:
+        interaction = next_by_alias(cassette, aliases, request, self._repeats, can_ask=can_ask)
+        if interaction is None:
             return None
-        key = cassette.key_of(found.index)
+        key = cassette.key_of(interaction.index)
         return Replay(
-            cassette, in_requested_form(found, request), redacted.target, key, FOUND_BY_ALIAS
+            cassette, in_requested_form(interaction, request), redacted.target, key, FOUND_BY_ALIAS
         )
 
     async def with_body_digest(
@@ -163,7 +163,7 @@ class Planner:
             return incoming._replace(large_body=await digest_large_body(incoming.request, redactor))
         if not is_large(incoming.request) or incoming.large_for(head, rules) is not None:
             return incoming
-        asked = await asyncio.to_thread(_asked, head, rules, incoming)
+        asked = await asyncio.to_thread(_received_request, head, rules, incoming)
         return incoming._replace(large=LargeRequest(head.run_id, asked))
 
     async def prepared(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Incoming:
@@ -190,7 +190,7 @@ class Planner:
                 )
         key, asks = large.asked.key, MODE_POLICIES[mode].asks
         keys = [key_on_route(key, route) for route in _routes_of(incoming)]
-        held = next((each for each in keys if each in cassette), None)
+        held = next((candidate for candidate in keys if candidate in cassette), None)
         if held is None:
             return False
         caller = large.asked.get_caller if asks else None
@@ -213,23 +213,23 @@ class Planner:
 
     def keys(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> list[bytes]:
         """The match keys under which `plan` looks first."""
-        self._last = asked = _asked(head, rules, incoming)
+        self._last = asked = _received_request(head, rules, incoming)
         return [key_on_route(asked.key, route) for route in _routes_of(incoming)]
 
     def credential_digests(
         self, head: CassetteHead, rules: Rules, incoming: Incoming
     ) -> list[bytes]:
         """Further digests by which `plan` looks: of recordings that hold credentials."""
-        asked = _asked(head, rules, incoming)
+        asked = _received_request(head, rules, incoming)
         redacted, _ = self._as_stored(head, rules, asked.request, incoming)
         key = _stored_key(asked, redacted, incoming.large_for(head, rules))
-        found = [
+        digests = [
             *map(key_digest, (asked.open_key, key)),
             *map(open_digest, (asked.open_key, asked.outline_key)),
         ]
         if (wide := asked.opened_wide) is not None:
-            found += map(open_digest, (wide.open_key, wide.outline_key))
-        return list(dict.fromkeys(found))
+            digests += map(open_digest, (wide.open_key, wide.outline_key))
+        return list(dict.fromkeys(digests))
 
     def aliases(
         self, head: CassetteHead, rules: Rules, incoming: Incoming, origins: Iterable[str]
@@ -280,7 +280,11 @@ class Planner:
         routes = [*self._routes.routes.values()]
         if self._routes.default is not None:
             routes.append(self._routes.default)
-        names = [each.name for each in routes if each.url and same_origin(origin, each.url)]
+        names = [
+            candidate.name
+            for candidate in routes
+            if candidate.url and same_origin(origin, candidate.url)
+        ]
         return route in (names or [DEFAULT_ROUTE])
 
     def _aliases_in(
@@ -294,7 +298,7 @@ class Planner:
         cassette: CassetteIndex,
         redacted: Request,
         key: bytes,
-        found: FoundKey | None,
+        found_key: FoundKey | None,
         asked: ReceivedRequest,
         incoming: Incoming,
     ) -> Miss:
@@ -305,18 +309,18 @@ class Planner:
             elif redacted.route == DEFAULT_ROUTE:
                 raise no_route_error(self._routes, redacted.route, redacted.target)
         miss = Miss(cassette.name, redacted, key, searched=cassette)
-        return miss if found is None else self._why_missed(miss, cassette, found, asked)
+        return miss if found_key is None else self._why_missed(miss, cassette, found_key, asked)
 
     def _why_missed(
         self, miss: Miss, cassette: CassetteIndex, found_key: FoundKey, asked: ReceivedRequest
     ) -> Miss:
         """A miss despite recordings: all are used up, or headers exclude all."""
         equal = cassette.recordings(found_key.key)
-        why = {each.index: asked.why_not(each) for each in equal}
+        why = {recording.index: asked.why_not(recording) for recording in equal}
         used = [at for at, reason in why.items() if reason is None and at in cassette.take.touched]
         if used:
             return replace(miss, used_up=tuple(used))
-        names = dict.fromkeys(name for each in equal for name in each.request.varied)
+        names = dict.fromkeys(name for recording in equal for name in recording.request.varied)
         redactor = self._redaction.redactor(cassette.head.run_id, asked.request)
         shown = with_fields(miss.request, asked.request.headers, names, redactor)
         shown = replace(shown, varied=tuple(names))
@@ -350,7 +354,7 @@ def _reasons_text(why: Mapping[int, str | None]) -> str | None:
         if reason is not None:
             by_reason.setdefault(reason, []).append(index)
     lines = [
-        f"{', '.join([f'#{each}' for each in indexes[:_MOST_NAMED]])}"
+        f"{', '.join([f'#{index}' for index in indexes[:_MOST_NAMED]])}"
         f"{' …' if len(indexes) > _MOST_NAMED else ''}: {reason}"
         for reason, indexes in by_reason.items()
     ]
@@ -376,7 +380,7 @@ def _routes_of(incoming: Incoming) -> tuple[str, ...]:
     return (route, DEFAULT_ROUTE) if incoming.route_guessed else (route,)
 
 
-def _asked(head: CassetteHead, rules: Rules, incoming: Incoming) -> ReceivedRequest:
+def _received_request(head: CassetteHead, rules: Rules, incoming: Incoming) -> ReceivedRequest:
     """The request as a cassette with some rules looks for recordings."""
     if (large := incoming.large_for(head, rules)) is not None:
         return large.asked

@@ -224,7 +224,7 @@ def tokens_of(usage: Mapping[str, Json]) -> tuple[int, ...]:
     )
 
 
-def charged(interaction: Interaction) -> tuple[tuple[int, ...], str]:
+def charged_tokens(interaction: Interaction) -> tuple[tuple[int, ...], str]:
     """The tokens a recorded call was charged for, and its model: `openai/gpt-4o`."""
     if interaction.usage is None:
         return (), NO_MODEL
@@ -375,7 +375,7 @@ class Tally:
     @property
     def answered(self) -> bool:
         """Whether any request was answered, by a recording or by the upstream."""
-        return any(self.outcomes[each] for each in ("replayed", "recorded", "live"))
+        return any(self.outcomes[outcome] for outcome in ("replayed", "recorded", "live"))
 
     def add(self, served: ServedRequest) -> None:
         """Count a request, and for a replay the tokens the upstream would have charged for it."""
@@ -449,20 +449,20 @@ class Tally:
             self._add_unrecorded(served, message.partition(": ")[2])
 
     def _add_unrecorded(self, served: ServedRequest, reason: str) -> None:
-        which = (served.method, served.path, served.status, reason)
-        if (known := self.unrecorded.get(which)) is not None:
-            self.unrecorded[which] = replace(known, times=known.times + 1)
+        kind = (served.method, served.path, served.status, reason)
+        if (known := self.unrecorded.get(kind)) is not None:
+            self.unrecorded[kind] = replace(known, times=known.times + 1)
         elif len(self.unrecorded) < MOST_MISSES:
-            self.unrecorded[which] = UnrecordedAnswer(*which)
+            self.unrecorded[kind] = UnrecordedAnswer(*kind)
 
     def _add_miss(self, served: ServedRequest) -> None:
-        which = (served.method, served.path, served.key)
-        if (known := self.misses.get(which)) is not None:
-            self.misses[which] = replace(known, times=known.times + 1)
+        key = (served.method, served.path, served.key)
+        if (known := self.misses.get(key)) is not None:
+            self.misses[key] = replace(known, times=known.times + 1)
         elif (count := len(self.misses)) < MOST_MISSES:
             message = served.message or f"{served.method} {served.path}"
             explained = count < MOST_EXPLAINED_MISSES
-            self.misses[which] = MissedCall(
+            self.misses[key] = MissedCall(
                 *(served.method, served.path, message),
                 served.nearest if explained else (),
                 served.suggestion if explained else None,
@@ -513,8 +513,8 @@ class EmptyNames:
         self._names.pop(name, None)
         self._names[name] = None
         forgotten = list(islice(self._names, max(0, len(self._names) - MOST_EMPTY)))
-        for each in forgotten:
-            del self._names[each]
+        for old_name in forgotten:
+            del self._names[old_name]
         return forgotten
 
 
@@ -573,16 +573,16 @@ class RequestJournal(ServedRequests):
         """Name the recording that took the place of a request's recording."""
         self._add_all()
         # Nearly always one of the newest.
-        for place in range(len(self._entries) - 1, -1, -1):
-            if (entry := self._entries[place]).id == id:
-                self._entries[place] = entry._replace(interaction=interaction)
+        for index in range(len(self._entries) - 1, -1, -1):
+            if (entry := self._entries[index]).id == id:
+                self._entries[index] = entry._replace(interaction=interaction)
                 return
 
     def _add_all(self) -> None:
         if self._new:
             new, self._new = self._new, []
-            for each in new:
-                self._add(each)
+            for entry in new:
+                self._add(entry)
 
     def _add(self, served: ServedRequest) -> None:
         self._count(served)

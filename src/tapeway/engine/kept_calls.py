@@ -151,17 +151,19 @@ class CallKeeper:
             return KeptCall.of(
                 asked.redacted,
                 answer,
-                redact=partial(self._asked, asked.cassette.head.run_id, asked.secrets),
+                redact=partial(self._redacted_call, asked.cassette.head.run_id, asked.secrets),
             )
-        return KeptCall.of(asked, answer, redact=self._refused)
+        return KeptCall.of(asked, answer, redact=self._redacted_refused)
 
     # Neither refers to the cassette, or to the request as it came: calls are kept for long.
 
-    def _asked(self, salt: str, secrets: tuple[Secret, ...], exchange: Interaction) -> Interaction:
+    def _redacted_call(
+        self, salt: str, secrets: tuple[Secret, ...], exchange: Interaction
+    ) -> Interaction:
         issued = issued_credentials(exchange.response.head)
         return self._redacted(exchange, salt, (*secrets, *issued))
 
-    def _refused(self, exchange: Interaction) -> Interaction:
+    def _redacted_refused(self, exchange: Interaction) -> Interaction:
         request, secrets = self._redaction.redact_and_learn(self._salt, exchange.request)
         return self._redacted(replace(exchange, request=request), self._salt, secrets)
 
@@ -170,12 +172,12 @@ class CallKeeper:
         response = exchange.response
         held = readable_response(response, exchange.request.method, cut=response.verdict in CUT)
         stored = self._redaction.redactor_of(salt, secrets).response(held)
-        found = replace(exchange, response=stored)
+        kept = replace(exchange, response=stored)
         try:
-            self._redaction.guard_of(salt, secrets).check(found, None, _text(found))
+            self._redaction.guard_of(salt, secrets).check(kept, None, _text(kept))
         except LeakFound:
-            return _without_content(found)
-        return found
+            return _without_content(kept)
+        return kept
 
 
 def _text(exchange: Interaction) -> bytes:

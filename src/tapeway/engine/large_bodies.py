@@ -61,7 +61,7 @@ async def digest_large_body(request: Request, redactor: Redactor) -> LargeBodyDi
     if request.file is None:
         raise ValueError("there is no large body")
     sent, stored = BodyDigester(request.headers), BodyDigester(request.headers)
-    body = _BodyRedactor(redactor).redact(_fed(sent, body_pieces(request.file)))
+    body = _BodyRedactor(redactor).redact(_digested(sent, body_pieces(request.file)))
     async with aclosing(in_threads(_digest_pieces(stored, body))) as steps:
         async for _ in steps:
             pass
@@ -159,7 +159,7 @@ class LargeBodyStorage:
         return await self._store.keep(self._name, self._guard.watched(source))
 
 
-def _fed(digester: BodyDigester, source: Iterable[bytes]) -> Iterator[bytes]:
+def _digested(digester: BodyDigester, source: Iterable[bytes]) -> Iterator[bytes]:
     """The pieces, each fed to the digester."""
     for piece in source:
         digester.feed(piece)

@@ -21,7 +21,7 @@ _MOST_COUNTS = 1024
 """Routes and takes of a cassette; beyond that, the oldest are forgotten."""
 
 
-class Told:
+class Listeners:
     """Calls those who listen."""
 
     __slots__ = ("_listeners",)
@@ -29,17 +29,17 @@ class Told:
     def __init__(self) -> None:
         self._listeners: dict[object, Callable[[], object]] = {}
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Call all of them."""
         for listener in [*self._listeners.values()]:
             listener()
 
-    def told(self, listener: Callable[[], object]) -> AbstractContextManager[None]:
+    def listening(self, listener: Callable[[], object]) -> AbstractContextManager[None]:
         """Have this called inside the block."""
-        return self._told(listener)
+        return self._listening(listener)
 
     @contextmanager
-    def _told(self, listener: Callable[[], object]) -> Iterator[None]:
+    def _listening(self, listener: Callable[[], object]) -> Iterator[None]:
         own = object()
         self._listeners[own] = listener
         try:
@@ -48,7 +48,7 @@ class Told:
             del self._listeners[own]
 
 
-class RouteRequests(Told):
+class RouteRequests(Listeners):
     """Counts the requests of one route in one take, and tells of each."""
 
     __slots__ = ("answers", "count")
@@ -65,10 +65,10 @@ class RouteRequests(Told):
         if answers_a_question(method, body):
             self.answers += 1
         if self._listeners:
-            self.tell()
+            self.notify()
 
 
-class Signal(Told):
+class Signal(Listeners):
     """Tells once that something has happened, and at once who listens later."""
 
     __slots__ = ("is_set",)
@@ -81,13 +81,13 @@ class Signal(Told):
         """Note that it has happened."""
         if not self.is_set:
             self.is_set = True
-            self.tell()
+            self.notify()
 
-    def told(self, listener: Callable[[], object]) -> AbstractContextManager[None]:
+    def listening(self, listener: Callable[[], object]) -> AbstractContextManager[None]:
         """Have this called inside the block, or now where it has happened already."""
         if self.is_set:
             listener()
-        return super().told(listener)
+        return super().listening(listener)
 
 
 class RequestsBeside:
@@ -107,7 +107,7 @@ class RequestsBeside:
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Count those that come inside the block."""
-        with self._requests.told(self._count):
+        with self._requests.listening(self._count):
             yield
 
     def _count(self) -> None:
@@ -136,7 +136,7 @@ class OpenStream:
         if self._until is not None and not closed:
             self._until.reschedule(asyncio.get_running_loop().time())
 
-    def came(self, data: bytes) -> None:
+    def add(self, data: bytes) -> None:
         """Note the next piece."""
         if self._watch.has_event(data):
             self._event_ms = self._clock_ms()
@@ -197,12 +197,12 @@ class OpenStreams:
         of_cassette = self._requests.get(cassette)
         if of_cassette is None:
             of_cassette = self._requests[cassette] = {}
-        if (found := of_cassette.get((take, route))) is None:
+        if (requests := of_cassette.get((take, route))) is None:
             if len(of_cassette) >= _MOST_COUNTS:
                 # The oldest are those of takes that ended long ago.
                 del of_cassette[next(iter(of_cassette))]
-            found = of_cassette[take, route] = RouteRequests()
-        return found
+            requests = of_cassette[take, route] = RouteRequests()
+        return requests
 
     def forget(self, cassette: str) -> None:
         """Forget the requests of a cassette, whose next one begins a take."""
@@ -223,7 +223,7 @@ class OpenStreams:
     def closing(self, cassette: str) -> Iterator[None]:
         """Close the streams of a cassette, and new streams inside the block."""
         self._awaited[cassette] += 1
-        self._close(lambda each: each.cassette == cassette)
+        self._close(lambda stream: stream.cassette == cassette)
         try:
             yield
         finally:
@@ -234,12 +234,12 @@ class OpenStreams:
     def drain(self) -> None:
         """Close all streams, and every new stream from now on."""
         self._draining = True
-        self._close(lambda each: True)
+        self._close(lambda stream: True)
 
     def end_takes(self, control: Control) -> None:
         """Close those whose take is not in force any more."""
-        self._close(lambda each: each.take not in control.takes_of(each.cassette))
+        self._close(lambda stream: stream.take not in control.takes_of(stream.cassette))
 
-    def _close(self, which: Callable[[ClosedWithItsTake], bool]) -> None:
-        for each in [stream for stream in self._streams if which(stream)]:
-            each.close()
+    def _close(self, is_meant: Callable[[ClosedWithItsTake], bool]) -> None:
+        for open_stream in [stream for stream in self._streams if is_meant(stream)]:
+            open_stream.close()

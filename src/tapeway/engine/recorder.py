@@ -293,13 +293,13 @@ class Recorder:
 
 def ranges_text(statuses: Iterable[int]) -> str:
     """Statuses as --record-statuses takes them: `200-299,404`."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for status in sorted(statuses):
-        if found and found[-1][1] == status - 1:
-            found[-1][1] = status
+        if ranges and ranges[-1][1] == status - 1:
+            ranges[-1][1] = status
         else:
-            found.append([status, status])
-    return ",".join([f"{a}" if a == b else f"{a}-{b}" for a, b in found])
+            ranges.append([status, status])
+    return ",".join([f"{a}" if a == b else f"{a}-{b}" for a, b in ranges])
 
 
 def _answer_lost(exc: StoreAway) -> StoreAway:
@@ -310,8 +310,8 @@ def _answer_lost(exc: StoreAway) -> StoreAway:
 
 def scratch_of(store: CassetteStore) -> str | None:
     """A folder on the store's disk for large bodies on their way in, None where it has none."""
-    place = store.facts.folder or store.facts.file
-    for folder in () if place is None else (place, *place.parents):
+    path = store.facts.folder or store.facts.file
+    for folder in () if path is None else (path, *path.parents):
         if folder.is_dir():
             return str(folder) if os.access(folder, os.W_OK) else None
     return None
@@ -482,7 +482,7 @@ class RunningCall:
                     return TapewayError("no answer is stored that could go on")
                 if buffer.size == before.response.size:
                     return before
-                if buffer.heavy:
+                if buffer.should_spill:
                     await buffer.spill()
                 # The lease ended with the first recording.
                 self._ask = self._ask._replace(lease=None)
@@ -594,9 +594,12 @@ class RunningCall:
         buffer, saved, spent, goes_on = arrival.buffer, 0, 0, True
 
         def add(pieces: Sequence[bytes], at_ms: float) -> bool:
-            heavy, waits = arrival.add(pieces, at_ms), buffer.size - sum(map(len, pieces)) > saved
+            should_spill, waits = (
+                arrival.add(pieces, at_ms),
+                buffer.size - sum(map(len, pieces)) > saved,
+            )
             # The first piece after what is stored begins the wait for a pause.
-            return heavy or not waits or buffer.size > max(2 * saved, _SAVED_AT_ONCE)
+            return should_spill or not waits or buffer.size > max(2 * saved, _SAVED_AT_ONCE)
 
         while goes_on:
             # Each time all of it is written anew: in total a few times what there is.
@@ -615,7 +618,7 @@ class RunningCall:
                     # The relay goes on without the recorder.
                     return buffer.finish(live.elapsed_ms(), "open")
                 saved = buffer.size
-            if buffer.heavy:
+            if buffer.should_spill:
                 await buffer.spill()
         return buffer.finish(live.elapsed_ms(), arrival.verdict())
 
@@ -636,7 +639,7 @@ class RunningCall:
         stream, self._counted = OpenStream(name, take, beside, clock_ms), beside.counted
 
         def add(pieces: Sequence[bytes], at_ms: float) -> bool:
-            stream.came(b"".join(pieces))
+            stream.add(b"".join(pieces))
             return arrival.add(pieces, at_ms)
 
         if self._reader is not None:

@@ -94,7 +94,7 @@ class ResponseBuffer:
         self._arrivals = self._arrivals.copy()
 
     @property
-    def heavy(self) -> bool:
+    def should_spill(self) -> bool:
         """Whether enough is in memory to `spill`."""
         return self.size - self._written > LARGE_BODY
 
@@ -174,14 +174,14 @@ class Arrival:
         """Add the next chunks; returns whether it is time to `spill` the buffer."""
         buffer, before = self._buffer, self._buffer.size
         buffer.add(pieces, at_ms)
-        heavy = buffer.heavy
+        should_spill = buffer.should_spill
         # Where no client reads along, nobody needs to know before the end whether this is the end.
         if self._reader is not None or self._messages is not None:
             is_next = self._scanned == before
             self._scan(b"".join(pieces) if is_next else buffer.received(self._scanned))
-        elif heavy or buffer.size - self._scanned > _SCANNED_AT_ONCE:
+        elif should_spill or buffer.size - self._scanned > _SCANNED_AT_ONCE:
             self._scan(buffer.received(self._scanned))
-        return heavy
+        return should_spill
 
     def hand_out(self) -> None:
         """Give the client what has come, and from now on what comes."""
@@ -235,10 +235,10 @@ class ResponseReader:
         self._buffer, self.outcome, self.index = buffer, outcome, index
         self._changed.set()
 
-    def release(self, place: int) -> None:
+    def release(self, position: int) -> None:
         """Release the body up to this offset."""
-        if place > self._released:
-            self._released = place
+        if position > self._released:
+            self._released = position
             self._changed.set()
 
     def on_leave(self, called: "Callable[[], object]") -> None:
@@ -266,15 +266,15 @@ class ResponseReader:
 
     async def pieces(self) -> AsyncIterator[Sequence[bytes]]:
         """The body in the upstream's chunks, those together that are released; ends when the call does."""
-        place = 0
+        position = 0
         while self._buffer is not None:
-            while place < self._released:
-                found: list[bytes] = []
-                start = place
-                while place < self._released and place - start < _READ_TOGETHER:
-                    found.append(self._buffer.read(place, self._released))
-                    place += len(found[-1])
-                yield found
+            while position < self._released:
+                pieces: list[bytes] = []
+                start = position
+                while position < self._released and position - start < _READ_TOGETHER:
+                    pieces.append(self._buffer.read(position, self._released))
+                    position += len(pieces[-1])
+                yield pieces
             if self._closed:
                 return
             await self._change()

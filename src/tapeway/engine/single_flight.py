@@ -72,9 +72,9 @@ class _Flight:
         """Wake those who wait; without a result, it is the task's."""
         self._result = result
         self.wake()
-        for each in self.joined:
-            if each.reader is not None:
-                each.reader.close()
+        for joined in self.joined:
+            if joined.reader is not None:
+                joined.reader.close()
 
     def wake(self) -> None:
         """Have those who wait look again."""
@@ -140,7 +140,7 @@ class Pending:
         while flight is not self._flight:
             flight = self._flight
             ended = await flight.ended()
-        result = _given(ended)
+        result = _answer_or_raise(ended)
         if self._again is None:
             return result
         if self._is_told_apart(result):
@@ -196,11 +196,11 @@ class SingleFlight:
 
     def __contains__(self, name: object) -> bool:
         """Whether calls of a cassette are under way."""
-        return any(each.cassette == name for each in self._running)
+        return any(flight.cassette == name for flight in self._running)
 
     def count(self, name: str) -> int:
         """How many calls of a cassette are under way."""
-        return sum([each.cassette == name for each in self._running])
+        return sum([flight.cassette == name for flight in self._running])
 
     def join(
         self, ask: LiveCall, again: "Again", reader: ResponseReader | None = None
@@ -221,8 +221,10 @@ class SingleFlight:
             return
         flight.shared_as = None
         joined, flight.joined = flight.joined, []
-        for each in joined:
-            each.part(self._own_flight(each.ask, call(each.ask, each.reader), each.reader))
+        for waiting in joined:
+            waiting.part(
+                self._own_flight(waiting.ask, call(waiting.ask, waiting.reader), waiting.reader)
+            )
         flight.wake()
 
     def start(
@@ -271,7 +273,7 @@ class SingleFlight:
         if flight.cancelled:
             # That was about the call: its client is yet to be answered.
             task.uncancel()
-        return _given(result)
+        return _answer_or_raise(result)
 
     def _begin(self, ask: LiveCall, task: "asyncio.Task[Any]", *, shared: bool = True) -> _Flight:
         flight = _Flight(ask, task)
@@ -291,7 +293,7 @@ class SingleFlight:
     async def ended(self, name: str) -> None:
         """Wait until no call of this cassette is under way."""
         with self.streams.closing(name):
-            while calls := [each.waiter() for each in self._running if each.cassette == name]:
+            while calls := [flight.waiter() for flight in self._running if flight.cassette == name]:
                 # Waiting clients get the answer first.
                 await asyncio.wait(calls)
 
@@ -303,8 +305,8 @@ class SingleFlight:
     def cancel(self) -> None:
         """Cancel the calls under way; their clients get Draining."""
         self.draining = True
-        for each in self._running:
-            each.cancel()
+        for flight in self._running:
+            flight.cancel()
 
     def refuse_when_draining(self) -> None:
         """Raise Draining once no more calls may be started."""
@@ -380,7 +382,7 @@ def unexpected(exc: Exception) -> TapewayError:
     )
 
 
-def _given(result: Answer | TapewayError) -> Answer:
+def _answer_or_raise(result: Answer | TapewayError) -> Answer:
     """The result of a call for one client. Raises the call's error; so may others."""
     if isinstance(result, TapewayError):
         raise type(result)(result.message, status=result.status, code=result.code)

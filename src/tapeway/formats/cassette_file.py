@@ -46,18 +46,20 @@ def _yaml_pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterable[
         numbered(index, spread_base64(sharer.shared(index, document)))
         for index, document in enumerate(documents)
     ]
-    found = list(writer.pieces(root))
-    if sum(map(len, found)) > MAX_SIZE:
+    pieces = list(writer.pieces(root))
+    if sum(map(len, pieces)) > MAX_SIZE:
         raise FormatFault(
             f"it would have more than {MAX_SIZE >> 20} MiB, too much for YAML: use JSON"
         )
-    return found
+    return pieces
 
 
 YAML = Serializer("yaml", (".yaml", ".yml"), _parse_yaml, _line_of_yaml, _yaml_pieces)
 
-SERIALIZERS = {each.name: each for each in (JSON, YAML)}
-SERIALIZER_BY_SUFFIX = {suffix: each for each in (JSON, YAML) for suffix in each.suffixes}
+SERIALIZERS = {serializer.name: serializer for serializer in (JSON, YAML)}
+SERIALIZER_BY_SUFFIX = {
+    suffix: serializer for serializer in (JSON, YAML) for suffix in serializer.suffixes
+}
 
 
 def begins_like_cassette(file: BinaryIO) -> bool:

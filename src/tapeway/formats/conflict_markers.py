@@ -24,8 +24,8 @@ class Sides(NamedTuple):
 
 def first_line(text: bytes) -> int | None:
     """The line of the first conflict, from 1; None in a file without."""
-    found = re.search(rb"^<{7}(?=[ \r\n]|\Z)", text, re.MULTILINE)
-    return None if found is None else text.count(b"\n", 0, found.start()) + 1
+    match = re.search(rb"^<{7}(?=[ \r\n]|\Z)", text, re.MULTILINE)
+    return None if match is None else text.count(b"\n", 0, match.start()) + 1
 
 
 def fault_of(text: bytes, fault: FormatFault) -> FormatFault:
@@ -45,15 +45,15 @@ def sides(text: bytes) -> Sides:
     parts: dict[bytes, list[bytes]] = {_START: [], _BASE: [], _MIDDLE: []}
     state, with_base = b"", False
     for number, line in enumerate(text.splitlines(keepends=True), 1):
-        found = _MARKER.match(line)
-        if found is None:
+        match = _MARKER.match(line)
+        if match is None:
             for name, lines in parts.items():
                 if state in (b"", _END, name):
                     lines.append(line)
-        elif found[1] not in _NEXT[state]:
+        elif match[1] not in _NEXT[state]:
             raise FormatFault("this conflict marker is not where git puts one", line=number)
         else:
-            state = found[1]
+            state = match[1]
             with_base |= state == _BASE
     if state not in (b"", _END):
         raise FormatFault("the last conflict marker is missing")

@@ -105,11 +105,11 @@ class ExtensionField:
         request = _without(document["request"], self.request)
         if not self.host and interaction.request.base:
             request[_BASE_URL] = interaction.request.base
-        found: Document = {"request": request}
+        kept: Document = {"request": request}
         if "response" in document:
-            found["response"] = _without(document["response"], self.response)
+            kept["response"] = _without(document["response"], self.response)
         names = _OTHER_FIELDS if interaction.stored_keys else _OTHER_FIELDS[:-1]
-        return found | {
+        return kept | {
             name: document[name] for name in (*_FAILURE_FIELDS, *names) if name in document
         }
 

@@ -59,9 +59,9 @@ def line_of(text: bytes, pointer: Pointer) -> int:
     """The line in a JSON text, from 1, of a value or of the innermost existing value around."""
     decoded = text.decode("utf-8")
     best, depth = 0, -1
-    for place, offset, _ in _values(decoded):
-        if len(place) > depth and pointer[: len(place)] == place:
-            best, depth = offset, len(place)
+    for value_pointer, offset, _ in _values(decoded):
+        if len(value_pointer) > depth and pointer[: len(value_pointer)] == value_pointer:
+            best, depth = offset, len(value_pointer)
     return decoded.count("\n", 0, best) + 1
 
 
@@ -78,10 +78,10 @@ def explain(text: bytes, refused: NotJson) -> FormatFault:
     except UnicodeDecodeError as exc:
         return FormatFault(reason, line=text.count(b"\n", 0, exc.start) + 1)
     seen: set[Pointer] = set()
-    for place, offset, lexeme in _values(decoded):
-        if place in seen or len(place) >= MAX_DEPTH or _is_refused(lexeme):
-            return FormatFault(reason, place, line=decoded.count("\n", 0, offset) + 1)
-        seen.add(place)
+    for value_pointer, offset, lexeme in _values(decoded):
+        if value_pointer in seen or len(value_pointer) >= MAX_DEPTH or _is_refused(lexeme):
+            return FormatFault(reason, value_pointer, line=decoded.count("\n", 0, offset) + 1)
+        seen.add(value_pointer)
     return FormatFault(reason)
 
 
@@ -105,12 +105,12 @@ def _values(text: str) -> Iterator[tuple[Pointer, int, str]]:
     """Each value with place and offset. The last value may be a text that is not JSON at all."""
     steps: list[str | int] = []
     key: str | None = None
-    for found in _LEXEME.finditer(text):
-        lexeme = found[0]
+    for match in _LEXEME.finditer(text):
+        lexeme = match[0]
         inside = steps[-1] if steps else None
         if lexeme in "}]":
             if not steps:
-                yield (), found.start(), lexeme
+                yield (), match.start(), lexeme
                 return
             steps.pop()
         elif lexeme == ",":
@@ -124,11 +124,11 @@ def _values(text: str) -> Iterator[tuple[Pointer, int, str]]:
             try:
                 key = str(json.loads(lexeme))
             except ValueError:
-                yield tuple(steps[:-1]), found.start(), lexeme
+                yield tuple(steps[:-1]), match.start(), lexeme
                 return
             steps[-1] = key
         else:
-            yield tuple(steps), found.start(), lexeme
+            yield tuple(steps), match.start(), lexeme
             if lexeme in "{[":
                 steps.append("" if lexeme == "{" else 0)
                 key = None

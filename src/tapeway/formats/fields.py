@@ -66,12 +66,12 @@ class Fields:
         return self._typed(name, bool, "true or false", default=False)
 
     def list(self, name: str) -> "list[Json]":
-        found: list[Json] = self._typed(name, list, "a list", [])
-        return found
+        items: list[Json] = self._typed(name, list, "a list", [])
+        return items
 
     def object(self, name: str) -> "Fields":
-        found: dict[str, Json] = self._typed(name, dict, "an object", {})
-        return Fields(found, (*self.at, name))
+        members: dict[str, Json] = self._typed(name, dict, "an object", {})
+        return Fields(members, (*self.at, name))
 
     def objects(self, name: str) -> "Iterator[Fields]":
         """The objects in a list."""
@@ -115,8 +115,8 @@ class Fields:
     def _texts(self, name: str) -> Iterator[str]:
         for position, value in enumerate(self.list(name)):
             if not isinstance(value, str):
-                place = (*self.at, name, position)
-                raise FormatFault(f"must be text, not {_kind(value)}", place)
+                pointer = (*self.at, name, position)
+                raise FormatFault(f"must be text, not {_kind(value)}", pointer)
             yield value
 
     def _typed(self, name: str, kind: type[T], wanted: str, default: T) -> T:

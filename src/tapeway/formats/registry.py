@@ -66,12 +66,12 @@ def by_name(name: str, suffix: str = "") -> Format | None:
     """The format of this name, in the variant for files with this suffix; None for no format."""
     if name == VCR.name and suffix.lower() == ".json":
         return VCR_JSON
-    return next((each for each in FORMATS if each.name == name), None)
+    return next((known for known in FORMATS if known.name == name), None)
 
 
 def by_suffix(suffix: str) -> Format | None:
     """The format that files with a suffix such as `.har` are written in."""
-    return next((each for each in FORMATS if suffix.lower() in each.suffixes), None)
+    return next((known for known in FORMATS if suffix.lower() in known.suffixes), None)
 
 
 def detect(file: native.Text, suffix: str = "") -> Format | None:
@@ -85,9 +85,9 @@ def detect(file: native.Text, suffix: str = "") -> Format | None:
         # Without all of a large one in memory.
         return TAPEWAY
     plain = without_bom(file[: len(file)])
-    for each in FORMATS:
-        if each.beginning is not None and each.beginning.match(plain):
-            return each
+    for known in FORMATS:
+        if known.beginning is not None and known.beginning.match(plain):
+            return known
     if suffix.lower() in _YAML and not documents.is_json(plain):
         try:
             value = documents.parse(plain)
@@ -95,14 +95,14 @@ def detect(file: native.Text, suffix: str = "") -> Format | None:
             # VCR.py's files have no such field, and are not merged.
             own = _OWN_FIELD.search(plain) is not None
             raise (conflict_markers.fault_of(plain, fault) if own else fault) from None
-        found = _of_value(value, yaml=True)
+        detected = _of_value(value, yaml=True)
     else:
         try:
             value = parse(plain, constant=non_finite_object)
         except NotJson:
             return _of_line(plain) or (TAPEWAY if may_be_native else _of_yaml(plain))
-        found = _of_value(value)
-    return found or (TAPEWAY if may_be_native and native.resembles_cassette(value) else None)
+        detected = _of_value(value)
+    return detected or (TAPEWAY if may_be_native and native.resembles_cassette(value) else None)
 
 
 def tool_of(file: BinaryIO, suffix: str) -> str | None:
@@ -114,10 +114,10 @@ def tool_of(file: BinaryIO, suffix: str) -> str | None:
         return None
     file.seek(0)
     try:
-        found = detect(file.read(), suffix)
+        detected = detect(file.read(), suffix)
     except FormatFault:
         return None
-    return None if found is None else found.tool or None
+    return None if detected is None else detected.tool or None
 
 
 def _of_yaml(text: bytes) -> Format | None:
@@ -132,15 +132,15 @@ def _of_yaml(text: bytes) -> Format | None:
 
 def _of_line(text: bytes) -> Format | None:
     try:
-        found = _of_value(parse(text.lstrip().partition(b"\n")[0]))
+        detected = _of_value(parse(text.lstrip().partition(b"\n")[0]))
     except NotJson:
         return None
-    return found if found is JSONL else None
+    return detected if detected is JSONL else None
 
 
 def _of_value(value: Json, *, yaml: bool = False) -> Format | None:
-    found = next((each for each in FORMATS if each.recognises(value)), None)
-    return VCR if yaml and found is VCR_JSON else found
+    detected = next((known for known in FORMATS if known.recognises(value)), None)
+    return VCR if yaml and detected is VCR_JSON else detected
 
 
 def loader(read: _Read) -> Callable[[bytes, CassetteHead], ImportedCassette]:

@@ -133,15 +133,15 @@ def cut(value: Json) -> Json:
     if isinstance(value, str):
         return value[:_MOST_CHARACTERS]
     if isinstance(value, list):
-        return [cut(each) for each in value[:_MOST_ITEMS]]
+        return [cut(item) for item in value[:_MOST_ITEMS]]
     if not isinstance(value, dict):
         return value
-    found = {name: cut(each) for name, each in value.items()}
+    members = {name: cut(member) for name, member in value.items()}
     text = value.get("text")
     if "cut" in value and isinstance(text, str) and len(text) > _MOST_CHARACTERS:
-        found |= {"cut": True, "kind": "text"}
+        members |= {"cut": True, "kind": "text"}
     for name in ("chunks", "events"):
         items, left = value.get(name), value.get(f"{name}_left_out")
         if isinstance(items, list) and isinstance(left, int):
-            found[f"{name}_left_out"] = left + max(0, len(items) - _MOST_ITEMS)
-    return found
+            members[f"{name}_left_out"] = left + max(0, len(items) - _MOST_ITEMS)
+    return members

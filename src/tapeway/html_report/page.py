@@ -83,10 +83,10 @@ def collected_page(
 
     def call(path: str, query: dict[str, object]) -> Json:
         try:
-            found: Json = client.call("GET", path, None, **query)
+            answer: Json = client.call("GET", path, None, **query)
         except DeckError as exc:
             raise TapewayError(str(exc), code=exc.code) from exc
-        return found
+        return answer
 
     return html_report(collect(call, limits, reports))
 
@@ -95,11 +95,11 @@ def html_report(run: CollectedRun) -> str:
     """The file; it shows the collected answers, and sends no request."""
     files = page_files()
     start = files[START].content.decode()
-    entry = _only(_SCRIPT.findall(start))
+    entry = _single(_SCRIPT.findall(start))
     modules = {
-        f"{_NAMESPACE}{path}": _data_url("text/javascript", _module(path, each, files))
-        for path, each in files.items()
-        if each.content_type == "text/javascript"
+        f"{_NAMESPACE}{path}": _data_url("text/javascript", _module(path, file, files))
+        for path, file in files.items()
+        if file.content_type == "text/javascript"
     }
     styles = [files[path].content.decode() for path in _STYLE.findall(start)]
     imports = dump({"imports": {**modules}}).decode()
@@ -139,8 +139,8 @@ def html_report(run: CollectedRun) -> str:
 def _module(path: str, file: PageFile, files: Mapping[str, PageFile]) -> bytes:
     """A module with its icon inside, and with names of the import map as imports."""
 
-    def named(found: re.Match[str]) -> str:
-        return f'{found[1]}"{_NAMESPACE}{normpath(join(dirname(path), found[2]))}"'
+    def named(match: re.Match[str]) -> str:
+        return f'{match[1]}"{_NAMESPACE}{normpath(join(dirname(path), match[2]))}"'
 
     text = _IMPORT.sub(named, file.content.decode())
     icon = files[_ICON.removeprefix("web/")]
@@ -162,6 +162,6 @@ def _hash(text: str) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _only(found: list[str]) -> str:
-    (one,) = found
+def _single(items: list[str]) -> str:
+    (one,) = items
     return one

@@ -28,12 +28,12 @@ def summary(
     `served` counts all requests by outcome, `left_out` those without details in the file.
     """
     read = [cassette_report(report) for report in reports]
-    cassettes = {id(miss): each.name for each in read for miss in each.misses}
-    found = causes([miss for each in read for miss in each.misses])
+    cassettes = {id(miss): report.name for report in read for miss in report.misses}
+    all_causes = causes([miss for report in read for miss in report.misses])
     return {
-        "counts": {each: served.get(each, 0) for each in _OUTCOMES},
-        "causes": [_cause(each, entries, cassettes) for each in found[:_MOST_CAUSES]],
-        "more_causes": max(0, len(found) - _MOST_CAUSES),
+        "counts": {outcome: served.get(outcome, 0) for outcome in _OUTCOMES},
+        "causes": [_cause(cause, entries, cassettes) for cause in all_causes[:_MOST_CAUSES]],
+        "more_causes": max(0, len(all_causes) - _MOST_CAUSES),
         "remarks": _remarks(read),
         "gains": [*gains_of_all(read)],
         "slowest": _slowest(entries),
@@ -93,8 +93,8 @@ def _remarks(reports: Sequence[CassetteReport]) -> list[Json]:
 def _slowest(entries: Sequence[Mapping[str, Any]]) -> list[Json]:
     names = ("id", "cassette", "method", "path", "outcome", "duration_ms", "asked", "answered")
     called = [entry for entry in entries if entry.get("outcome") != "miss"]
-    slow = sorted(called, key=lambda each: -float(each.get("duration_ms") or 0))[:_MOST_SLOW]
-    return [{name: each.get(name) for name in names} for each in slow]
+    slow = sorted(called, key=lambda entry: -float(entry.get("duration_ms") or 0))[:_MOST_SLOW]
+    return [{name: entry.get(name) for name in names} for entry in slow]
 
 
 def _notes(served: int, kept: int, left_out: int) -> Iterable[str]:

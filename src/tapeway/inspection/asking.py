@@ -103,13 +103,13 @@ def _route(request: Request, table: RouteTable) -> Route | None:
 
 def _signed_for(request: Request, environ: Mapping[str, str]) -> tuple[str, str]:
     """The service and the region of AWS in which a recording was made, or else the region of the environment."""
-    found = _IN_HOST.search(request.base)
+    match = _IN_HOST.search(request.base)
     provider = _provider(request)
-    service = found[1] if found else ""
+    service = match[1] if match else ""
     if provider is not None and provider.signed:
         service = provider.name
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION", "")
-    return service, found[2] if found else region
+    return service, match[2] if match else region
 
 
 def missing_credential(request: Request, environ: Mapping[str, str], table: RouteTable) -> str:
@@ -153,13 +153,13 @@ async def ask(
 
 def _named(request: Request) -> set[str]:
     """The texts in the path and at the top of the body, where requests name what a service keeps."""
-    found = request_tokens(replace(request, body=b""))
+    tokens = request_tokens(replace(request, body=b""))
     try:
         body = parse(request.body)
     except NotJson:
-        return found
+        return tokens
     values: Iterable[Json] = body.values() if isinstance(body, dict) else ()
-    return found | {value for value in values if isinstance(value, str)}
+    return tokens | {value for value in values if isinstance(value, str)}
 
 
 def _sent_headers(request: Request) -> Iterator[tuple[bytes, bytes]]:

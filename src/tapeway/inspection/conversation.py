@@ -57,8 +57,8 @@ class Conversations:
             self._turns.append(_turn(number, turn))
             yielding.step()
         self._left_out: list[Json] = [
-            {"interaction": each.interaction, "reason": each.reason}
-            for each in transcript.left_out[:_MOST_LEFT_OUT]
+            {"interaction": call.interaction, "reason": call.reason}
+            for call in transcript.left_out[:_MOST_LEFT_OUT]
         ]
         self._rest: dict[str, Json] = {
             "sums": turns.sums,
@@ -67,17 +67,19 @@ class Conversations:
             ],
             "left_out": self._left_out,
         }
-        self.size = sum(len(each.text) + sys.getsizeof(each.says) for each in self._messages)
-        self.size += sum(len(each.text) + len(each.outline) for each in self._turns)
+        self.size = sum(
+            len(message.text) + sys.getsizeof(message.says) for message in self._messages
+        )
+        self.size += sum(len(turn.text) + len(turn.outline) for turn in self._turns)
 
     def messages(self, query: WantedMessages, after: int | None, limit: int) -> bytes:
         """A page of messages as the API returns it."""
-        found = [*self._found(query)]
-        later = [each for each in found if after is None or each.number > after]
+        matching = [*self._matching(query)]
+        later = [message for message in matching if after is None or message.number > after]
         page = later[:limit]
         rest: dict[str, Json] = {
             "left_out": self._left_out,
-            "found": len(found),
+            "found": len(matching),
             "next": page[-1].number if len(later) > limit else None,
         }
         return b'{"messages":%b,%b' % (_list([item.text for item in page]), dump(rest)[1:])
@@ -92,7 +94,7 @@ class Conversations:
         page, _ = self._page(conversation, after, len(self._turns))
         return self._written([item.outline for item in page], None)
 
-    def _found(self, query: WantedMessages) -> Iterator[_WrittenMessage]:
+    def _matching(self, query: WantedMessages) -> Iterator[_WrittenMessage]:
         words = query.text.casefold()
         first = 0 if query.first is None else query.first
         for message in self._messages:
@@ -109,7 +111,7 @@ class Conversations:
         start = 0 if after is None else after + 1
         later = self._turns[start:]
         if conversation is not None:
-            later = [each for each in later if each.conversation == conversation]
+            later = [message for message in later if message.conversation == conversation]
         page = later[:limit]
         return page, page[-1].number if len(later) > len(page) else None
 
@@ -119,8 +121,8 @@ class Conversations:
 
 
 def _message(number: int, message: ConversationMessage) -> _WrittenMessage:
-    found = document(message)
-    says = [each.text for each in message.parts if each.text]
+    written = document(message)
+    says = [part.text for part in message.parts if part.text]
     for part in message.parts:
         if part.kind in ("call", "attachment"):
             says += [part.name, *[text for _, text in texts_in(part.value)], _written(part.value)]
@@ -128,7 +130,7 @@ def _message(number: int, message: ConversationMessage) -> _WrittenMessage:
         number,
         message.conversation,
         message.interaction,
-        dump({"number": number, **found}),
+        dump({"number": number, **written}),
         "\0".join(says).casefold(),
     )
 
@@ -138,9 +140,9 @@ def _written(value: Json) -> str:
 
 
 def _turn(number: int, turn: CallTurn) -> _WrittenTurn:
-    found: dict[str, Json] = {"number": number, **turn.document}
-    outline: dict[str, Json] = found | {"new": [], "largest_results": []}
-    return _WrittenTurn(number, turn.conversation, dump(found), dump(outline))
+    members: dict[str, Json] = {"number": number, **turn.document}
+    outline: dict[str, Json] = members | {"new": [], "largest_results": []}
+    return _WrittenTurn(number, turn.conversation, dump(members), dump(outline))
 
 
 def _list(texts: Sequence[bytes]) -> bytes:

@@ -82,7 +82,7 @@ def _is_news(path: _Path, other: _Form) -> bool:
 
 def _form(response: Response) -> _Form:
     """The types at each path of an answer; those of a stream's events by the type of the event."""
-    found: dict[_Path, set[str]] = {}
+    types_of: dict[_Path, set[str]] = {}
     streamed = is_stream(response)
     for text in documents(response):
         try:
@@ -91,18 +91,18 @@ def _form(response: Response) -> _Form:
             continue
         kind = value.get("type") if isinstance(value, dict) else None
         start = "body" if not streamed else f"events({kind})" if isinstance(kind, str) else "events"
-        _add((start,), value, found)
-    return {path: frozenset(types) for path, types in found.items()}
+        _add((start,), value, types_of)
+    return {path: frozenset(types) for path, types in types_of.items()}
 
 
-def _add(path: _Path, value: Json, found: dict[_Path, set[str]]) -> None:
-    found.setdefault(path, set()).add(_type(value))
+def _add(path: _Path, value: Json, types_of: dict[_Path, set[str]]) -> None:
+    types_of.setdefault(path, set()).add(_type(value))
     if isinstance(value, dict) and path[-1] not in _FREE:
-        for name, each in value.items():
-            _add((*path, name), each, found)
+        for name, member in value.items():
+            _add((*path, name), member, types_of)
     elif isinstance(value, list):
-        for each in value:
-            _add((*path, _ELEMENT), each, found)
+        for item in value:
+            _add((*path, _ELEMENT), item, types_of)
 
 
 def _shown(path: _Path) -> str:

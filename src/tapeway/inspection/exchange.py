@@ -38,8 +38,8 @@ class ReadableExchange:
             whole = read if isinstance(read, Interaction) else item
         return cls(
             whole,
-            await _held(whole.request, request.file),
-            await _held(whole.response, response.file),
+            await _held_body(whole.request, request.file),
+            await _held_body(whole.response, response.file),
         )
 
     @property
@@ -113,7 +113,7 @@ class ForeignView:
 
 def answer_text(item: Interaction) -> str:
     """An answer as text, at most the first MiB: the text of an LLM, or the body."""
-    texts = [_joined(answer.turn.parts, "text") for answer in parse_answers(item) or ()]
+    texts = [_text_of_kind(answer.turn.parts, "text") for answer in parse_answers(item) or ()]
     text = "\n".join(filter(None, texts))
     if text or (texts and is_stream(item.response)):
         return text
@@ -149,7 +149,7 @@ def _message_part(part: ContentPart) -> Json:
 def answers_part(item: Interaction) -> list[Json]:
     """The assembled answer of an LLM, one for each choice; empty for any other answer."""
     answers = parse_answers(item) or ()
-    return [_answer(each) for each in islice(answers, _MOST_ANSWERS) if _says_something(each)]
+    return [_answer(answer) for answer in islice(answers, _MOST_ANSWERS) if _says_something(answer)]
 
 
 def _says_something(answer: ParsedAnswer) -> bool:
@@ -161,8 +161,8 @@ def _answer(answer: ParsedAnswer) -> Json:
     calls: list[Json] = [_call(part) for part in parts if part.kind == "call"]
     return {
         "role": answer.turn.role,
-        "text": _joined(parts, "text"),
-        "thinking": _joined(parts, "thinking"),
+        "text": _text_of_kind(parts, "text"),
+        "thinking": _text_of_kind(parts, "thinking"),
         "tool_calls": calls,
         "attachments": [part.value for part in parts if part.kind == "attachment"],
         "stop_reason": answer.stop_reason,
@@ -171,7 +171,7 @@ def _answer(answer: ParsedAnswer) -> Json:
     }
 
 
-def _joined(parts: tuple[ContentPart, ...], kind: str) -> str:
+def _text_of_kind(parts: tuple[ContentPart, ...], kind: str) -> str:
     return "".join([part.text for part in parts if part.kind == kind])[:_MOST_CHARACTERS]
 
 
@@ -183,7 +183,7 @@ def _is_readable(file: BodyFile | None) -> bool:
     return file is None or (file.size <= MOST_READ and bool(file.path or file.handle))
 
 
-async def _held(message: Request | Response, file: BodyFile | None) -> HeldBody:
+async def _held_body(message: Request | Response, file: BodyFile | None) -> HeldBody:
     """The body of a message that may still be in a file."""
     if message.file is not None and not (message.file.path or message.file.handle):
         # Only the size is known of it.

@@ -44,15 +44,15 @@ class KnownCassettes:
         lock = self._reading.setdefault(key, asyncio.Lock())
         async with lock:
             known = self._known.pop(key, None)
-            found = known[1] if known is not None and known[0] == version else None
-            if not isinstance(found, kind):
-                found = await read()
-            self._known[key] = version, found
+            value = known[1] if known is not None and known[0] == version else None
+            if not isinstance(value, kind):
+                value = await read()
+            self._known[key] = version, value
             self._forget()
-        return found
+        return value
 
     def _forget(self) -> None:
-        size = sum(found.size for _, found in self._known.values())
+        size = sum(value.size for _, value in self._known.values())
         while size > self._most_bytes:
             size -= self._known.pop(next(iter(self._known)))[1].size
 

@@ -92,7 +92,7 @@ def nearest_part(missed: MissedRequest, item: Interaction, rules: Rules) -> dict
         "index": item.index,
         "document": document,
         "note": why,
-        "differences": [difference_at(each) for each in differences],
+        "differences": [difference_at(difference) for difference in differences],
         "more": len(differences) >= MOST_DIFFERENCES,
     }
 
@@ -119,40 +119,40 @@ def verdicts(
     """
     if item is None:
         searched = list(recordings)
-        found = [*_without_nearest(missed, searched, rules)] if searched else []
-        return [*found, _repeats(missed, equal=False)] if searched or missed.used_up else []
+        previews = [*_without_nearest(missed, searched, rules)] if searched else []
+        return [*previews, _repeats(missed, equal=False)] if searched or missed.used_up else []
     differences = _differences(missed, item.request, rules)
     asked, held = compared(missed.request, rules), compared(item.request, rules, recorded=True)
     if not item.request.route:
         held["route"] = asked["route"]
-    found = [
+    previews = [
         _verdict("route", differences, asked, held),
         *[_verdict(part, differences, asked, held) for part in ("method", "path", "query")],
         _body(missed, differences, asked, held),
         _headers(differences, asked, held),
     ]
-    equal = all(each.verdict != "differs" for each in found)
-    return [*found, _repeats(missed, equal=equal)]
+    equal = all(rule_preview.verdict != "differs" for rule_preview in previews)
+    return [*previews, _repeats(missed, equal=equal)]
 
 
 def preview(missed: MissedRequest, recordings: Iterable[AnyInteraction], rules: Rules) -> Preview:
     """The recordings that would answer a missed request under some rules; nothing is changed."""
     method, path = missed.request.method, path_of(missed.request, rules)
-    calls = [each for each in map(exchange_of, recordings) if each is not None]
+    calls = [exchange for exchange in map(exchange_of, recordings) if exchange is not None]
     same = [call for call in calls if call.request.method == method]
-    same.sort(key=lambda each: (path_of(each.request, rules) != path, each.index))
+    same.sort(key=lambda exchange: (path_of(exchange.request, rules) != path, exchange.index))
     asked = compared_key(missed.request, rules)
-    found: list[int] = []
+    indexes: list[int] = []
     searched, left = 0, _MOST_SEARCHED_BYTES
-    for each in same[:_MOST_SEARCHED]:
-        left -= len(each.request.body)
+    for exchange in same[:_MOST_SEARCHED]:
+        left -= len(exchange.request.body)
         if left < 0:
             break
         searched += 1
-        equal = missed.is_whole and compared_key(each.request, rules, recorded=True) == asked
-        if equal and is_for(each, missed.request.headers, rules.ignore_vary):
-            found.append(each.index)
-    return Preview(tuple(sorted(found)), searched, searched == len(same))
+        equal = missed.is_whole and compared_key(exchange.request, rules, recorded=True) == asked
+        if equal and is_for(exchange, missed.request.headers, rules.ignore_vary):
+            indexes.append(exchange.index)
+    return Preview(tuple(sorted(indexes)), searched, searched == len(same))
 
 
 def redacted(item: Interaction, redact: Callable[[Request], Request]) -> Interaction:
@@ -166,17 +166,19 @@ def _with_request(item: Interaction, request: Request) -> Interaction:
 
 
 def _differences(missed: MissedRequest, recorded: Request, rules: Rules) -> tuple[Difference, ...]:
-    found = request_differences(recorded, missed.request, rules)
+    differences = request_differences(recorded, missed.request, rules)
     if missed.is_whole:
-        return found
-    return tuple([each for each in found if each.steps[0] not in ("body", "content")])
+        return differences
+    return tuple(
+        [difference for difference in differences if difference.steps[0] not in ("body", "content")]
+    )
 
 
 def _without_nearest(
     missed: MissedRequest, recordings: Sequence[AnyInteraction], rules: Rules
 ) -> Iterator[PartVerdict]:
     """The verdicts on a request without a near recording."""
-    calls = [each.request for each in map(exchange_of, recordings) if each is not None]
+    calls = [exchange.request for exchange in map(exchange_of, recordings) if exchange is not None]
     request, path = missed.request, path_of(missed.request, rules)
     methods = [call for call in calls if call.method == request.method]
     known: tuple[tuple[Part, str, bool], ...] = (
@@ -233,7 +235,7 @@ def _headers(
 
 def _repeats(missed: MissedRequest, *, equal: bool) -> PartVerdict:
     if missed.used_up:
-        indexes = ", ".join([f"#{each}" for each in missed.used_up[:_MOST_INDEXES]])
+        indexes = ", ".join([f"#{index}" for index in missed.used_up[:_MOST_INDEXES]])
         more = " …" if len(missed.used_up) > _MOST_INDEXES else ""
         return PartVerdict("repeats", "differs", f"all used up in this take: {indexes}{more}")
     if equal:

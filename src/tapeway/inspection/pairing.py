@@ -143,8 +143,8 @@ class DiffSource:
     async def items(self) -> AsyncIterator[AnyInteraction]:
         """All interactions in order."""
         if self.loaded is not None:
-            for each in self.loaded.values():
-                yield assign_route(each, self.table)
+            for interaction in self.loaded.values():
+                yield assign_route(interaction, self.table)
             return
         async for item in (await self.place.walk()).items:
             yield assign_route(item, self.table)
@@ -176,12 +176,12 @@ async def compare(
     """How two cassettes compare under these rules, with `rows` in a row each. Raises StoreError."""
     left = [_digests(item, rules, headers=headers) async for item in first.items()]
     right = [_digests(item, rules, headers=headers) async for item in second.items()]
-    pairs, left, right = _paired(left, right, lambda each: each.request)
-    masked = {id(each): await _masked_digest(first, each, rules) for each in left}
-    masked |= {id(each): await _masked_digest(second, each, rules) for each in right}
-    found, left, right = _paired(left, right, lambda each: masked[id(each)])
-    others, left, right = _paired(left, right, lambda each: each.endpoint)
-    pairs += found + others
+    pairs, left, right = _paired(left, right, lambda exchange: exchange.request)
+    masked = {id(exchange): await _masked_digest(first, exchange, rules) for exchange in left}
+    masked |= {id(exchange): await _masked_digest(second, exchange, rules) for exchange in right}
+    masked_pairs, left, right = _paired(left, right, lambda exchange: masked[id(exchange)])
+    others, left, right = _paired(left, right, lambda exchange: exchange.endpoint)
+    pairs += masked_pairs + others
     equal = alike = 0
     different: list[RecordingPair] = []
     renamed: dict[str, str] = {}
@@ -222,7 +222,7 @@ def diff_document(diff: CassetteDiff) -> dict[str, Json]:
     return {
         "equal": diff.equal,
         "equal_but_for_ids_and_times": diff.alike,
-        "different": [pair_document(each) for each in diff.different],
+        "different": [pair_document(pair) for pair in diff.different],
         "only_first": listed(diff.only_first),
         "only_second": listed(diff.only_second),
     }
@@ -231,7 +231,7 @@ def diff_document(diff: CassetteDiff) -> dict[str, Json]:
 def pair_document(pair: RecordingPair) -> dict[str, Json]:
     """Two recordings that differ, as JSON."""
     names = {"path": "path", "recorded": "first", "requested": "second"}
-    found: list[Json] = [
+    shown: list[Json] = [
         {names[name]: value for name, value in difference_document(difference).items()}
         for difference in pair.differences
     ]
@@ -239,7 +239,7 @@ def pair_document(pair: RecordingPair) -> dict[str, Json]:
         "first": pair.first.index,
         "second": pair.second.index,
         "summary": pair.first.summary,
-        "differences": found,
+        "differences": shown,
         "more": pair.more,
     }
 
@@ -248,11 +248,11 @@ def _in_order(
     paired: Sequence[PairedRow], left: Sequence["_Digests"], right: Sequence["_Digests"]
 ) -> list[PairedRow]:
     """Rows in the first cassette's order; rows of the second alone follow their neighbour."""
-    found = [*paired, *[PairedRow(each.number, None, "only_first") for each in left]]
-    found.sort(key=lambda row: -1 if row.first is None else row.first)
-    waiting = sorted([each.number for each in right], reverse=True)
+    rows = [*paired, *[PairedRow(recording.number, None, "only_first") for recording in left]]
+    rows.sort(key=lambda row: -1 if row.first is None else row.first)
+    waiting = sorted([recording.number for recording in right], reverse=True)
     ordered: list[PairedRow] = []
-    for row in found:
+    for row in rows:
         while waiting and row.second is not None and waiting[-1] < row.second:
             ordered.append(PairedRow(None, waiting.pop(), "only_second"))
         ordered.append(row)
@@ -271,7 +271,7 @@ def _digests(item: AnyInteraction, rules: Rules, *, headers: bool) -> _Digests:
         )
     kind = repr((str(item.document.get("kind")), str(item.document.get("boundary")))).encode()
     request = _digest(kind + canonical(item.document.get("request")))
-    rest = _digest(canonical(_rest(item)))
+    rest = _digest(canonical(_compared_members(item)))
     return _Digests(item.index, request, _digest(kind), rest)
 
 
@@ -303,7 +303,7 @@ def _with_words(request: Request, change: Callable[[str], str]) -> Request:
     """The request with each word of its target and body changed."""
 
     def changed(text: str) -> str:
-        return _TOKEN.sub(lambda each: change(each[0]), text)
+        return _TOKEN.sub(lambda token: change(token[0]), text)
 
     body = changed(request.body.decode("utf-8", "surrogateescape"))
     encoded = body.encode("utf-8", "surrogateescape")
@@ -315,25 +315,29 @@ def _digest(data: bytes) -> bytes:
 
 
 def _paired(
-    left: Sequence[_Digests], right: Sequence[_Digests], by: Callable[[_Digests], bytes]
+    left: Sequence[_Digests], right: Sequence[_Digests], digest_of: Callable[[_Digests], bytes]
 ) -> tuple[list[tuple[_Digests, _Digests]], list[_Digests], list[_Digests]]:
     """Pairs of equal digest in order, and the recordings of either side without a pair."""
-    found = matched(left, right, by)
-    paired = {*found.values()}
+    partner_of = matched(left, right, digest_of)
+    paired = {*partner_of.values()}
     return (
-        [(left[one], right[other]) for one, other in found.items()],
-        [each for position, each in enumerate(left) if position not in found],
-        [each for position, each in enumerate(right) if position not in paired],
+        [(left[one], right[other]) for one, other in partner_of.items()],
+        [recording for position, recording in enumerate(left) if position not in partner_of],
+        [recording for position, recording in enumerate(right) if position not in paired],
     )
 
 
-def matched(left: Sequence[T], right: Sequence[T], by: Callable[[T], Hashable]) -> dict[int, int]:
+def matched(
+    left: Sequence[T], right: Sequence[T], key_of: Callable[[T], Hashable]
+) -> dict[int, int]:
     """The positions of equal values, in order, each once."""
     waiting: dict[Hashable, list[int]] = defaultdict(list)
     for position in reversed(range(len(right))):
-        waiting[by(right[position])].append(position)
+        waiting[key_of(right[position])].append(position)
     return {
-        position: found.pop() for position, each in enumerate(left) if (found := waiting[by(each)])
+        position: places.pop()
+        for position, recording in enumerate(left)
+        if (places := waiting[key_of(recording)])
     }
 
 
@@ -348,11 +352,11 @@ def _compare_pair(
     """Their differences; `renamed` has the first's identifiers by those of the second so far."""
     names = named(first), named(second)
     if isinstance(first, Interaction) and isinstance(second, Interaction):
-        found, alike = _exchange_differences(first, second, rules, renamed, headers=headers)
+        differing, alike = _exchange_differences(first, second, rules, renamed, headers=headers)
     else:
-        found, alike = list(_foreign_differences(first, second)), False
-    more = len(found) > _MAX_DIFFERENCES
-    return RecordingPair(*names, tuple(found[:_MAX_DIFFERENCES]), more, alike and not found)
+        differing, alike = list(_foreign_differences(first, second)), False
+    more = len(differing) > _MAX_DIFFERENCES
+    return RecordingPair(*names, tuple(differing[:_MAX_DIFFERENCES]), more, alike and not differing)
 
 
 def _exchange_differences(
@@ -368,23 +372,25 @@ def _exchange_differences(
     if renamed:
         known = _with_words(known, lambda word: renamed.get(word, word))
     asked = [*request_differences(first.request, known, rules)]
-    found = [
-        replace(each, steps=("request", *each.steps)) for each in asked if not is_set_aside(each)
+    differing = [
+        replace(difference, steps=("request", *difference.steps))
+        for difference in asked
+        if not is_set_aside(difference)
     ]
     reissued = reissued_ids(first.response, second.response)
     renamed.update({new: old for old, new in reissued.items() if _TOKEN.fullmatch(new)})
     assembled = is_stream(first.response) or is_stream(second.response)
     left = _meaning(first, {}, assembled=assembled, headers=headers)
     right = _meaning(second, renamed, assembled=assembled, headers=headers)
-    found += islice(differences(left[0], right[0], _MAX_DIFFERENCES + 1), _MAX_DIFFERENCES + 1)
+    differing += islice(differences(left[0], right[0], _MAX_DIFFERENCES + 1), _MAX_DIFFERENCES + 1)
     alike = left[1] != right[1] or len(asked) > 0 or known != second.request
-    return found, alike
+    return differing, alike
 
 
-def said(item: AnyInteraction) -> dict[str, Json]:
+def without_varying(item: AnyInteraction) -> dict[str, Json]:
     """A recording for people: the request, and the response without identifiers and times."""
     if isinstance(item, ForeignInteraction):
-        return {**_request(item), **_rest(item)}
+        return {**_request(item), **_compared_members(item)}
     request = item.request
     asked: dict[str, Json] = {"request": f"{request.method} {request.url}"}
     if request.file is not None:
@@ -399,9 +405,9 @@ def _meaning(
     item: Interaction, renamed: Mapping[str, str], *, assembled: bool, headers: bool
 ) -> tuple[dict[str, Json], tuple[bytes, ...]]:
     """The content of an answer, with the identifiers of the first, and the parts set aside."""
-    found = meaning(item, _body(item.response), assembled=assembled)
-    content = {name: _renamed(each, renamed) for name, each in found.said.items()}
-    return _response(item, content, headers=headers), found.aside
+    understood = meaning(item, _body(item.response), assembled=assembled)
+    content = {name: _renamed(member, renamed) for name, member in understood.said.items()}
+    return _response(item, content, headers=headers), understood.aside
 
 
 def _renamed(value: Json, renamed: Mapping[str, str]) -> Json:
@@ -409,11 +415,11 @@ def _renamed(value: Json, renamed: Mapping[str, str]) -> Json:
     if not renamed:
         return value
     if isinstance(value, str):
-        return _TOKEN.sub(lambda each: renamed.get(each[0], each[0]), value)
+        return _TOKEN.sub(lambda token: renamed.get(token[0], token[0]), value)
     if isinstance(value, list):
-        return [_renamed(each, renamed) for each in value]
+        return [_renamed(item, renamed) for item in value]
     if isinstance(value, dict):
-        return {name: _renamed(each, renamed) for name, each in value.items()}
+        return {name: _renamed(member, renamed) for name, member in value.items()}
     return value
 
 
@@ -421,7 +427,7 @@ def _foreign_differences(first: AnyInteraction, second: AnyInteraction) -> Itera
     budget = _MAX_DIFFERENCES + 1
     if isinstance(first, ForeignInteraction) and isinstance(second, ForeignInteraction):
         yield from differences(_request(first), _request(second), budget)
-        yield from differences(_rest(first), _rest(second), budget)
+        yield from differences(_compared_members(first), _compared_members(second), budget)
 
 
 def _response(item: Interaction, content: Mapping[str, Json], *, headers: bool) -> dict[str, Json]:
@@ -472,5 +478,5 @@ def _request(item: ForeignInteraction) -> dict[str, Json]:
     return {"request": item.document.get("request")}
 
 
-def _rest(item: ForeignInteraction) -> dict[str, Json]:
+def _compared_members(item: ForeignInteraction) -> dict[str, Json]:
     return {name: value for name, value in item.document.items() if name not in _NOT_COMPARED}

@@ -120,8 +120,8 @@ def _media(
 ) -> Iterator[dict[str, Json]]:
     if kind == "json":
         for steps, text in texts_in(value):
-            if (found := embedded_media(text)) is not None:
-                media, size, encoding = found
+            if (embedded := embedded_media(text)) is not None:
+                media, size, encoding = embedded
                 yield _medium(path_text(steps), [*steps], media, size, encoding)
         return
     if kind == "bytes":
@@ -148,8 +148,8 @@ def embedded_media(text: str) -> tuple[str, int, str] | None:
         start = b64decode(text[: _SIGNED // 3 * 4], validate=True)
     except (NotBase64, ValueError):
         return None
-    found = _by_signature(start)
-    return None if not found else (found, _decoded_size(text), "base64")
+    media_type_of_data = _by_signature(start)
+    return None if not media_type_of_data else (media_type_of_data, _decoded_size(text), "base64")
 
 
 def _by_signature(start: bytes) -> str:

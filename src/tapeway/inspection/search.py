@@ -61,11 +61,11 @@ class RecordedTexts:
 
     def add(self, item: AnyInteraction) -> str:
         """Read and keep all texts of a recording. Call this in a thread."""
-        found = searchable_text(item)
-        if self.size + (size := sys.getsizeof(found)) <= self._most_bytes:
-            self._texts[item.index] = found
+        text = searchable_text(item)
+        if self.size + (size := sys.getsizeof(text)) <= self._most_bytes:
+            self._texts[item.index] = text
             self.size += size
-        return found
+        return text
 
 
 def searchable_text(item: AnyInteraction) -> str:
@@ -92,7 +92,7 @@ def _body_texts(message: Request | Response, escape: str) -> Iterator[str]:
     content_type = find_header(message.headers, b"content-type") or b""
     if escape in text and may_be_json(content_type, octets):
         with suppress(NotJson):
-            yield "\n".join([each for _, each in texts_in(parse(octets))])
+            yield "\n".join([piece for _, piece in texts_in(parse(octets))])
 
 
 def _answer_texts(item: Interaction, escape: str) -> Iterator[str]:

@@ -87,19 +87,19 @@ def session(item: Interaction) -> dict[str, Json] | None:
     response = item.response
     times = response.arrivals().times
     # Without recorded times all lines are one piece.
-    found = read_session(
+    recorded = read_session(
         (at_ms, line)
         for at_ms, piece in zip(times, response.pieces(), strict=False)
         for line in piece.splitlines()
     )
-    if not found.messages and found.close is None:
+    if not recorded.messages and recorded.close is None:
         return None
     joined: list[_Shown] = []
     growing: dict[tuple[object, ...], _Shown] = {}
     formats: dict[bool, SoundFormat] = {}
-    for message in found.messages:
+    for message in recorded.messages:
         _join(joined, growing, formats, message.message, message.by_client, message.at_ms)
-    close = found.close
+    close = recorded.close
     return {
         "messages": [*_documents(joined[:MOST_MESSAGES])],
         "left_out": max(0, len(joined) - MOST_MESSAGES),
@@ -154,7 +154,7 @@ def _type_of(message: WebSocketMessage, value: Mapping[str, Json] | None) -> str
         return kind
     content = value.get("serverContent")
     inner = [*content] if isinstance(content, dict) else []
-    return " ".join([*[each for each in value if each != "usageMetadata"], *inner])
+    return " ".join([*[name for name in value if name != "usageMetadata"], *inner])
 
 
 def _text_of(message: WebSocketMessage) -> str:
@@ -165,7 +165,7 @@ def _text_of(message: WebSocketMessage) -> str:
 
 def _piece(kind: str, value: Mapping[str, Json], format: SoundFormat) -> _Piece | None:
     """The piece that a message brings; None for a message of its own."""
-    key = (kind, *(str(value.get(each)) for each in _IDS))
+    key = (kind, *(str(value.get(member)) for member in _IDS))
     if kind.endswith(".delta") and isinstance(delta := value.get("delta"), str):
         if "audio" in kind and "transcript" not in kind:
             return _Piece(key, sound=_octets(delta), format=format)
@@ -187,8 +187,8 @@ def _gemini_piece(kind: str, value: Mapping[str, Json]) -> _Piece | None:
     }:
         for name, part in content.items():
             parts = part.get("parts") if isinstance(part, dict) and name == "modelTurn" else [part]
-            for each in parts if isinstance(parts, list) else ():
-                _add_part(each, texts, sounds)
+            for part in parts if isinstance(parts, list) else ():
+                _add_part(part, texts, sounds)
     elif isinstance(given, dict) and given.keys() <= {"audio", "mediaChunks"}:
         chunks = given.get("mediaChunks")
         for blob in (given.get("audio"), *(chunks if isinstance(chunks, list) else ())):
@@ -198,7 +198,7 @@ def _gemini_piece(kind: str, value: Mapping[str, Json]) -> _Piece | None:
     if not (texts or sounds):
         return None
     format = sounds[0][1] if sounds else _PCM
-    return _Piece((kind,), "".join(texts), b"".join(each for each, _ in sounds), format)
+    return _Piece((kind,), "".join(texts), b"".join(sound for sound, _ in sounds), format)
 
 
 def _add_part(part: Json, texts: list[str], sounds: list[tuple[bytes, SoundFormat]]) -> None:
@@ -235,8 +235,8 @@ def _note_formats(value: Mapping[str, Json], formats: dict[bool, SoundFormat]) -
     audio = about.get("audio")
     for by_client, side in ((True, "input"), (False, "output")):
         stated = about.get(f"{side}_audio_format")
-        place = audio.get(side) if isinstance(audio, dict) else None
-        newer = place.get("format") if isinstance(place, dict) else None
+        settings = audio.get(side) if isinstance(audio, dict) else None
+        newer = settings.get("format") if isinstance(settings, dict) else None
         if isinstance(newer, dict):
             stated = newer.get("type")
         if isinstance(stated, str):
@@ -245,25 +245,25 @@ def _note_formats(value: Mapping[str, Json], formats: dict[bool, SoundFormat]) -
 
 def _documents(joined: list[_Shown]) -> Iterator[Json]:
     characters, octets = MOST_CHARACTERS, MOST_SOUND
-    for each in joined:
-        text, value = "".join(each.texts)[:characters], each.value
+    for piece in joined:
+        text, value = "".join(piece.texts)[:characters], piece.value
         size = len(text) if value is None else len(dump(value))
         if size > characters:
             text, value = f"{size} bytes, which are not shown here", None
         characters -= len(text) if value is None else size
-        samples = b"".join(each.sounds)
+        samples = b"".join(piece.sounds)
         sound: Json = None
         if samples:
             shown = samples if len(samples) <= octets else b""
             octets -= len(shown)
-            wav = base64.b64encode(each.format.wav(shown)).decode() if shown else None
+            wav = base64.b64encode(piece.format.wav(shown)).decode() if shown else None
             sound = {"media_type": "audio/wav", "data": wav, "size": len(samples)}
         yield {
-            "by": "client" if each.by_client else "service",
-            "type": each.type,
-            "at_ms": each.at_ms,
-            "until_ms": each.until_ms,
-            "pieces": each.pieces,
+            "by": "client" if piece.by_client else "service",
+            "type": piece.type,
+            "at_ms": piece.at_ms,
+            "until_ms": piece.until_ms,
+            "pieces": piece.pieces,
             "text": text,
             "sound": sound,
             "value": value,

@@ -45,13 +45,15 @@ def _line(parts: Iterable[tuple[str, Tone | None]]) -> str:
     return "  ".join([text for text, _ in parts])
 
 
-def summary_parts(item: AnyInteraction, said: Gist | None = None) -> list[tuple[str, Tone | None]]:
+def summary_parts(
+    item: AnyInteraction, call_gist: Gist | None = None
+) -> list[tuple[str, Tone | None]]:
     """The parts of a summary, printable, each with a tone; `said` is the gist where known."""
     parts: list[tuple[str, Tone | None]]
     if isinstance(item, ForeignInteraction):
         failed = item.document.get("error") is not None
         kind = [
-            str(item.document[each]) for each in ("kind", "boundary") if item.document.get(each)
+            str(item.document[name]) for name in ("kind", "boundary") if item.document.get(name)
         ]
         parts = [
             (" ".join([f"#{item.index}", *kind]), None),
@@ -66,17 +68,17 @@ def summary_parts(item: AnyInteraction, said: Gist | None = None) -> list[tuple[
             (f"{item.latency_ms:.0f} ms" if item.latency_ms else "", None),
             *[(f"[{tag}]", None) for tag in item.tags],
         ]
-    parts.append((" → ".join(filter(None, said or gist(item))), None))
+    parts.append((" → ".join(filter(None, call_gist or gist(item))), None))
     return [(escape_unprintable(text), tone) for text, tone in parts if text]
 
 
 def title(item: AnyInteraction) -> dict[str, Json]:
     """An interaction as a list shows it; large bodies are not read."""
-    said = gist(item)
-    found: dict[str, Json] = {
+    call_gist = gist(item)
+    members: dict[str, Json] = {
         "index": item.index,
         "kind": "http",
-        "summary": _line(summary_parts(item, said)),
+        "summary": _line(summary_parts(item, call_gist)),
         "route": None,
         "method": None,
         "path": None,
@@ -91,14 +93,14 @@ def title(item: AnyInteraction) -> dict[str, Json]:
         "usage": None,
         "unmarked": False,
         "tags": [],
-        "asked": escape_surrogates(said.asked),
-        "answered": escape_surrogates(said.answered),
+        "asked": escape_surrogates(call_gist.asked),
+        "answered": escape_surrogates(call_gist.answered),
     }
     if isinstance(item, ForeignInteraction):
-        return found | {"kind": str(item.document.get("kind"))}
+        return members | {"kind": str(item.document.get("kind"))}
     request, response = item.request, item.response
     content_type = find_header(response.headers, b"content-type")
-    return found | {
+    return members | {
         "kind": request.kind,
         "route": request.route,
         "method": escape_surrogates(request.method),
@@ -159,7 +161,7 @@ def _outcome(item: Interaction) -> Iterator[tuple[str, Tone | None]]:
 
 def _call(item: Interaction) -> str:
     """The API call of an LLM; a field may exist without a value."""
-    values = [item.metadata.get(each) for each in ("endpoint", "model")]
+    values = [item.metadata.get(name) for name in ("endpoint", "model")]
     return " ".join([str(value) for value in values if value])
 
 

@@ -39,20 +39,20 @@ def timeline(item: Interaction) -> dict[str, Json] | None:
 
 
 def _events(response: Response, times: Times, starts: Sequence[int]) -> tuple[list[Json], int]:
-    found: list[Json] = []
+    events: list[Json] = []
     left_out, room = 0, MOST_EVENT_CHARACTERS
     for end, data in placed_documents(response):
         text = data.decode("utf-8", "replace")
         room -= len(text)
-        if len(found) >= MOST_EVENTS or room < 0:
+        if len(events) >= MOST_EVENTS or room < 0:
             left_out += 1
             continue
         # The first chunk that ends at or after this place completed the event.
         number = max(0, bisect_left(starts, end) - 1)
-        found.append(
+        events.append(
             {"at_ms": times[min(number, len(times) - 1)][0], "chunk": number, "text": text}
         )
-    return found, left_out
+    return events, left_out
 
 
 def _pace(item: Interaction, times: Times) -> dict[str, Json]:

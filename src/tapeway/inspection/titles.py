@@ -46,9 +46,9 @@ class ListedRecording:
 
 
 _ORDERS: Mapping[Order, Callable[[ListedRecording], float]] = {
-    "slowest": lambda each: -each.latency_ms,
-    "tokens": lambda each: -each.tokens,
-    "largest": lambda each: -each.response_bytes,
+    "slowest": lambda call: -call.latency_ms,
+    "tokens": lambda call: -call.tokens,
+    "largest": lambda call: -call.response_bytes,
 }
 
 
@@ -80,10 +80,10 @@ class Titles:
     def add(self, items: list[AnyInteraction]) -> None:
         """Add recordings, whose list is emptied; call it in a thread."""
         yielding = Yielding()
-        items.sort(key=lambda each: -each.index)
+        items.sort(key=lambda item: -item.index)
         while items:
             # Each is freed at once: all together would keep other threads waiting.
-            listed = self._of(items.pop())
+            listed = self._listed_recording(items.pop())
             self._listed.append(listed)
             self._indexes.append(listed.index)
             self.size += listed.size
@@ -98,8 +98,8 @@ class Titles:
             if after is not None:
                 start = bisect_right(self._indexes, after)
         else:
-            listed = self._found(query, unused or frozenset())
-            places = (at for at, each in enumerate(listed) if each.index == after)
+            listed = self._matching(query, unused or frozenset())
+            places = (at for at, call in enumerate(listed) if call.index == after)
             start = 0 if after is None else next(places, len(listed) - 1) + 1
         page = listed[start : start + limit]
         rest: dict[str, Json] = {
@@ -111,11 +111,11 @@ class Titles:
         titles = b",".join([item.written(unused) for item in page])
         return b'{"titles":[%b],%b' % (titles, dump(rest)[1:])
 
-    def _of(self, item: AnyInteraction) -> ListedRecording:
-        found = title(item)
-        usage = found["usage"]
+    def _listed_recording(self, item: AnyInteraction) -> ListedRecording:
+        titled = title(item)
+        usage = titled["usage"]
         tokens = usage.get("total_tokens") if isinstance(usage, dict) else 0
-        status = found["status"]
+        status = titled["status"]
         says = searchable_text(item)
         if (size := sys.getsizeof(says)) <= self._room:
             self._room -= size
@@ -124,28 +124,28 @@ class Titles:
             self.unsearched += 1
         return ListedRecording(
             item.index,
-            dump(found),
-            f"{found['summary']}\0{found['path']}".casefold(),
+            dump(titled),
+            f"{titled['summary']}\0{titled['path']}".casefold(),
             says,
-            found["failure"] is not None or (isinstance(status, int) and status >= 400),
-            found["streamed"] is True,
-            found["unmarked"] is True,
-            float(cast("float | None", found["latency_ms"]) or 0),
+            titled["failure"] is not None or (isinstance(status, int) and status >= 400),
+            titled["streamed"] is True,
+            titled["unmarked"] is True,
+            float(cast("float | None", titled["latency_ms"]) or 0),
             tokens if isinstance(tokens, int) else 0,
-            cast("int | None", found["response_bytes"]) or 0,
+            cast("int | None", titled["response_bytes"]) or 0,
         )
 
-    def _found(self, query: TitleQuery, unused: Set[int]) -> list[ListedRecording]:
+    def _matching(self, query: TitleQuery, unused: Set[int]) -> list[ListedRecording]:
         shown: Iterable[ListedRecording] = self._listed
         if query.show == "unused":
-            shown = [each for each in shown if each.index in unused]
+            shown = [call for call in shown if call.index in unused]
         elif query.show is not None:
-            shown = [each for each in shown if getattr(each, query.show)]
+            shown = [call for call in shown if getattr(call, query.show)]
         if query.text:
             words = query.text.casefold()
-            shown = [each for each in shown if each.has(words)]
+            shown = [call for call in shown if call.has(words)]
         return [*shown] if query.order is None else sorted(shown, key=_ORDERS[query.order])
 
 
 def _indexes(listed: Iterable[ListedRecording]) -> list[Json]:
-    return [each.index for each in listed]
+    return [call.index for call in listed]

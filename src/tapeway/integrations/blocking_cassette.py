@@ -164,11 +164,11 @@ class BlockingCassette:
         return self._loop
 
     async def _load(self) -> StoredCassette | None:
-        found = await self.store.load(self.name, writable=False)
-        if found is None:
+        stored = await self.store.load(self.name, writable=False)
+        if stored is None:
             return None
-        items = [await in_memory(interaction) for interaction in found.interactions]
-        return replace(found, interactions=tuple(items))
+        items = [await in_memory(interaction) for interaction in stored.interactions]
+        return replace(stored, interactions=tuple(items))
 
     async def _claim(self) -> CassetteHead:
         if self._head is None:
@@ -184,12 +184,12 @@ class BlockingCassette:
     async def _own_head(self) -> CassetteHead | None:
         if self.store.shared is not None:
             return None
-        found = await self.store.load(self.name, writable=True)
-        if found is None:
+        stored = await self.store.load(self.name, writable=True)
+        if stored is None:
             self._next = 0
             return None
-        self._next = max([interaction.index for interaction in found.interactions], default=-1) + 1
-        return found.head
+        self._next = max([interaction.index for interaction in stored.interactions], default=-1) + 1
+        return stored.head
 
     async def _add(self, recordings: Sequence[Recording]) -> list[int | TapewayError]:
         head = await self._claim()
@@ -202,7 +202,9 @@ class BlockingCassette:
                 )
                 for recording in recordings[start : start + _BATCH]
             ]
-            done += await asyncio.gather(*[self._append(head, each) for each in numbered])
+            done += await asyncio.gather(
+                *[self._append(head, interaction) for interaction in numbered]
+            )
         return done
 
     async def _append(self, head: CassetteHead, recording: Recording) -> int | TapewayError:
@@ -220,7 +222,7 @@ class BlockingCassette:
 
     async def _save(self, items: Sequence[AnyInteraction]) -> None:
         head = await self._claim()
-        numbered = [replace(each, index=index) for index, each in enumerate(items)]
+        numbered = [replace(interaction, index=index) for index, interaction in enumerate(items)]
         await self.store.save(self.name, StoredCassette(head, tuple(numbered)))
         self._next = len(numbered)
 

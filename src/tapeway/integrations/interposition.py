@@ -146,35 +146,37 @@ class TapewayCassetteStore:
 
     def _remember(self, stored: tuple[Interaction, ...]) -> None:
         self._loaded = stored
-        self._stored = {id(each): each for each in stored}
+        self._stored = {id(interaction): interaction for interaction in stored}
 
     def _new(self, given: Sequence[Interaction]) -> list[Interaction]:
-        new = [each for each in given if id(each) not in self._stored]
+        new = [interaction for interaction in given if id(interaction) not in self._stored]
         if not new:
             return new
         if self._loaded is None:
             stored = self._cassette.load()
             items = () if stored is None else stored.interactions
             self._remember(tuple(_interactions(items, self.path)))
-        given_ids = {id(each) for each in given}
+        given_ids = {id(interaction) for interaction in given}
         # Equal interactions that another thread or process loaded itself are not new.
-        again = Counter([each for each in self._loaded or () if id(each) not in given_ids])
-        if not again:
+        repeated = Counter(
+            [interaction for interaction in self._loaded or () if id(interaction) not in given_ids]
+        )
+        if not repeated:
             return new
         interactions: list[Interaction] = []
-        for each in new:
-            if again[each]:
-                again[each] -= 1
-                self._stored[id(each)] = each
+        for interaction in new:
+            if repeated[interaction]:
+                repeated[interaction] -= 1
+                self._stored[id(interaction)] = interaction
             else:
-                interactions.append(each)
+                interactions.append(interaction)
         return interactions
 
     def _add(self, new: Sequence[Interaction]) -> None:
-        done = self._cassette.add([self._item(each) for each in new])
-        for each, index in zip(new, done, strict=True):
+        done = self._cassette.add([self._item(interaction) for interaction in new])
+        for interaction, index in zip(new, done, strict=True):
             if isinstance(index, int):
-                self._stored[id(each)] = each
+                self._stored[id(interaction)] = interaction
         for failed in done:
             if isinstance(failed, TapewayError):
                 raise failed
@@ -241,8 +243,8 @@ class ThreadSafeBroker(Broker):
         Raises InteractionNotFoundError in the mode `replay`.
         """
         if self.mode != "record":
-            if (found := self._first.get(request.fingerprint())) is not None:
-                yield from found.response_chunks
+            if (interaction := self._first.get(request.fingerprint())) is not None:
+                yield from interaction.response_chunks
                 return
             if self.mode == "replay":
                 raise InteractionNotFoundError(request)
@@ -273,10 +275,11 @@ class ThreadSafeBroker(Broker):
             self._is_stored = True
 
 
-def _in_fingerprint(place: tuple[str | int, ...]) -> bool:
+def _in_fingerprint(pointer: tuple[str | int, ...]) -> bool:
     """Whether the fingerprint covers this place."""
-    return place[:1] == ("request",) or (
-        place[:2] == ("metadata", NOTE) and place[2:3] in (("headers",), ("target",), ("protocol",))
+    return pointer[:1] == ("request",) or (
+        pointer[:2] == ("metadata", NOTE)
+        and pointer[2:3] in (("headers",), ("target",), ("protocol",))
     )
 
 
@@ -311,8 +314,8 @@ def _interactions(items: Iterable[AnyInteraction], path: Path) -> Iterator[Inter
             fingerprint=RequestFingerprint(value=converted.fingerprint),
             response_chunks=tuple(
                 [
-                    ResponseChunk(data=each.data, sequence=number, metadata=each.metadata)
-                    for number, each in enumerate(converted.chunks)
+                    ResponseChunk(data=chunk.data, sequence=number, metadata=chunk.metadata)
+                    for number, chunk in enumerate(converted.chunks)
                 ]
             ),
             metadata=converted.metadata,

@@ -105,7 +105,9 @@ def samples(interaction: Interaction) -> bool:
         return False
     fields = _fields(interaction.request)
     places = [fields, *[fields.get(name) for name in _SETTINGS]]
-    return not any(isinstance(place, dict) and place.get("temperature") == 0 for place in places)
+    return not any(
+        isinstance(options, dict) and options.get("temperature") == 0 for options in places
+    )
 
 
 def _api_of(route: str, base: str, target: str, headers: Headers) -> tuple[str, str] | None:

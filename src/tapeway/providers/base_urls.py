@@ -33,7 +33,7 @@ class Prefix:
     endpoints: frozenset[str] = frozenset()
 
 
-def _at(path: str, endpoints: str = "") -> Prefix:
+def _prefix_at(path: str, endpoints: str = "") -> Prefix:
     return Prefix(path, frozenset(endpoints.split()))
 
 
@@ -50,45 +50,53 @@ _OPENAI_ENDPOINTS = (
 # gateway, Perplexity has endpoints with and without /v1, DeepSeek all of them both ways: for these
 # only a doubled prefix, or an endpoint that exists below /v1 alone, is known to be wrong.
 PREFIXES: Mapping[str, tuple[Prefix, ...]] = {
-    "openai": (_at("/v1", _OPENAI_ENDPOINTS),),
-    "anthropic": (_at("/v1", "complete files messages models skills"),),
-    "azure": (_at("/openai/v1"), _at("/openai")),
+    "openai": (_prefix_at("/v1", _OPENAI_ENDPOINTS),),
+    "anthropic": (_prefix_at("/v1", "complete files messages models skills"),),
+    "azure": (_prefix_at("/openai/v1"), _prefix_at("/openai")),
     "gemini": (
-        _at("/v1beta", "batches cachedContents corpora fileSearchStores files models tunedModels"),
-        _at("/v1"),
-        _at("/v1alpha"),
+        _prefix_at(
+            "/v1beta", "batches cachedContents corpora fileSearchStores files models tunedModels"
+        ),
+        _prefix_at("/v1"),
+        _prefix_at("/v1alpha"),
     ),
-    "vertex": (_at("/v1", "projects publishers"), _at("/v1beta1")),
+    "vertex": (_prefix_at("/v1", "projects publishers"), _prefix_at("/v1beta1")),
     "bedrock": (),
-    "mistral": (_at("/v1", _OPENAI_ENDPOINTS),),
-    "groq": (_at("/openai/v1", _CHAT_ENDPOINTS),),
+    "mistral": (_prefix_at("/v1", _OPENAI_ENDPOINTS),),
+    "groq": (_prefix_at("/openai/v1", _CHAT_ENDPOINTS),),
     "cohere": (
-        _at("/v2"),
-        _at(
+        _prefix_at("/v2"),
+        _prefix_at(
             "/v1",
             "check-api-key classify connectors datasets detokenize embed-jobs models tokenize",
         ),
     ),
-    "together": (_at("/v1", _OPENAI_ENDPOINTS),),
-    "fireworks": (_at("/inference/v1", "audio chat completions embeddings rerank responses"),),
-    "cerebras": (_at("/v1", "chat completions models"),),
-    "perplexity": (_at("/v1", "agent embeddings responses"),),
+    "together": (_prefix_at("/v1", _OPENAI_ENDPOINTS),),
+    "fireworks": (
+        _prefix_at("/inference/v1", "audio chat completions embeddings rerank responses"),
+    ),
+    "cerebras": (_prefix_at("/v1", "chat completions models"),),
+    "perplexity": (_prefix_at("/v1", "agent embeddings responses"),),
     # The host also has web pages, such as /models and /chat.
     "openrouter": (
-        _at("/api/v1", "chat/completions completions credits embeddings key messages responses"),
+        _prefix_at(
+            "/api/v1", "chat/completions completions credits embeddings key messages responses"
+        ),
     ),
-    "deepseek": (_at("/v1"), _at("/beta")),
-    "xai": (_at("/v1", f"{_CHAT_ENDPOINTS} language-models messages tokenize-text"),),
+    "deepseek": (_prefix_at("/v1"), _prefix_at("/beta")),
+    "xai": (_prefix_at("/v1", f"{_CHAT_ENDPOINTS} language-models messages tokenize-text"),),
     # Both have /embeddings.
     "ollama": (
-        _at("/api", "copy create delete embed generate ps pull push show tags version"),
-        _at("/v1", "chat/completions completions models responses"),
+        _prefix_at("/api", "copy create delete embed generate ps pull push show tags version"),
+        _prefix_at("/v1", "chat/completions completions models responses"),
     ),
     "voyage": (
-        _at("/v1", "batches contextualizedembeddings embeddings multimodalembeddings rerank"),
+        _prefix_at(
+            "/v1", "batches contextualizedembeddings embeddings multimodalembeddings rerank"
+        ),
     ),
     # Other first segments are names of providers behind the router.
-    "huggingface": (_at("/v1", "chat/completions responses"),),
+    "huggingface": (_prefix_at("/v1", "chat/completions responses"),),
 }
 
 _KNOWN_PREFIXES = sorted(
@@ -129,8 +137,8 @@ def _fault_at(provider: str, path: str, base: str) -> BaseUrlFault | None:
     may have other paths, and only a doubled prefix counts as an error.
     """
     prefixes = PREFIXES.get(provider, ())
-    if base and not any(_is_at_or_below(each.path, base) for each in prefixes):
-        base, prefixes = "", tuple(Prefix(each.path) for each in prefixes)
+    if base and not any(_is_at_or_below(prefix.path, base) for prefix in prefixes):
+        base, prefixes = "", tuple(Prefix(prefix.path) for prefix in prefixes)
     written = base + path
     for prefix in prefixes:
         if (doubled := _doubled(written, prefix.path)) is not None:
@@ -174,8 +182,8 @@ def _incomplete(prefix: str) -> Iterator[str]:
 
 def _is_endpoint(rest: str, prefix: Prefix) -> bool:
     first, second, *_ = [*rest[1:].split("/", 2), ""]
-    found = first in prefix.endpoints or f"{first}/{second}" in prefix.endpoints
-    return rest.startswith("/") and found
+    is_endpoint = first in prefix.endpoints or f"{first}/{second}" in prefix.endpoints
+    return rest.startswith("/") and is_endpoint
 
 
 def _is_at_or_below(path: str, base: str) -> bool:

@@ -50,10 +50,10 @@ class HostRoutes:
                     self._patterns.append((pattern, route, own))
             if route.url is not None and route.url.startswith("https:"):
                 parts = urlsplit(route.url)
-                place = (parts.hostname or "", parts.port or _HTTPS_PORT)
-                self._by_place.setdefault(place, []).append((parts.path.rstrip("/"), route))
+                host_and_port = (parts.hostname or "", parts.port or _HTTPS_PORT)
+                self._by_place.setdefault(host_and_port, []).append((parts.path.rstrip("/"), route))
         for routes in self._by_place.values():
-            routes.sort(key=lambda each: -len(each[0]))
+            routes.sort(key=lambda row: -len(row[0]))
 
     def find(self, host: str, port: int) -> RoutedHost | None:
         """A host as a client names it; None where no route leads to it."""
@@ -62,8 +62,8 @@ class HostRoutes:
             return RoutedHost(host, port, tuple(routes))
         for pattern, route, own in self._patterns if port == _HTTPS_PORT else ():
             if re.fullmatch(_regular(pattern), host):
-                found = replace(route, url=f"https://{host}") if own else route
-                return RoutedHost(host, port, (("", found),))
+                own_route = replace(route, url=f"https://{host}") if own else route
+                return RoutedHost(host, port, (("", own_route),))
         return None
 
     def names(self) -> Iterator[str]:

@@ -109,6 +109,6 @@ def owner(target: str, headers: Headers) -> str | None:
 def api_of_path(path: str) -> tuple[str, str] | None:
     """The provider whose API a path ends with, below any prefix, and that part of the path."""
     for pattern, provider in _API_PATHS:
-        if (found := pattern.search(path)) is not None:
-            return provider, found[0]
+        if (match := pattern.search(path)) is not None:
+            return provider, match[0]
     return None

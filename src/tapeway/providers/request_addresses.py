@@ -63,6 +63,6 @@ class RequestAddresses:
 def _routing_fields(headers: Headers) -> Headers:
     """The fields that decide the route. Of a field that names a provider, only the name counts."""
     first = request_fields(headers).first
-    found = [(name, first[name]) for name in _DECIDE if name in first]
-    found += [(name, b"") for name in PROVIDER_HEADERS if name in first]
-    return tuple(found)
+    deciding = [(name, first[name]) for name in _DECIDE if name in first]
+    deciding += [(name, b"") for name in PROVIDER_HEADERS if name in first]
+    return tuple(deciding)

@@ -49,7 +49,7 @@ class _UsageFields:
         names = (*self.prompt, *self.completion, *((self.total,) if self.total else ()))
         object.__setattr__(self, "all_fields", names)
         object.__setattr__(self, "marks", tuple([name.encode() for name in names]))
-        paths = [tuple(each.split(".")) if each else () for each in self.objects]
+        paths = [tuple(path.split(".")) if path else () for path in self.objects]
         object.__setattr__(self, "paths", tuple(paths))
 
 
@@ -137,12 +137,12 @@ def token_usage(call: ApiCall, response: Response, value: Json = None) -> Usage 
         return None
     counts: dict[str, int] = {}
     if value is None:
-        found: Iterable[Json] = _documents_with_counts(usage, response)
+        values: Iterable[Json] = _documents_with_counts(usage, response)
     else:
-        found = _values_in(value) if _has_mark(response.body, usage.marks) else ()
-    for each in found:
+        values = _values_in(value) if _has_mark(response.body, usage.marks) else ()
+    for document in values:
         for path in usage.paths:
-            _count(usage, _at(each, path), counts)
+            _count(usage, _value_at(document, path), counts)
     return _sum(usage, counts) if counts else None
 
 
@@ -164,7 +164,7 @@ def cached_prompt_tokens(call: ApiCall, response: Response) -> int | None:
     """How many tokens of the prompt the service had cached, None where the answer does not tell."""
     if call.endpoint not in _BY_ENDPOINT:
         return None
-    found: int | None = None
+    last: int | None = None
     marks = {name.encode() for _, name in _CACHED}
     for text in documents(response):
         if not any(mark in text for mark in marks):
@@ -172,10 +172,10 @@ def cached_prompt_tokens(call: ApiCall, response: Response) -> int | None:
         values = peek_json(text)
         for value in values if isinstance(values, list) else [values]:
             for path, name in _CACHED:
-                at = _at(value, path.split("."))
+                at = _value_at(value, path.split("."))
                 count = at.get(name) if isinstance(at, dict) else None
-                found = count if type(count) is int else found
-    return found
+                last = count if type(count) is int else last
+    return last
 
 
 def _documents_with_counts(usage: _UsageFields, response: Response) -> Iterator[Json]:
@@ -199,7 +199,7 @@ def _values_in(value: Json) -> Sequence[Json]:
     return value if isinstance(value, list) else (value,)
 
 
-def _at(value: Json, path: Sequence[str]) -> Json:
+def _value_at(value: Json, path: Sequence[str]) -> Json:
     for name in path:
         if not isinstance(value, dict):
             return None

@@ -35,8 +35,8 @@ class TestCassette:
         if self._connection is None or self._take is None:
             return []
         deck, slot = self._connection.deck, self._connection.slot
-        found = deck.requests(slot, since=self._take.first)
-        return [each for each in found if self._take.owns(each["take"])]
+        requests = deck.requests(slot, since=self._take.first)
+        return [request for request in requests if self._take.owns(request["take"])]
 
     @property
     def calls(self) -> list[dict[str, Any]]:
@@ -45,4 +45,4 @@ class TestCassette:
             return []
         deck, slot = self._connection.deck, self._connection.slot
         journal = deck.journal(slot=slot, since=self._take.first, limit=_MOST_CALLS)
-        return [each for each in reversed(journal) if self._take.owns(each["take"])]
+        return [entry for entry in reversed(journal) if self._take.owns(entry["take"])]

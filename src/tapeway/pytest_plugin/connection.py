@@ -73,10 +73,10 @@ def connect(config: pytest.Config, given: str | None) -> Connection | None:
 
 def _inherited() -> Mapping[str, str] | None:
     """What the controller tells this worker; None outside of a worker."""
-    found = os.environ.get(_CONTROLLER)
-    if found is None or _WORKER not in os.environ:
+    text = os.environ.get(_CONTROLLER)
+    if text is None or _WORKER not in os.environ:
         return None
-    values: dict[str, str] = json.loads(found)
+    values: dict[str, str] = json.loads(text)
     # A test may run pytest itself, which inherits the variables too.
     return values if values["pid"] == str(os.getppid()) else None
 
@@ -114,7 +114,7 @@ def _mode_of(running: AdminClient) -> str | None:
     try:
         active = running.call("GET", "status")["cassette"]
         listed = running.call("GET", "cassettes", limit=2, counts=False)["cassettes"]
-        if all(each["name"] == active for each in listed):
+        if all(row["name"] == active for row in listed):
             return None
         if running.call("GET", f"cassettes/{segment(active)}/interactions", limit=1)[
             "interactions"
@@ -144,9 +144,9 @@ def _is_own(file: Path) -> bool:
 def _start(config: pytest.Config, mode: DeckMode) -> Connection:
     server = None
     if (admin := _running()) is not None:
-        told = admin.call("GET", "clients")
-        clients = ClientSetup.of(told)
-        proxy = os.environ.get(URL_VARIABLE) or str(told["proxy"])
+        answer = admin.call("GET", "clients")
+        clients = ClientSetup.of(answer)
+        proxy = os.environ.get(URL_VARIABLE) or str(answer["proxy"])
         token = _admin_token()
     else:
         server = _own_server(config)
@@ -196,7 +196,7 @@ def _join(config: pytest.Config, inherited: Mapping[str, str]) -> Connection:
     slot = os.environ[_WORKER]
     deck = Deck(inherited["proxy"], AdminClient(inherited["admin"], _admin_token()), slot)
     old, new = deck.url(slot=_MAIN), deck.url(slot=slot)
-    _set(config, dict(_moved(old, new)))
+    _set(config, dict(_moved_variables(old, new)))
     mode = cast("DeckMode", inherited["mode"])
     return Connection(deck, slot, mode, is_worker=True, starts_server=bool(inherited["own"]))
 
@@ -206,7 +206,7 @@ def _admin_token() -> str | None:
     return token if token or not file else Path(file).read_text(encoding="utf-8").rstrip("\r\n")
 
 
-def _moved(old: str, new: str) -> Iterator[tuple[str, str]]:
+def _moved_variables(old: str, new: str) -> Iterator[tuple[str, str]]:
     for name, value in os.environ.items():
         if value == old or value.startswith(f"{old}/"):
             yield name, new + value.removeprefix(old)

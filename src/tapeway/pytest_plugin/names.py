@@ -52,11 +52,11 @@ def distinct_names(names: Mapping[str, str], stored: Container[str] = ()) -> dic
     uncollected test whose name differs in case alone.
     """
     by_folded = Counter(name.lower() for name in set(names.values()))
-    found = {}
+    distinct = {}
     for node_id, name in names.items():
         numbered = _numbered(name, node_id)
-        found[node_id] = numbered if by_folded[name.lower()] > 1 or numbered in stored else name
-    return found
+        distinct[node_id] = numbered if by_folded[name.lower()] > 1 or numbered in stored else name
+    return distinct
 
 
 def _folders(file: str) -> list[str]:
@@ -73,12 +73,12 @@ def _joined(segments: Iterable[str], node_id: str) -> str:
 
 
 def _segment(text: str) -> str:
-    found = _REPLACED.sub("_", text)[:_LONGEST]
-    if found.endswith("."):
-        found = f"{found[:-1]}_"
-    if not found[:1].isalnum() or _WINDOWS_DEVICE.fullmatch(found):
-        found = f"x{found}"[:_LONGEST]
-    return found
+    name = _REPLACED.sub("_", text)[:_LONGEST]
+    if name.endswith("."):
+        name = f"{name[:-1]}_"
+    if not name[:1].isalnum() or _WINDOWS_DEVICE.fullmatch(name):
+        name = f"x{name}"[:_LONGEST]
+    return name
 
 
 def _numbered(name: str, node_id: str) -> str:

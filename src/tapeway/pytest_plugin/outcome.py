@@ -62,21 +62,21 @@ class RunOutcome:
     def gathered(self) -> dict[str, Any]:
         """The gathered results as plain values, for the process that started the run."""
         return {
-            "places": {name: list(place) for name, place in self.places.items()},
+            "places": {name: list(source) for name, source in self.places.items()},
             "partial": self.partial,
             "reports": self._reports,
             "trusted": sorted(self._trusted),
             "spoilt": sorted(self._spoilt),
             "not_kept": self._not_kept,
             "rewound": self._rewound,
-            "ended": [list(each) for each in self._ended],
-            "missing": [list(each) for each in self._missing],
+            "ended": [list(key) for key in self._ended],
+            "missing": [list(key) for key in self._missing],
         }
 
     def take_over(self, gathered: Mapping[str, Any]) -> None:
         """Add what a worker gathered."""
         self.add(gathered)
-        self.places |= {name: tuple(place) for name, place in gathered["places"].items()}
+        self.places |= {name: tuple(source) for name, source in gathered["places"].items()}
         self.partial = self.partial or gathered["partial"]
 
     def settle(self, exitstatus: int) -> int:
@@ -131,8 +131,8 @@ class RunOutcome:
         if not (any(counts.values()) or any(self._said.values()) or self._refused or unrecorded):
             return
         terminal.section("tapeway")
-        said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-        terminal.line(said or "no requests")
+        counted = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        terminal.line(counted or "no requests")
         for line in self._notes["causes"]:
             terminal.line(line, red=True)
         for line in (*self._notes["gains"], *self._notes["notices"], *self._refused):
@@ -143,10 +143,10 @@ class RunOutcome:
             "not stored": self._notes["unrecorded"],
             "not reached to its end": self._notes["unreached"],
         }
-        for title, found in said_of.items():
-            for line in found[:_MOST_NAMED]:
+        for title, lines in said_of.items():
+            for line in lines[:_MOST_NAMED]:
                 terminal.line(f"{title}: {line}")
-            if (more := len(found) - _MOST_NAMED) > 0:
+            if (more := len(lines) - _MOST_NAMED) > 0:
                 terminal.line(f"{title}: {more} more")
         if self._page is not None:
             terminal.line(self._page)
@@ -161,8 +161,8 @@ class RunOutcome:
 
     def _deck_reports(self) -> list[dict[str, Any]]:
         """The reports of cassettes of several tests, or of a wider scope than a test."""
-        names = [each["name"] for each in self._deck.report()["cassettes"]]
-        found = []
+        names = [reported["name"] for reported in self._deck.report()["cassettes"]]
+        reports = []
         for name in names:
             try:
                 report = self._deck.eject(name)
@@ -173,8 +173,8 @@ class RunOutcome:
             if self._rewound:
                 report["unused"] = []
             if any(report[kind] for kind in _SAYS_SOMETHING):
-                found.append(report)
-        return found
+                reports.append(report)
+        return reports
 
     def _late_requests(self) -> Iterator[str]:
         """Requests through a slot while no test ran, with the test that ended last before."""
@@ -192,8 +192,8 @@ class RunOutcome:
         """
         failed = self._deck.journal(outcome="error", limit=_PAGE)
         messages = [str(entry["message"]) for entry in reversed(failed)]
-        found = [message for message in messages if message.startswith(_CORRUPT)]
-        return [each.removeprefix(_CORRUPT) for each in dict.fromkeys(found)]
+        corrupt = [message for message in messages if message.startswith(_CORRUPT)]
+        return [message.removeprefix(_CORRUPT) for message in dict.fromkeys(corrupt)]
 
     # What was recorded and not used.
 
@@ -206,10 +206,12 @@ class RunOutcome:
         for report in self._reports:
             if report["name"] not in trusted or not report["replayed"] or not report["unused"]:
                 continue
-            place = f"cassettes/{segment(report['name'])}/interactions"
+            path = f"cassettes/{segment(report['name'])}/interactions"
             # The last index first: a deletion moves the indices behind.
-            for index in sorted((each["index"] for each in report["unused"]), reverse=True):
-                self._deck.admin.call("DELETE", f"{place}/{index}")
+            for index in sorted(
+                (recording["index"] for recording in report["unused"]), reverse=True
+            ):
+                self._deck.admin.call("DELETE", f"{path}/{index}")
             count = len(report["unused"])
             self._said.setdefault("pruned", []).append(f"{count} of {report['name']}")
             report["unused"] = []
@@ -266,7 +268,7 @@ class RunOutcome:
             # The cassettes of other modules, and of a single test's siblings, are unknown.
             folders = {name.rpartition("/")[0] for name in self.places}
             whole = not any("::" in arg for arg in self._config.args)
-            unclaimed = [each for each in unclaimed if whole and each.rpartition("/")[0] in folders]
+            unclaimed = [name for name in unclaimed if whole and name.rpartition("/")[0] in folders]
         root = self._config.rootpath
         try:
             self._notes = notes_of(self._deck, self._reports, self.places, root, missing, unclaimed)
@@ -287,7 +289,7 @@ class RunOutcome:
         after: str | None = None
         while True:
             page = self._deck.admin.call("GET", "cassettes", after=after, limit=_PAGE, counts=False)
-            yield from (each["name"] for each in page["cassettes"])
+            yield from (row["name"] for row in page["cassettes"])
             if (after := page["next"]) is None:
                 return
 

@@ -158,9 +158,9 @@ class RunPlugin:
             # A request sent during the import of a module belongs to no test.
             self._recorder.point_at_scope(scope_name("session", ""))
         # The workers of pytest-xdist start here, while the server does.
-        found = yield
+        answer = yield
         self._connection.wait()
-        return found
+        return answer
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -172,7 +172,11 @@ class RunPlugin:
                 if not self._connection.is_worker:
                     raise
                 self._faults[item.nodeid] = str(exc)
-        own = {key: each.cassette for key, each in self._recorded.items() if not each.shared}
+        own = {
+            key: recorded.cassette
+            for key, recorded in self._recorded.items()
+            if not recorded.shared
+        }
         single = any("::" in arg for arg in self._config.args)
         stored = self._outcome.stored_names() if single and own else ()
         for key, name in distinct_names(own, stored).items():
@@ -180,7 +184,8 @@ class RunPlugin:
             self._recorded[key] = RecordedTest(name, False, known.mode, known.rules)
         places = {item.nodeid: (item.location[0], (item.location[1] or 0) + 1) for item in items}
         self._outcome.places = {
-            each.cassette: places[node_id] for node_id, each in reversed(self._recorded.items())
+            recorded.cassette: places[node_id]
+            for node_id, recorded in reversed(self._recorded.items())
         }
 
     def _checked(self, item: pytest.Item) -> RecordedTest:
@@ -247,10 +252,10 @@ class RunPlugin:
             return (yield)
         cassette = scope_name(fixturedef.scope, request.node.nodeid)
         with self._recorder.in_scope(cassette):
-            found = yield
+            answer = yield
         # The finalizer that is added last is called first.
         fixturedef.addfinalizer(self._pointing_at(cassette))
-        return found
+        return answer
 
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
         if fixturedef.scope != "function" and fixturedef.argname not in _FIXTURES:

@@ -58,10 +58,10 @@ class TestTake:
 
     def owns(self, take: int) -> bool:
         """Whether requests in a take of the slot are the test's own."""
-        return any(take in each for each in self.own)
+        return any(take in span for span in self.own)
 
     @property
-    def good(self) -> bool:
+    def succeeded(self) -> bool:
         """Whether the test ran to the end without a failure."""
         return self.passed and not self.failed
 
@@ -133,10 +133,10 @@ class TestRecorder:
         missed = self._deck.journal(
             slot=self._slot, outcome="miss", since=take.first, limit=_MOST_MISSES
         )
-        found = [entry for entry in reversed(missed) if entry["id"] not in take.told]
-        take.told.update(entry["id"] for entry in found)
-        take.missing += [each["match_key"] for each in found if take.owns(each["take"])]
-        return found
+        entries = [entry for entry in reversed(missed) if entry["id"] not in take.told]
+        take.told.update(entry["id"] for entry in entries)
+        take.missing += [entry["match_key"] for entry in entries if take.owns(entry["take"])]
+        return entries
 
     def end(self) -> None:
         """End the current test: keep or restore its cassette."""
@@ -155,18 +155,18 @@ class TestRecorder:
         self.results.ended.append((datetime.now(UTC).isoformat(), take.node_id))
         if take.missing:
             self.results.missing.append((name, take.missing))
-        bad = not take.good or take.mode != "replay"
+        bad = not take.succeeded or take.mode != "replay"
         (self.results.spoilt if bad else self.results.trusted).append(name)
         self.results.rewound |= rewound
         if take.recorded.shared:
             return
-        keeps_all = take.mode != "record" or not take.good or rewound
+        keeps_all = take.mode != "record" or not take.succeeded or rewound
         if (report := self._eject(name, prune=not keeps_all)) is not None:
             if rewound:
                 report["unused"] = []
             self.results.reports.append(report)
         # A test may eject its cassette itself, and no report tells then whether the test recorded.
-        if not take.good and take.records and (now := self._export(name)) != take.before:
+        if not take.succeeded and take.records and (now := self._export(name)) != take.before:
             self._set_aside(name, now, take.before)
 
     def _rewound(self, take: TestTake) -> bool:
@@ -181,20 +181,20 @@ class TestRecorder:
         path = own_folder(self._root) / "failed" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(now, indent=2), encoding="utf-8")
-        place = f"cassettes/{segment(name)}"
+        address = f"cassettes/{segment(name)}"
         if before is None:
-            self._deck.admin.call("DELETE", place)
+            self._deck.admin.call("DELETE", address)
         else:
-            self._deck.admin.call("PUT", place, before, secrets="keep")
+            self._deck.admin.call("PUT", address, before, secrets="keep")
 
     def _export(self, name: str) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = self._deck.admin.call("GET", f"cassettes/{segment(name)}")
+            cassette: dict[str, Any] = self._deck.admin.call("GET", f"cassettes/{segment(name)}")
         except DeckError as exc:
             if exc.status == 404:
                 return None
             raise
-        return found
+        return cassette
 
     def _eject(self, name: str, *, prune: bool) -> dict[str, Any] | None:
         """The report of a used cassette, None for an unused cassette."""

@@ -52,7 +52,7 @@ def write_report(file: str, reports: Sequence[Document], deck: Deck) -> None:
 
     Raises OSError and DeckError.
     """
-    ordered = sorted(reports, key=lambda each: str(each["name"]))
+    ordered = sorted(reports, key=lambda report: str(report["name"]))
     path = Path(file)
     if path.suffix == _JSON:
         document = {
@@ -88,7 +88,7 @@ def notes_of(
     `places` has the file of each cassette's test, from the root.
     """
     repository = os.environ.get("GITHUB_WORKSPACE", ".")
-    found: dict[str, Any] = deck.admin.call(
+    document: dict[str, Any] = deck.admin.call(
         "POST",
         "report/notes",
         {
@@ -104,7 +104,7 @@ def notes_of(
             "unclaimed": list(unclaimed),
         },
     )
-    return found
+    return document
 
 
 def _written(deck: Deck, reports: Sequence[Document], **form: str) -> str:

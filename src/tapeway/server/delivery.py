@@ -188,8 +188,8 @@ class OpenPlayback(Playback):
 
         def beside() -> bool:
             """Whether as many requests have come since the start as in the recorded take."""
-            came = self._requests.count - self._began_with
-            return came >= gate.requests - recorded_with
+            count = self._requests.count - self._began_with
+            return count >= gate.requests - recorded_with
 
         requests = self._requests
         while requests.count < gate.requests:
@@ -207,7 +207,11 @@ class OpenPlayback(Playback):
         """
         requests, left, stopping = self._requests, self._raw.connection.left, self._stopping
         woken = asyncio.Event()
-        with requests.told(woken.set), left.told(woken.set), stopping.told(woken.set):
+        with (
+            requests.listening(woken.set),
+            left.listening(woken.set),
+            stopping.listening(woken.set),
+        ):
             try:
                 async with asyncio.timeout(patience_s):
                     while requests.count < count and not (left.is_set or stopping.is_set):
@@ -226,7 +230,7 @@ async def while_connected(raw: ClientRequest) -> AsyncGenerator[None]:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(None) as until:
-            with raw.connection.left.told(lambda: until.reschedule(loop.time())):
+            with raw.connection.left.listening(lambda: until.reschedule(loop.time())):
                 yield
     except TimeoutError:
         if not until.expired():
@@ -287,8 +291,8 @@ class LargeAnswer(WireResponse):
         LargeAnswer.under_way += 1
         try:
             async with aclosing(in_threads(self._frames())) as frames:
-                async for each in frames:
-                    await request.send(each)
+                async for piece in frames:
+                    await request.send(piece)
         except StoreError as exc:
             log.warning("a response was aborted: %s", exc.message)
             self._may_keep_alive = False

@@ -61,8 +61,8 @@ def stop_on_signals() -> Stopping:
     """An event that SIGTERM, SIGINT and SIGHUP set."""
     stopping = Stopping()
     loop = asyncio.get_running_loop()
-    for each in STOP_SIGNALS:
+    for stop_signal in STOP_SIGNALS:
         # Under nohup SIGHUP is ignored: the process must outlive its terminal.
-        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:
-            loop.add_signal_handler(each, stopping.on_signal)
+        if stop_signal != signal.SIGHUP or signal.getsignal(stop_signal) != signal.SIG_IGN:
+            loop.add_signal_handler(stop_signal, stopping.on_signal)
     return stopping

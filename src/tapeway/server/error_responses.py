@@ -70,7 +70,7 @@ def miss_response(
         "method": miss.method,
         "path": miss.target,
         "match_key": key_text(miss.key),
-        "nearest": [each.document for each in miss.explanation.nearest],
+        "nearest": [recording.document for recording in miss.explanation.nearest],
         "suggestion": miss.explanation.suggestion,
         "journal": admin and f"{admin}/api/v1/journal?outcome=miss",
         "page": _page_of(request_id, page),

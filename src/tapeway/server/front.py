@@ -198,7 +198,7 @@ class Front(asyncio.Protocol):
         self.client_address = client_address(transport)
         self._server.fronts.add(self)
         self._rested = self._loop.time()
-        self._timer = self._loop.call_later(IDLE_S, self._look)
+        self._timer = self._loop.call_later(IDLE_S, self._check_idleness)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._timer, self._body_timer, self._watching):
@@ -257,7 +257,7 @@ class Front(asyncio.Protocol):
             return
         self._watching = self._loop.call_later(send_s / _LOOKS, self._watch, unsent, idle)
 
-    def _look(self) -> None:
+    def _check_idleness(self) -> None:
         """Close the connection of a client without a request, or with an unfinished head."""
         now = self._loop.time()
         due = now + IDLE_S
@@ -268,7 +268,7 @@ class Front(asyncio.Protocol):
         if due <= now:
             self._close()
             return
-        self._timer = self._loop.call_at(due, self._look)
+        self._timer = self._loop.call_at(due, self._check_idleness)
 
     def _time_head(self) -> None:
         """A head has begun, and is to end in time."""
@@ -277,7 +277,7 @@ class Front(asyncio.Protocol):
         self._begun = self._loop.time()
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(HEAD_S, self._look)
+        self._timer = self._loop.call_later(HEAD_S, self._check_idleness)
 
     # Input.
 

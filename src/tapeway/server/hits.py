@@ -148,16 +148,16 @@ class Hits:
         means that a shared store counts the hit first; `give` gets the answer then.
         """
         started = self._clock()
-        if (place := self._place(head)) is None:
+        if (lookup := self._place(head)) is None:
             return None
-        target, cassette, policy, shared = place
+        target, cassette, policy, shared = lookup
         asked = HitRequest(
             target, body, cassette, head.fields.attempt, head.text, started, client_address
         )
-        found = self._find(asked, policy, shared)
-        if isinstance(found, KeyAndBody):
-            return found
-        key, prepared = found
+        hit = self._find(asked, policy, shared)
+        if isinstance(hit, KeyAndBody):
+            return hit
+        key, prepared = hit
         if shared is not None:
             self.counting += 1
             # Under `miss` and `cycle` the answer depends on the number of requests before.
@@ -165,7 +165,7 @@ class Hits:
             counted = partial(self._counted, give, asked, key, prepared)
             shared.count(key, prepared.interaction.index, counted, stays=stays)
             return COUNTING
-        return self._taken(asked, key, prepared)
+        return self._counted_answer(asked, key, prepared)
 
     def replay(
         self,
@@ -189,8 +189,8 @@ class Hits:
             *(target, request.body, cassette, attempt_number(fields.first), request.headers),
             *(started, client_address, entry),
         )
-        found = self._find(asked, policy)
-        return found if isinstance(found, KeyAndBody) else self._taken(asked, *found)
+        hit = self._find(asked, policy)
+        return hit if isinstance(hit, KeyAndBody) else self._counted_answer(asked, *hit)
 
     def _find(
         self, asked: HitRequest, policy: ModePolicy, shared: "Remembered | None" = None
@@ -219,7 +219,7 @@ class Hits:
             return keyed
         return keyed if prepared.head is None else (key, prepared)
 
-    def _taken(self, asked: HitRequest, key: bytes, prepared: PreparedAnswer) -> bytes:
+    def _counted_answer(self, asked: HitRequest, key: bytes, prepared: PreparedAnswer) -> bytes:
         """Count a hit in memory; returns its answer."""
         asked.cassette.take.use(key, prepared.interaction.index)
         self._note(asked, key, prepared)
@@ -248,14 +248,14 @@ class Hits:
         broker = self._broker
         if not self.open or not head.fields.may_be_hit:
             return None
-        which = (head.line, head.fields)
+        key = (head.line, head.fields)
         try:
-            target = self._targets[which]
+            target = self._targets[key]
         except KeyError:
             target = self._read(head)
             if len(self._targets) >= MOST_TARGETS:
                 self._targets.clear()
-            self._targets[which] = target
+            self._targets[key] = target
         if target is None:
             return None
         name, mode, _ = broker.in_force(target.address.cassette)
@@ -270,9 +270,9 @@ class Hits:
 
     def _read(self, head: PlainHead) -> Target | None:
         """The target of a plain first line; None for any other, and for a target the proxy refuses."""
-        if (found := _REQUEST_LINE.fullmatch(head.line)) is None:
+        if (match := _REQUEST_LINE.fullmatch(head.line)) is None:
             return None
-        method, target, headers = found[1].decode(), found[2].decode(), head.headers
+        method, target, headers = match[1].decode(), match[2].decode(), head.headers
         try:
             address = self._addresses.find(method, target, (1, 1), headers)
         except TapewayError:

@@ -127,7 +127,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     proxy_listener = listen("--listen", settings.listen.host, settings.listen.port).over_tls(tls)
     stack.callback(proxy_listener.socket.close)
     admin_listener = listen_for_admin(settings, stack)
-    own = [each.address for each in (proxy_listener, admin_listener) if each]
+    own = [listener.address for listener in (proxy_listener, admin_listener) if listener]
     client = await stack.enter_async_context(make_client(settings, own))
     journal = RequestJournal(settings.journal_size)
     store = await _known_store(settings, stack)

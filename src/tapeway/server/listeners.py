@@ -69,8 +69,8 @@ def listen(option: str, host: str, port: int) -> Listener:
 
 def adopt(fd: int) -> None:
     """Have `listen` use a listening socket that the parent process opened."""
-    found = inherited_listener(fd)
-    _adopted[found.address] = found
+    listener = inherited_listener(fd)
+    _adopted[listener.address] = listener
 
 
 def listen_shared(option: str, host: str, port: int, count: int) -> list[Listener]:

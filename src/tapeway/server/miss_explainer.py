@@ -53,31 +53,31 @@ class Explainer:
         if (cassette := miss.searched) is None:
             return miss
         key = (miss.cassette, cassette.version, miss.key, miss.used_up, miss.request.headers)
-        if (found := self._cached.get(key)) is not None:
+        if (explanation := self._cached.get(key)) is not None:
             self._cached.move_to_end(key)
         elif (running := self._running.get(key)) is not None:
-            found = await asyncio.shield(running)
+            explanation = await asyncio.shield(running)
         elif len(self._running) >= MOST_WAITING:
-            found = BUSY
+            explanation = BUSY
         else:
-            found = await self._explain(cassette, miss, key)
-        return replace(miss, explanation=found)
+            explanation = await self._explain(cassette, miss, key)
+        return replace(miss, explanation=explanation)
 
     async def _explain(
         self, cassette: SearchedCassette, miss: Miss, key: _MissKey
     ) -> MissExplanation:
-        found = BUSY
+        explanation = BUSY
         pending: asyncio.Future[MissExplanation] = asyncio.get_running_loop().create_future()
         self._running[key] = pending
         try:
             async with self._lock:
-                found = await self._search(cassette, miss)
-            if found not in (BUSY, FAILED):
-                self._remember(key, found)
-            return found
+                explanation = await self._search(cassette, miss)
+            if explanation not in (BUSY, FAILED):
+                self._remember(key, explanation)
+            return explanation
         finally:
             del self._running[key]
-            pending.set_result(found)
+            pending.set_result(explanation)
 
     async def _search(self, cassette: SearchedCassette, miss: Miss) -> MissExplanation:
         salt, rules = cassette.head.run_id, cassette.rules
@@ -88,7 +88,7 @@ class Explainer:
         try:
             recorded = () if miss.used_up else await self._neighbours(miss)
             is_empty = not (recorded or miss.used_up or len(cassette))
-            if is_empty and (names := await self._absent(miss.cassette)) is not None:
+            if is_empty and (names := await self._similar_names(miss.cassette)) is not None:
                 return MissExplanation(absent=names)
             return await asyncio.to_thread(explain, miss, recorded, rules, redact)
         except Exception as exc:
@@ -96,14 +96,14 @@ class Explainer:
             log.error("a miss could not be explained: %s", describe(exc))
             return FAILED
 
-    async def _absent(self, name: str) -> tuple[str, ...] | None:
+    async def _similar_names(self, name: str) -> tuple[str, ...] | None:
         """Cassettes with similar names, if none has the given name."""
         if await self._store.stat(name) is not None:
             return None
         return await asyncio.to_thread(near_names, name, await self._store.names())
 
-    def _remember(self, key: _MissKey, found: MissExplanation) -> None:
-        self._cached[key] = found
+    def _remember(self, key: _MissKey, explanation: MissExplanation) -> None:
+        self._cached[key] = explanation
         if len(self._cached) > CACHED:
             self._cached.popitem(last=False)
 
@@ -123,6 +123,6 @@ def explain(
 def near_names(name: str, names: Sequence[str]) -> tuple[str, ...]:
     """The names that may have been meant, the likeliest first."""
     last = name.rpartition("/")[2].lower()
-    same = [each for each in names if each.rpartition("/")[2].lower() == last]
+    same = [other for other in names if other.rpartition("/")[2].lower() == last]
     others = nearest_names(name, names[:_MOST_NAMES_COMPARED], _MOST_NEAR_NAMES)
     return tuple(dict.fromkeys([*same, *others]))[:_MOST_NEAR_NAMES]

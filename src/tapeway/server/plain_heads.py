@@ -85,9 +85,9 @@ _field_of = _Lines().__getitem__
 
 
 def _read_line(line: bytes) -> _Field | None:
-    if (found := _FIELD.fullmatch(line)) is None or (name := found[1].lower()) in _FRAMES:
+    if (match := _FIELD.fullmatch(line)) is None or (name := match[1].lower()) in _FRAMES:
         return _NOT_PLAIN
-    value = found[2].strip(b" \t")
+    value = match[2].strip(b" \t")
     if name == AWS_PAYLOAD_HEADER and not value.startswith(AWS_PAYLOAD):
         return None
     if name in _NO_HIT:
@@ -98,7 +98,7 @@ def _read_line(line: bytes) -> _Field | None:
         return _LENGTH if _DIGITS.fullmatch(value) else _NOT_PLAIN
     if name not in _READ:
         return None
-    return _PRESENT.get(name) or _Field(name, value, found[1])
+    return _PRESENT.get(name) or _Field(name, value, match[1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,13 +134,15 @@ _heads = _Heads()
 
 
 def _read_fields(fields: _Fields) -> PlainFields | None:
-    found = [field for field in fields if field is not None]
-    by_name = {each.name: each.value for each in found}
-    if _NOT_PLAIN in found or len(by_name) < len(found):
+    known_fields = [field for field in fields if field is not None]
+    by_name = {field.name: field.value for field in known_fields}
+    if _NOT_PLAIN in known_fields or len(by_name) < len(known_fields):
         return None
-    length_at = fields.index(_LENGTH) if _LENGTH in found else None
-    in_key = tuple([(each.written, each.value) for each in found if each.name in _IN_KEY])
-    may_be_hit = _DECIDING not in found
+    length_at = fields.index(_LENGTH) if _LENGTH in known_fields else None
+    in_key = tuple(
+        [(field.written, field.value) for field in known_fields if field.name in _IN_KEY]
+    )
+    may_be_hit = _DECIDING not in known_fields
     return PlainFields(by_name, in_key, length_at, may_be_hit, attempt_number(by_name))
 
 

@@ -18,7 +18,7 @@ from tapeway.core.model.values import value_class
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.core.way_back.addresses import WaysBack
 from tapeway.core.way_back.response import lead_response, names_any_address
-from tapeway.engine.journal import charged
+from tapeway.engine.journal import charged_tokens
 from tapeway.server.answers import outcome_headers, serialise_parts
 from tapeway.server.way_back import members_with_addresses
 
@@ -112,11 +112,11 @@ class PreparedAnswers:
         """The bytes of a recorded answer, None if they must first be prepared for the client."""
         known = self._of.get(id(cassette))
         if known is not None and known[0]() is cassette:
-            found = known[1].get(interaction.index)
+            prepared = known[1].get(interaction.index)
             # An edited recording keeps the index.
-            if found is not None and found.interaction is interaction:
-                is_for = found.client is None or found.client == target.client
-                return found if is_for else None
+            if prepared is not None and prepared.interaction is interaction:
+                is_for = prepared.client is None or prepared.client == target.client
+                return prepared if is_for else None
         return None
 
     def prepare(
@@ -155,13 +155,13 @@ class PreparedAnswers:
             return None
         elsewhere: dict[str, None] = {}
         proxy = f"{self._scheme}://{host.decode('latin-1')}"
-        way = self._ways_back.of(target.address, interaction.request.base, proxy, elsewhere)
-        led = lead_response(target.method, interaction.response, members, way)
+        way_back = self._ways_back.of(target.address, interaction.request.base, proxy, elsewhere)
+        led = lead_response(target.method, interaction.response, members, way_back)
         # The journal has the origins that no route leads to.
         return None if elsewhere else led
 
     def _forget_all(self) -> None:
-        for cassette in [each() for each, _ in self._of.values()]:
+        for cassette in [reference() for reference, _ in self._of.values()]:
             if cassette is not None:
                 cassette.bodies.forget_asked()
         self._of.clear()
@@ -183,7 +183,7 @@ def prepare(
 ) -> PreparedAnswer:
     """The bytes of a recorded response, without a head if the response takes the ordinary way."""
     recorded = interaction.response
-    tokens, model = charged(interaction)
+    tokens, model = charged_tokens(interaction)
     size = recorded.size if response is None else response.size
     unmarked, status = recorded.verdict == "unmarked", recorded.head.status
     if (

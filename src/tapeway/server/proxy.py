@@ -49,7 +49,7 @@ from tapeway.engine.journal import (
     ServedRequest,
     ServedRequests,
     UnreachedTail,
-    charged,
+    charged_tokens,
 )
 from tapeway.engine.kept_calls import CallKeeper, RelayedBody
 from tapeway.engine.open_streams import Signal
@@ -364,7 +364,7 @@ class Proxy:
         if response.verdict == "open" or response.after_requests:
             return await self._play_open(exchange, interaction)
         if self._options.pace != AT_ONCE or interaction.failure is not None:
-            return await self._play(exchange, interaction)
+            return await self._replay_timed(exchange, interaction)
         self._ended(exchange, "replayed", response.status, index, interaction=interaction)
         response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
         return self._write(exchange, response, "replayed", index)
@@ -396,7 +396,7 @@ class Proxy:
         is_whole = interaction.response.verdict == "open" or not self._stopping.is_set
         return outgoing.end() if is_whole else abort(raw)
 
-    async def _play(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
+    async def _replay_timed(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
         """Replay at the recorded pace, or replay an answer that failed."""
         failure, head = interaction.failure, interaction.response.head
         index, pace = interaction.index, self._options.pace
@@ -489,7 +489,7 @@ class Proxy:
         """Pass on an answer as it arrives. The end waits until the recording is durable."""
         if ask.request.method != "GET":
             return await self._follow_to_end(exchange, ask, reader)
-        with exchange.raw.connection.left.told(reader.leave):
+        with exchange.raw.connection.left.listening(reader.leave):
             return await self._follow_to_end(exchange, ask, reader)
 
     async def _follow_to_end(
@@ -649,7 +649,7 @@ class Proxy:
         tokens: tuple[int, ...] = ()
         model = NO_MODEL
         if interaction is not None:
-            tokens, model = charged(interaction)
+            tokens, model = charged_tokens(interaction)
             verdict, size = interaction.response.verdict, interaction.response.size
         # All fields in order: names would double the cost.
         self._journal.add(
@@ -679,14 +679,16 @@ class Proxy:
                 isinstance(error, StoreError),
                 None
                 if outcome in ("replayed", "recorded")
-                else self._keeper.keep(miss or exchange.ask or self._asked(exchange), response),
+                else self._keeper.keep(
+                    miss or exchange.ask or self._request_as_read(exchange), response
+                ),
                 tuple(exchange.elsewhere),
                 exchange.raw.connection.client_address,
                 tail,
             )
         )
 
-    def _asked(self, exchange: Exchange) -> Request:
+    def _request_as_read(self, exchange: Exchange) -> Request:
         """The request. Of a request refused early, only the parts that were read."""
         raw, address = exchange.raw, exchange.address
         route, method = address.route.name if address else "", exchange.method or raw.method

@@ -55,16 +55,16 @@ class ResponsesBack:
         # Nearly every response names none.
         if response.file is None and not names_any_address(method, response, members):
             return response
-        if (way := self._way(exchange, base)) is None:
+        if (way_back := self._way(exchange, base)) is None:
             return response
         if response.file is None and response.size <= LED_AT_ONCE:
-            return lead_response(method, response, members, way)
+            return lead_response(method, response, members, way_back)
         head = response.head
         is_read = has_json(method, head) or has_endpoint_events(method, head)
         if response.size > MOST_LED or not is_read:
-            return replace(response, head=lead_head(head, way))
+            return replace(response, head=lead_head(head, way_back))
         whole = await with_body_in_memory(response)
-        led = await asyncio.to_thread(lead_response, method, whole, members, way)
+        led = await asyncio.to_thread(lead_response, method, whole, members, way_back)
         # An unchanged body is sent from the file.
         return replace(response, head=led.head) if led.body is whole.body else led
 
@@ -79,25 +79,25 @@ class ResponsesBack:
     ) -> Outgoing:
         """Writes a live response as it arrives, with addresses that lead back."""
         raw = exchange.raw
-        if (way := self._way(exchange, ask.request.base)) is None:
+        if (way_back := self._way(exchange, ask.request.base)) is None:
             return Outgoing(raw, head, headers, draining=draining)
-        led, rules = lead_head(head, way), ask.cassette.rules
+        led, rules = lead_head(head, way_back), ask.cassette.rules
         if has_endpoint_events(raw.method, head):
-            return LedBackEvents(raw, led, headers, way, draining=draining)
+            return LedBackEvents(raw, led, headers, way_back, draining=draining)
         if has_json(raw.method, head) and (rules.addresses or not _calls_a_model(ask.request)):
-            lead = partial(lead_document, members=members_with_addresses(rules), way=way)
+            lead = partial(lead_document, members=members_with_addresses(rules), way_back=way_back)
             return HeldDocument(raw, led, headers, lead, draining=draining)
         return Outgoing(raw, led, headers, draining=draining)
 
     def warn_of(self, exchange: Exchange, path: Callable[[], str]) -> None:
         """Log each origin in a response that no route leads to, once; `path` tells the redacted target."""
-        for each in exchange.elsewhere:
-            if each not in self._named_elsewhere and len(self._named_elsewhere) < MOST_ELSEWHERE:
-                self._named_elsewhere.add(each)
+        for origin in exchange.elsewhere:
+            if origin not in self._named_elsewhere and len(self._named_elsewhere) < MOST_ELSEWHERE:
+                self._named_elsewhere.add(origin)
                 log.warning(
                     "the response to %s %s hands out an address at %s, which no route leads to: calls "
                     "to it will go around tapeway; --route NAME=%s leads them through it",
-                    *(exchange.raw.method, path(), each, each),
+                    *(exchange.raw.method, path(), origin, origin),
                 )
 
     def _way(self, exchange: Exchange, base: str) -> WayBack | None:
@@ -120,13 +120,13 @@ class LedBackEvents(Outgoing):
         raw: ClientRequest,
         head: ResponseHead,
         extra: Headers,
-        way: WayBack,
+        way_back: WayBack,
         *,
         draining: bool,
     ) -> None:
         # The address grows: the announced length is wrong for the changed stream.
         super().__init__(raw, replace(head, length=None), extra, draining=draining)
-        self._events = EndpointEvents(way)
+        self._events = EndpointEvents(way_back)
 
     async def send(self, piece: bytes) -> None:
         if ready := self._events.feed(piece):

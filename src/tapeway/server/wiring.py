@@ -80,7 +80,9 @@ def make_client(
         ),
         loops or LoopGuard(),
         tls=_tls(settings, None),
-        certificates={each.name: _tls(settings, each) for each in settings.upstream_cert},
+        certificates={
+            certificate.name: _tls(settings, certificate) for certificate in settings.upstream_cert
+        },
         clock=time.monotonic,
         signing=resolve_signing(settings),
         proxies=proxy_choice(settings.upstream_proxy, os.environ),
@@ -217,10 +219,10 @@ def _freeze(phase: str, info: dict[str, int]) -> None:
 
 
 def _import_admin() -> tuple[ModuleType, ModuleType]:
-    found = imported("tapeway.admin.app"), imported("tapeway.admin.listener")
+    modules = imported("tapeway.admin.app"), imported("tapeway.admin.listener")
     # What is imported stays; the next collection would look at all of it, on the event loop.
     gc.freeze()
-    return found
+    return modules
 
 
 def _prices(settings: Settings) -> PriceTable:

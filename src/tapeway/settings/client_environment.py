@@ -34,11 +34,11 @@ def client_environment(
     """
     if intercepted:
         named = [name for name in served_routes(settings) if name not in PROVIDERS]
-        told = ClientSetup(_named_urls(named, ""), {}, KEY_VARIABLES)
+        setup = ClientSetup(_named_urls(named, ""), {}, KEY_VARIABLES)
     else:
-        told = ClientSetup.of(clients(settings, environ))
+        setup = ClientSetup.of(clients(settings, environ))
     dummies = settings.mode == "replay"
-    return client_variables(told, url, admin_url, environ, dummies=dummies)
+    return client_variables(setup, url, admin_url, environ, dummies=dummies)
 
 
 def clients(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def clients_of(table: RouteTable, named: Iterable[str], proxy: str) -> dict[str,
 
 def served_routes(settings: Settings) -> list[str]:
     """The served routes that the settings name."""
-    return [each.name for each in settings.route if each.name != "all" and not each.off]
+    return [route.name for route in settings.route if route.name != "all" and not route.off]
 
 
 def _named_urls(names: Iterable[str], root: str) -> dict[str, str]:

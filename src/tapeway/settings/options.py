@@ -428,14 +428,14 @@ class Settings:
         """The settings of values as users write them. Raises OptionFault for the first wrong one."""
         if unknown := values.keys() - OPTION_OF.keys():
             raise OptionFault(f"there is no option '{min(unknown)}'")
-        found: dict[str, Any] = {}
+        parsed: dict[str, Any] = {}
         for name, option in OPTION_OF.items():
             if name in values:
                 try:
-                    found[name] = option.parse(values[name])
+                    parsed[name] = option.parse(values[name])
                 except ValueError as exc:
                     raise OptionFault(str(exc), name) from None
-        return cls(**found, given=frozenset(values))
+        return cls(**parsed, given=frozenset(values))
 
     def __post_init__(self) -> None:
         """Raises OptionFault for contradictory options."""
@@ -501,7 +501,9 @@ class Settings:
 
 
 OPTION_OF: Mapping[str, Option] = {
-    each.name: each.metadata["option"] for each in fields(Settings) if "option" in each.metadata
+    setting.name: setting.metadata["option"]
+    for setting in fields(Settings)
+    if "option" in setting.metadata
 }
 """Every option by its name."""
 
@@ -545,19 +547,19 @@ def resolve_signing(settings: Settings) -> Mapping[str, Signing]:
 def known_secrets(settings: Settings) -> tuple[str, ...]:
     """The secret values in the settings, which no log line may show."""
     tokens = (settings.admin_token, settings.store_token)
-    found = [token for token in tokens if token is not None]
+    secrets = [token for token in tokens if token is not None]
     for url in (*_urls(settings), settings.store, settings.upstream_proxy or ""):
-        found += _userinfo(url)
+        secrets += _userinfo(url)
     if settings.store.lower().startswith(_DATABASE):
         query = parse_qsl(settings.store.partition("?")[2])
-        found += [value for name, value in query if name in ("password", "sslpassword")]
-    return tuple(found)
+        secrets += [value for name, value in query if name in ("password", "sslpassword")]
+    return tuple(secrets)
 
 
 def process_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[Secret, ...]:
     """The secrets that no cassette may hold: the environment's credentials and those of the settings."""
     configured = [searchable("configured", text.encode()) for text in known_secrets(settings)]
-    return (*environment_secrets(environ), *[each for found in configured for each in found])
+    return (*environment_secrets(environ), *[value for values in configured for value in values])
 
 
 def _default_route(upstream: str | None) -> Route | None:

@@ -173,10 +173,10 @@ def integer(value: object, *, least: int, most: int) -> int:
 
 def boolean(value: object) -> bool:
     """`true`, `yes`, `on`, `1` or `false`, `no`, `off`, `0`."""
-    found = _BOOLEANS.get(str(value).strip().lower())
-    if found is None:
+    truth = _BOOLEANS.get(str(value).strip().lower())
+    if truth is None:
         raise ValueError(f"{_quoted(value)} is not accepted; give true or false")
-    return found
+    return truth
 
 
 def pace(value: object) -> Pace:
@@ -186,8 +186,8 @@ def pace(value: object) -> Pace:
     text = str(value).strip()
     if text in _PACES:
         return _PACES[text]
-    found = _FACTOR.fullmatch(text)
-    factor = float(found[1]) if found else 0.0
+    match = _FACTOR.fullmatch(text)
+    factor = float(match[1]) if match else 0.0
     if not _SLOWEST <= factor <= _FASTEST:
         raise ValueError(
             f"{_quoted(value)} is not a pace; give none, recorded, or a speed, such as 2x or 0.5x"
@@ -277,13 +277,13 @@ def signing(value: object) -> SigningChoice:
     """`NAME=aws`, `NAME=aws:SERVICE` or `NAME=aws:SERVICE:REGION`."""
     if isinstance(value, SigningChoice):
         return value
-    found = _SIGNING.fullmatch(str(value))
-    if found is None:
+    match = _SIGNING.fullmatch(str(value))
+    if match is None:
         raise ValueError(
             f"{_quoted(value)} does not name a route to sign for; give NAME=aws, NAME=aws:SERVICE or "
             "NAME=aws:SERVICE:REGION, where NAME is a route"
         )
-    return SigningChoice(found[1], Signing(found[2] or "", found[3] or ""))
+    return SigningChoice(match[1], Signing(match[2] or "", match[3] or ""))
 
 
 def certificate(value: object) -> CertificateChoice:
@@ -306,7 +306,7 @@ def statuses(value: object) -> frozenset[int]:
     """`200-299`, `200,201,404`, or a list of such."""
     if isinstance(value, frozenset):
         return value
-    found: set[int] = set()
+    expanded: set[int] = set()
     for item in list_items(value):
         match = _STATUSES.fullmatch(str(item).strip())
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
@@ -315,8 +315,8 @@ def statuses(value: object) -> frozenset[int]:
                 f"{_quoted(item)} is not a status or range of statuses; "
                 "give statuses from 200 to 599, such as 200-299,404"
             )
-        found.update(range(first, last + 1))
-    return frozenset(found)
+        expanded.update(range(first, last + 1))
+    return frozenset(expanded)
 
 
 def network(value: object) -> Network:

@@ -41,7 +41,7 @@ def load_prices(path: str | None) -> PriceTable:
     if path is None:
         return PriceTable()
     try:
-        found = _PriceFile.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+        file = _PriceFile.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as exc:
         raise ConfigError(f"--prices {path} cannot be read: {exc.strerror}") from exc
     except ValidationError as exc:
@@ -50,10 +50,8 @@ def load_prices(path: str | None) -> PriceTable:
         raise ConfigError(f"--prices {path}: {place}: {fault['msg']}{_HINT}") from None
     except ValueError as exc:
         raise ConfigError(f"--prices {path} is not TOML: {exc}") from exc
-    prices = {
-        _split(name): Price(price.input, price.output) for name, price in found.models.items()
-    }
-    origin = f"prices of {found.date} in {path}" if found.date else f"prices in {path}"
+    prices = {_split(name): Price(price.input, price.output) for name, price in file.models.items()}
+    origin = f"prices of {file.date} in {path}" if file.date else f"prices in {path}"
     return PriceTable().overridden(prices, origin)
 
 

@@ -141,8 +141,8 @@ def _of_file(config: _SourcedValue | None, directory: Path) -> dict[str, _Source
             raise ConfigError(f"{shown}: unknown key {key}{_nearest(option)}")
         if option in given:
             raise ConfigError(f"{given[option].source} is also given as {key}")
-        found = _switched_off(value, source) if name != option else _SourcedValue(value, source)
-        given[option] = found
+        sourced = _switched_off(value, source) if name != option else _SourcedValue(value, source)
+        given[option] = sourced
     return given
 
 

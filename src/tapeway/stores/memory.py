@@ -65,12 +65,12 @@ class MemoryStore(WholeCassettes):
         self._closed = True
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
-        found = self._found(name)
+        stored = self._kept(name)
         # A large cassette is copied in a thread: on the event loop all clients would wait for it.
-        return None if found is None else await asyncio.to_thread(_copied, _stored(found))
+        return None if stored is None else await asyncio.to_thread(_copied, _stored(stored))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
-        self._found(name)
+        self._kept(name)
         # Under the lock, so that the order of the calls is kept.
         async with self._changing:
             item = recording.interaction
@@ -89,40 +89,44 @@ class MemoryStore(WholeCassettes):
         interaction: AnyInteraction,
         added: int,
     ) -> None:
-        found = self._found(name)
-        items = RecordingOrder[_Sized]() if found is None else found.items
-        gone = [items.get(superseded) for superseded in set(recording.supersedes)]
-        size = 0 if found is None else found.size - sum([each[1] for each in gone if each])
+        held = self._kept(name)
+        items = RecordingOrder[_Sized]() if held is None else held.items
+        superseded_items = [items.get(superseded) for superseded in set(recording.supersedes)]
+        size = (
+            0
+            if held is None
+            else held.size - sum([sized[1] for sized in superseded_items if sized])
+        )
         items.add(interaction.index, (interaction, added), recording.supersedes)
-        kept = copy.deepcopy(head) if found is None else found.head
+        kept = copy.deepcopy(head) if held is None else held.head
         self._keep(name, kept, items, size + added)
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         """Stored in a temporary file, which is deleted when no recording refers to it any more."""
-        self._found(name)
+        self._kept(name)
         file, _ = await asyncio.to_thread(write_temporary, pieces)
         return file
 
     async def put(self, name: str, cassette: StoredCassette) -> None:
-        self._found(name)
+        self._kept(name)
         async with self._changing:
             head, items, size = await asyncio.to_thread(_prepared, cassette)
-            before = self._found(name)
+            before = self._kept(name)
             self._keep(name, head, items, size)
         if before is not None:
-            free_later([each for _, each in before.items.items()])
+            free_later([sized for _, sized in before.items.items()])
 
     async def release(self, name: str) -> None:
         async with self._changing:
-            if (found := self._found(name)) is not None:
-                items = [each for _, each in found.items.items()]
-                found.items = await asyncio.to_thread(_numbered, items)
+            if (held := self._kept(name)) is not None:
+                items = [sized for _, sized in held.items.items()]
+                held.items = await asyncio.to_thread(_numbered, items)
 
     async def delete(self, name: str) -> bool:
-        if (found := self._found(name)) is None:
+        if (held := self._kept(name)) is None:
             return False
         del self._cassettes[name]
-        free_later([each for _, each in found.items.items()])
+        free_later([sized for _, sized in held.items.items()])
         return True
 
     async def names(self) -> list[str]:
@@ -130,14 +134,12 @@ class MemoryStore(WholeCassettes):
         return sorted(self._cassettes)
 
     async def stat(self, name: str) -> CassetteStat | None:
-        if (found := self._found(name)) is None:
+        if (held := self._kept(name)) is None:
             return None
         # It is asked for every second: nothing is serialised for it.
-        return CassetteStat(
-            found.size, found.at.isoformat(timespec="microseconds"), str(found.change)
-        )
+        return CassetteStat(held.size, held.at.isoformat(timespec="microseconds"), str(held.change))
 
-    def _found(self, name: str) -> _Kept | None:
+    def _kept(self, name: str) -> _Kept | None:
         self._refuse_when_closed()
         return self._cassettes.get(check_cassette_name(name))
 
@@ -174,5 +176,5 @@ def _copied(cassette: StoredCassette) -> StoredCassette:
 
 def _numbered(items: Iterable[_Sized]) -> RecordingOrder[_Sized]:
     return RecordingOrder(
-        enumerate((replace(each, index=i), size) for i, (each, size) in enumerate(items))
+        enumerate((replace(item, index=i), size) for i, (item, size) in enumerate(items))
     )

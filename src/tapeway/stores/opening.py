@@ -58,10 +58,10 @@ def open_store(url: str, *, token: str | None = None, ca: str | None = None) -> 
 
     Raises ConfigError.
     """
-    found = _SCHEME.match(url)
-    if found is None:
+    match = _SCHEME.match(url)
+    if match is None:
         return _folder(StoreAddress(url, url))
-    scheme, rest = found[1].lower(), url[found.end() :]
+    scheme, rest = match[1].lower(), url[match.end() :]
     opener = OPENERS.get(scheme) or _installed(scheme)
     if opener is not None:
         return opener(StoreAddress(url, rest, token, ca))
@@ -171,7 +171,7 @@ def _folder(address: StoreAddress) -> "CassetteStore":
     if not asked:
         return FileStore(Path(path))
     if not folder or name not in SERIALIZERS:
-        known = " or ".join(f"{_FORMAT_OPTION}{each}" for each in SERIALIZERS)
+        known = " or ".join(f"{_FORMAT_OPTION}{serializer}" for serializer in SERIALIZERS)
         raise ConfigError(f"the store '{url}' cannot be used: a folder may end in {known}")
     return FileStore(Path(folder), SERIALIZERS[name])
 

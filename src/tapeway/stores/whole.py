@@ -92,9 +92,9 @@ class WholeCassettes(ABC):
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
         stored = await self.load(name, writable=False)
-        for each in () if stored is None else stored.interactions:
-            if each.index == index:
-                return TakenRecording(each, 0, index)
+        for interaction in () if stored is None else stored.interactions:
+            if interaction.index == index:
+                return TakenRecording(interaction, 0, index)
         return None
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:

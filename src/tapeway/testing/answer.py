@@ -109,8 +109,8 @@ class AnswerFault:
 
 def fault_of(call: StandInRequest) -> AnswerFault | None:
     """The fault that the call asks for by the name of its model."""
-    found = _NAME.fullmatch(call.model)
-    return found and AnswerFault(cast(End, found[1]), int(found[2]) if found[2] else None)
+    match = _NAME.fullmatch(call.model)
+    return match and AnswerFault(cast(End, match[1]), int(match[2]) if match[2] else None)
 
 
 def cut_short(answer: StandInAnswer, fault: AnswerFault) -> StandInAnswer:

@@ -129,9 +129,12 @@ def _tools(body: JsonObject) -> tuple[Tool, ...]:
     if at(body, "toolConfig", "functionCallingConfig", "mode") == "NONE":
         return ()
     return tuple(
-        Tool(text_at(found, "name"), at(found, "parametersJsonSchema") or at(found, "parameters"))
+        Tool(
+            text_at(declaration, "name"),
+            at(declaration, "parametersJsonSchema") or at(declaration, "parameters"),
+        )
         for group in objects_at(body, "tools")
-        for found in objects_at(group, "functionDeclarations")
+        for declaration in objects_at(group, "functionDeclarations")
     )
 
 
@@ -194,8 +197,8 @@ def embed(call: StandInRequest, state: StandInState) -> StandInAnswer:
 
 def embed_batch(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST …/models/{model}:batchEmbedContents."""
-    found = [_embedding(request) for request in objects_at(call.json, "requests")]
-    return _answer({"embeddings": found}, state)
+    embeddings = [_embedding(request) for request in objects_at(call.json, "requests")]
+    return _answer({"embeddings": embeddings}, state)
 
 
 def _embedding(request: JsonObject) -> JsonObject:

@@ -93,11 +93,11 @@ def reply_to(call: StandInRequest, turn: PendingTurn) -> Reply:
 
 def _named_call(turn: PendingTurn) -> ToolCall | None:
     """The call that the prompt asks for by the name of a tool and its arguments."""
-    for found in _USE.finditer(turn.prompt):
-        if any(tool.name == found[1] for tool in turn.tools):
+    for match in _USE.finditer(turn.prompt):
+        if any(tool.name == match[1] for tool in turn.tools):
             with suppress(json.JSONDecodeError):
-                arguments, _ = json.JSONDecoder().raw_decode(turn.prompt, found.end())
-                return ToolCall(found[1], arguments)
+                arguments, _ = json.JSONDecoder().raw_decode(turn.prompt, match.end())
+                return ToolCall(match[1], arguments)
     return None
 
 

@@ -37,20 +37,20 @@ def at(value: object, *path: str | int) -> object:
 
 def text_at(value: object, *path: str | int) -> str:
     """The string at the path, or an empty one."""
-    found = at(value, *path)
-    return found if isinstance(found, str) else ""
+    member = at(value, *path)
+    return member if isinstance(member, str) else ""
 
 
 def int_at(value: object, *path: str | int, default: int) -> int:
     """The integer at the path, or the default."""
-    found = at(value, *path)
-    return found if isinstance(found, int) and not isinstance(found, bool) else default
+    member = at(value, *path)
+    return member if isinstance(member, int) and not isinstance(member, bool) else default
 
 
 def list_at(value: object, *path: str | int) -> list[object]:
     """The list at the path, or an empty one."""
-    found = at(value, *path)
-    return list(found) if isinstance(found, list) else []
+    member = at(value, *path)
+    return list(member) if isinstance(member, list) else []
 
 
 def objects_at(value: object, *path: str | int) -> Iterator[JsonObject]:
@@ -109,8 +109,8 @@ class StandInRequest:
     @property
     def requested_error(self) -> int | None:
         """The error that the model's name asks for: 429 for `error-429`."""
-        found = _ERROR_MODEL.fullmatch(self.model)
-        return int(found[1]) if found else None
+        match = _ERROR_MODEL.fullmatch(self.model)
+        return int(match[1]) if match else None
 
     @property
     def credential(self) -> str:

@@ -30,10 +30,10 @@ class AddressGuard(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        for each in found:
-            self.check(host, each["host"], port)
-        return found
+        results = await self._resolver.resolve(host, port, family)
+        for result in results:
+            self.check(host, result["host"], port)
+        return results
 
     async def close(self) -> None:
         await self._resolver.close()

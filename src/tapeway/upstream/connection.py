@@ -97,7 +97,7 @@ class ConnectionPool:
 
     @property
     def open_now(self) -> OpenConnections:
-        in_use = sum(each.exchange is not None for each in self._open)
+        in_use = sum(connection.exchange is not None for connection in self._open)
         return OpenConnections(in_use, len(self._open) - in_use)
 
     async def close(self) -> None:
@@ -221,19 +221,19 @@ class UpstreamConnection(asyncio.Protocol):
         """Fail the exchange once the service has brought nothing for too long."""
         self._silent_since = self._loop.time()
         if self._timer is None:
-            self._timer = self._loop.call_later(self._idle_s, self._look)
+            self._timer = self._loop.call_later(self._idle_s, self._check_silence)
 
     def ignore_silence(self) -> None:
         self._silent_since = math.inf
 
-    def _look(self) -> None:
+    def _check_silence(self) -> None:
         # A timer that is started anew for each segment would cost more than the rest.
         self._timer = None
         left = self._silent_since + self._idle_s - self._loop.time()
         if left == math.inf or self.exchange is None:
             return
         if left > 0:
-            self._timer = self._loop.call_later(left, self._look)
+            self._timer = self._loop.call_later(left, self._check_silence)
         else:
             self.exchange.fail(TimeoutError())
 
@@ -345,8 +345,8 @@ class UpstreamExchange:
 
     @property
     def ssl_object(self) -> ssl.SSLObject | None:
-        found: ssl.SSLObject | None = self._connection.transport.get_extra_info("ssl_object")
-        return found
+        ssl_object: ssl.SSLObject | None = self._connection.transport.get_extra_info("ssl_object")
+        return ssl_object
 
     def next_piece(self) -> tuple[bytes, bool] | None:
         """The next part of the body and whether an HTTP chunk ends with it; None if none has come."""
@@ -501,8 +501,8 @@ def _at_once(reading: Coroutine[Any, Any, T]) -> T | None:
     """What a coroutine returns without waiting; None where it would wait."""
     try:
         reading.send(None)
-    except StopIteration as found:
-        value: T = found.value
+    except StopIteration as stop:
+        value: T = stop.value
         return value
     reading.close()
     return None
@@ -510,10 +510,10 @@ def _at_once(reading: Coroutine[Any, Any, T]) -> T | None:
 
 def _taken_from(handler: ResponseHandler) -> tuple[RawHead, StreamReader]:
     """The next message, which is there."""
-    found = _at_once(handler.read())
-    if found is None:
+    message_and_reader = _at_once(handler.read())
+    if message_and_reader is None:
         raise RuntimeError("aiohttp has counted a response that it does not have")
-    message, content = found
+    message, content = message_and_reader
     version = (message.version.major, message.version.minor)
     # Older releases of aiohttp leave blanks behind a value.
     headers = tuple([(name, value.rstrip(b" \t")) for name, value in message.raw_headers])

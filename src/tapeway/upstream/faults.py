@@ -38,15 +38,15 @@ TOO_MUCH_FRAMING = RefusedResponse(
 
 def translated(exc: Exception, url: URL) -> Exception:
     """The UpstreamError for an error of aiohttp's client; any other error as it is."""
-    return _forgetting(exc, _upstream_error(exc, url))
+    return _without_frames(exc, _upstream_error(exc, url))
 
 
 def proxy_failed(exc: Exception, url: URL, proxy: OuterProxy) -> Exception:
     """The same for an error of the way to an upstream through a proxy."""
-    return _forgetting(exc, _proxy_error(exc, url, proxy) or _upstream_error(exc, url))
+    return _without_frames(exc, _proxy_error(exc, url, proxy) or _upstream_error(exc, url))
 
 
-def _forgetting(exc: Exception, error: UpstreamError | None) -> Exception:
+def _without_frames(exc: Exception, error: UpstreamError | None) -> Exception:
     if error is None:
         return exc
     # The connection remembers it.
@@ -62,8 +62,8 @@ def _upstream_error(exc: Exception, url: URL) -> UpstreamError | None:
         return UpstreamError(f"upstream {where} {exc.text}", code=exc.code)
     if url.scheme == "https" and _failed_in_handshake(exc):
         return UpstreamError(f"upstream {where} {_BROKE_OFF}", code="upstream_tls")
-    if (said := _tls_fault(exc, url)) is not None:
-        return UpstreamError(f"upstream {where} {said}", code="upstream_tls")
+    if (fault := _tls_fault(exc, url)) is not None:
+        return UpstreamError(f"upstream {where} {fault}", code="upstream_tls")
     for foreign, status, code, text in _ERRORS:
         if isinstance(exc, foreign):
             return UpstreamError(f"upstream {where} {text}", status=status, code=code)
@@ -72,12 +72,12 @@ def _upstream_error(exc: Exception, url: URL) -> UpstreamError | None:
 
 def login_needed(proxy: OuterProxy) -> UpstreamError:
     """The error for a proxy that answers 407."""
-    said = (
+    reason = (
         "asks for a user and password (407): give them in its URL, http://USER:PASSWORD@HOST:PORT"
         if proxy.authorization is None
         else "does not accept the user and password of its URL (407)"
     )
-    return UpstreamError(f"{proxy} {said}", code="upstream_proxy_auth")
+    return UpstreamError(f"{proxy} {reason}", code="upstream_proxy_auth")
 
 
 def _proxy_error(exc: Exception, url: URL, proxy: OuterProxy) -> UpstreamError | None:
@@ -86,25 +86,25 @@ def _proxy_error(exc: Exception, url: URL, proxy: OuterProxy) -> UpstreamError |
     if isinstance(exc, aiohttp.ClientHttpProxyError):
         if exc.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             return login_needed(proxy)
-        said = f"refuses to connect to {url.host}:{url.port}: it answered {exc.status}"
+        reason = f"refuses to connect to {url.host}:{url.port}: it answered {exc.status}"
     elif isinstance(exc, aiohttp.ClientSSLError):
         if (exc.host, exc.port) != (proxy.url.host, proxy.url.port):
             return None
-        said = _tls_fault(exc, proxy.url) or _NO_TLS
+        reason = _tls_fault(exc, proxy.url) or _NO_TLS
     elif isinstance(exc, aiohttp.ClientConnectorDNSError):
-        said = "has a name that does not resolve; check its URL and the network"
+        reason = "has a name that does not resolve; check its URL and the network"
     elif isinstance(exc, aiohttp.ClientProxyConnectionError):
-        said = "cannot be reached: check that it is running and that its URL is right"
+        reason = "cannot be reached: check that it is running and that its URL is right"
     elif isinstance(exc, TimeoutError):
-        said, status = f"did not connect to {url.host}:{url.port} in time", 504
+        reason, status = f"did not connect to {url.host}:{url.port} in time", 504
     elif isinstance(exc, aiohttp.ClientConnectorError):
         return None
     elif isinstance(exc, aiohttp.ClientError | HttpProcessingError | OSError):
-        said = f"broke off when it was to connect to {url.host}:{url.port}"
+        reason = f"broke off when it was to connect to {url.host}:{url.port}"
     else:
         return None
     return UpstreamError(
-        f"{proxy} {said}; --upstream-proxy names another, or none (off)",
+        f"{proxy} {reason}; --upstream-proxy names another, or none (off)",
         status=status,
         code="upstream_proxy",
     )

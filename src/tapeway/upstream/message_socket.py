@@ -48,22 +48,22 @@ class MessageSocket:
 
         A message that is too large, or that breaks the protocol, ends the connection too.
         """
-        found = await self._frames.receive()
-        kind = found.type
+        message = await self._frames.receive()
+        kind = message.type
         if kind is _TEXT:
-            data: bytes = found.data
+            data: bytes = message.data
             if data.isascii() or _is_utf8(data):
                 return WebSocketMessage(data)
             await self.close(Close(WSCloseCode.INVALID_TEXT))
             return Close(WSCloseCode.INVALID_TEXT)
         if kind is _BINARY:
-            return WebSocketMessage(found.data, binary=True)
+            return WebSocketMessage(message.data, binary=True)
         if kind is _CLOSE:
-            return Close(found.data or NO_CODE, found.extra or "")
-        if kind is WSMsgType.ERROR and isinstance(found.data, aiohttp.WebSocketError):
+            return Close(message.data or NO_CODE, message.extra or "")
+        if kind is WSMsgType.ERROR and isinstance(message.data, aiohttp.WebSocketError):
             # aiohttp has told the peer.
             self._sends_no_more = True
-            return Close(found.data.code)
+            return Close(message.data.code)
         return LOST
 
     async def send(self, message: WebSocketMessage) -> None:
@@ -90,12 +90,12 @@ class MessageSocket:
         await self.close(close)
         try:
             async with asyncio.timeout(CLOSE_S):
-                while not isinstance(found := await self.receive(), Close):
+                while not isinstance(message := await self.receive(), Close):
                     pass
         except TimeoutError:
             self.abort()
             return LOST
-        return found
+        return message
 
     def abort(self) -> None:
         """End the connection without a close frame."""

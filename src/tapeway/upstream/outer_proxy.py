@@ -80,7 +80,7 @@ class ProxyChoice:
 
     def _is_direct(self, url: URL) -> bool:
         host, port = (url.host or "").rstrip(".").lower(), url.port or 0
-        return _is_loopback(host) or any(_covers(each, host, port) for each in self.exempt)
+        return _is_loopback(host) or any(_covers(rule, host, port) for rule in self.exempt)
 
 
 DIRECT = ProxyChoice({})
@@ -92,15 +92,15 @@ def proxy_choice(option: str | None, environ: Mapping[str, str]) -> ProxyChoice:
         return DIRECT
     if option is not None:
         return ProxyChoice(dict.fromkeys(_SCHEMES, _proxy(option, OPTION)))
-    found = {}
+    proxies = {}
     for scheme in _SCHEMES:
         source, value = _variable(environ, f"{scheme}_proxy")
         # A CGI server puts a request's header `Proxy` into this variable.
         is_forged = source == "HTTP_PROXY" and "REQUEST_METHOD" in environ
         if value and not is_forged:
-            found[scheme] = _proxy(value, source)
+            proxies[scheme] = _proxy(value, source)
     exempt = _variable(environ, "no_proxy")[1].replace(",", " ").lower().split()
-    return ProxyChoice(found, tuple(exempt))
+    return ProxyChoice(proxies, tuple(exempt))
 
 
 def _variable(environ: Mapping[str, str], lower: str) -> tuple[str, str]:

@@ -53,7 +53,7 @@ class UpstreamAnswer:
         self._started = started
         self._tls: ssl.SSLObject | None = None
         # The parts of an incomplete chunk, and their size.
-        self._on_chunks: OnChunks = _nowhere
+        self._on_chunks: OnChunks = _discard
         self._max_bytes = self._size = self._count = self._pending = 0
         self._parts: list[bytes] = []
         self._is_full = False
@@ -96,12 +96,12 @@ class UpstreamAnswer:
     def _hand_over(self) -> bool:
         """Hand over complete chunks. Returns whether no more are wanted."""
         exchange = self._exchange
-        found, is_too_much = self._chunks()
+        chunks, is_too_much = self._chunks()
         ended = exchange.ended
         if self._parts and (ended or is_too_much):
-            found.append(self._joined_parts())
-        self._count += len(found)
-        if found and self._on_chunks(found, self.elapsed_ms()):
+            chunks.append(self._joined_parts())
+        self._count += len(chunks)
+        if chunks and self._on_chunks(chunks, self.elapsed_ms()):
             self._is_full = True
         if is_too_much:
             raise too_large(self._max_bytes)
@@ -112,21 +112,21 @@ class UpstreamAnswer:
         next_piece, is_chunked = self._exchange.next_piece, self.head.framing == "chunked"
         if self._count >= _MOST_CHUNKS:
             next_piece = self._exchange.all_as_one
-        found: list[bytes] = []
-        while len(found) < _MOST_AT_ONCE and (piece := next_piece()) is not None:
+        chunks: list[bytes] = []
+        while len(chunks) < _MOST_AT_ONCE and (piece := next_piece()) is not None:
             data, is_whole = piece
             if self._size + len(data) > self._max_bytes:
-                return found, True
+                return chunks, True
             self._size += len(data)
             if is_whole and data and not self._parts:
-                found.append(data)
+                chunks.append(data)
                 continue
             self._parts.append(data)
             self._pending += len(data)
             # A chunk that is too large for memory becomes several.
             if self._pending and (is_whole or not is_chunked or self._pending > LARGE_BODY):
-                found.append(self._joined_parts())
-        return found, False
+                chunks.append(self._joined_parts())
+        return chunks, False
 
     def _joined_parts(self) -> bytes:
         parts = self._parts
@@ -162,7 +162,7 @@ class UpstreamAnswer:
             return True
 
 
-def _nowhere(_pieces: object, _at_ms: float) -> None:
+def _discard(_pieces: object, _at_ms: float) -> None:
     """Takes chunks before a reader does."""
 
 

@@ -171,15 +171,15 @@ async def _refusals(request: ClientRequest, handler: ClientHandlerType) -> Clien
 
 async def _bounded(answer: ClientResponse) -> bytes:
     """The body of a refusal. Raises UpstreamError for a body larger than any refusal."""
-    found = bytearray()
+    body = bytearray()
     async for piece in answer.content.iter_any():
-        found += piece
-        if len(found) > _MOST_REFUSAL:
+        body += piece
+        if len(body) > _MOST_REFUSAL:
             raise UpstreamError(
                 "the upstream refused the WebSocket connection with more than 1 MiB",
                 code="upstream_protocol",
             )
-    return bytes(found)
+    return bytes(body)
 
 
 def _fields(headers: Headers) -> Headers:

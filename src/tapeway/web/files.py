@@ -47,14 +47,14 @@ class PageFile(NamedTuple):
 @cache
 def page_files() -> Mapping[str, PageFile]:
     """The files by their path below `/web/`, and the page itself as `START`."""
-    return dict(_below(files("tapeway") / "web", ""))
+    return dict(_files_below(files("tapeway") / "web", ""))
 
 
-def _below(folder: Traversable, path: str) -> list[tuple[str, PageFile]]:
-    found: list[tuple[str, PageFile]] = []
-    for each in folder.iterdir():
-        if each.is_dir():
-            found += _below(each, f"{path}{each.name}/")
-        elif (kind := TYPES.get(each.name.rpartition(".")[2])) is not None:
-            found.append((path + each.name, PageFile(kind, each.read_bytes())))
-    return found
+def _files_below(folder: Traversable, path: str) -> list[tuple[str, PageFile]]:
+    below: list[tuple[str, PageFile]] = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            below += _files_below(entry, f"{path}{entry.name}/")
+        elif (kind := TYPES.get(entry.name.rpartition(".")[2])) is not None:
+            below.append((path + entry.name, PageFile(kind, entry.read_bytes())))
+    return below

@@ -110,7 +110,12 @@ def encode_report(report: WorkerReport) -> Value:
     nearest: tuple[_EncodedNearest, ...] = ()
     kept = None
     if served.nearest or served.kept is not None:
-        nearest = tuple([(each.index, each.differences, each.more) for each in served.nearest])
+        nearest = tuple(
+            [
+                (recording.index, recording.differences, recording.more)
+                for recording in served.nearest
+            ]
+        )
         kept = None if served.kept is None else _encode_kept(served.kept)
         served = served._replace(nearest=(), kept=None)
     encoded = tuple(served._replace(texts=_NO_TEXTS))
@@ -122,16 +127,18 @@ def decode_report(value: Value) -> WorkerReport:
     at, encoded, texts, nearest, kept, connections = cast("tuple[Any, ...]", value)
     served = ServedRequest._make(encoded)._replace(texts=ClientTexts(*texts))
     if nearest:
-        served = served._replace(nearest=tuple([NearestRecording(*each) for each in nearest]))
+        served = served._replace(
+            nearest=tuple([NearestRecording(*recording) for recording in nearest])
+        )
     if kept is not None:
         served = served._replace(kept=_decode_kept(kept))
     return WorkerReport(at, served, connections)
 
 
 def _encode_kept(kept: KeptCall) -> _EncodedKept:
-    it, missed = kept.exchange, kept.missed
+    exchange, missed = kept.exchange, kept.missed
     compared = None if missed is None else (missed.size, missed.used_up)
-    return _encode_request(it.request), _encode_response(it.response), compared
+    return _encode_request(exchange.request), _encode_response(exchange.response), compared
 
 
 def _decode_kept(encoded: _EncodedKept) -> KeptCall:
@@ -142,10 +149,18 @@ def _decode_kept(encoded: _EncodedKept) -> KeptCall:
     return KeptCall.of(request, response, missed=missed)
 
 
-def _encode_request(it: Request) -> _EncodedRequest:
-    headers, size = tuple(it.headers), None if it.file is None else it.file.size
-    head = (it.route, it.method, it.target, headers, it.body, it.base, it.credentials)
-    return (*head, it.coding, size)
+def _encode_request(request: Request) -> _EncodedRequest:
+    headers, size = tuple(request.headers), None if request.file is None else request.file.size
+    head = (
+        request.route,
+        request.method,
+        request.target,
+        headers,
+        request.body,
+        request.base,
+        request.credentials,
+    )
+    return (*head, request.coding, size)
 
 
 def _decode_request(encoded: _EncodedRequest) -> Request:
@@ -153,13 +168,21 @@ def _decode_request(encoded: _EncodedRequest) -> Request:
     return Request(*encoded[:6], file=_left_out(size), credentials=credentials, coding=coding)
 
 
-def _encode_response(it: Response) -> _EncodedResponse:
-    head, size = it.head, None if it.file is None else it.file.size
+def _encode_response(response: Response) -> _EncodedResponse:
+    head, size = response.head, None if response.file is None else response.file.size
     encoded = (
         *(head.status, head.reason, tuple(head.headers), head.framing, head.version),
         head.length,
     )
-    return encoded, it.body, it.at_ms, tuple(it.chunk_times), it.latency_ms, size, it.verdict
+    return (
+        encoded,
+        response.body,
+        response.at_ms,
+        tuple(response.chunk_times),
+        response.latency_ms,
+        size,
+        response.verdict,
+    )
 
 
 def _decode_response(encoded: _EncodedResponse) -> Response:

@@ -54,11 +54,11 @@ class PipeReader:
 
     def read(self) -> list[tuple[float, ServedRequest]]:
         """The worker's reports since the last call: monotonic time and request."""
-        found: list[tuple[float, ServedRequest]] = []
+        requests: list[tuple[float, ServedRequest]] = []
         for report in self._reports():
             self.connections = report.connections
-            found.append((report.at, report.served))
-        return found
+            requests.append((report.at, report.served))
+        return requests
 
     def _reports(self) -> Iterator[WorkerReport]:
         while True:

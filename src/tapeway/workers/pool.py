@@ -69,7 +69,7 @@ class WorkerPool:
             ]
         workers = list(self._workers.values())
         self._supervision = [tasks.create_task(self._supervise(worker)) for worker in workers]
-        return next((error for each in started if (error := each.result()) is not None), None)
+        return next((error for task in started if (error := task.result()) is not None), None)
 
     async def drain(self) -> bool:
         """Let all workers finish calls in flight and end; False if one had to be killed."""
@@ -109,8 +109,10 @@ class WorkerPool:
 
     @property
     def open_connections(self) -> OpenConnections:
-        found = [worker.status.open_connections for worker in self._workers.values()]
-        return OpenConnections(sum(each.in_use for each in found), sum(each.idle for each in found))
+        connections = [worker.status.open_connections for worker in self._workers.values()]
+        return OpenConnections(
+            sum(counts.in_use for counts in connections), sum(counts.idle for counts in connections)
+        )
 
     @property
     def in_flight(self) -> int:
@@ -145,7 +147,7 @@ class WorkerPool:
         """Those of all workers; their ids begin with the worker's process."""
         serving = [worker for worker in self._workers.values() if worker.serving]
         by_worker = await asyncio.gather(*(worker.recordings() for worker in serving))
-        return [each for recordings in by_worker for each in recordings][:MOST_LISTED]
+        return [recording for recordings in by_worker for recording in recordings][:MOST_LISTED]
 
     async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
         worker = self._recording(id)
@@ -158,7 +160,7 @@ class WorkerPool:
     def _recording(self, id: str) -> WorkerProcess | None:
         """The worker that gave `id` to a recording."""
         serving = (worker for worker in self._workers.values() if worker.serving)
-        return next((each for each in serving if id.startswith(f"{each.pid}.")), None)
+        return next((worker for worker in serving if id.startswith(f"{worker.pid}.")), None)
 
     async def _start_worker(self, number: int) -> TapewayError | None:
         """Start a worker; returns the error that prevented serving, None if the worker serves."""
@@ -232,11 +234,11 @@ class WorkerPool:
 
     def _collect(self) -> None:
         """Read the reports of all workers, and process them in the order of time."""
-        found: list[tuple[float, ServedRequest]] = []
+        requests: list[tuple[float, ServedRequest]] = []
         for worker in self._workers.values():
-            found += worker.pipe.read()
-        found.sort(key=itemgetter(0))
-        for _, served in found:
+            requests += worker.pipe.read()
+        requests.sort(key=itemgetter(0))
+        for _, served in requests:
             self._add(served)
 
     def _add(self, served: ServedRequest) -> None:
@@ -251,9 +253,9 @@ class WorkerPool:
     def _forget_empty(self, missed: str) -> None:
         """Forget names asked for long ago of which nothing was ever answered."""
         tallies = self._journal.tallies
-        for each in self._empty.add(missed):
-            if (tally := tallies.get(each)) is not None and not tally.answered:
-                del tallies[each]
+        for cassette in self._empty.add(missed):
+            if (tally := tallies.get(cassette)) is not None and not tally.answered:
+                del tallies[cassette]
 
 
 async def _ended(worker: WorkerProcess) -> None:

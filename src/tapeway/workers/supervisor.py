@@ -71,11 +71,11 @@ async def _serve(settings: Settings) -> None:
         listen = settings.listen
         tls = proxy_tls(settings)
         shared = listen_shared("--listen", listen.host, listen.port, settings.workers)
-        listeners = [each.over_tls(tls) for each in shared]
+        listeners = [listener.over_tls(tls) for listener in shared]
         for listener in listeners:
             stack.callback(listener.socket.close)
         admin = listen_for_admin(settings, stack)
-        own = [each.address for each in (listeners[0], admin) if each is not None]
+        own = [listener.address for listener in (listeners[0], admin) if listener is not None]
         client = await stack.enter_async_context(make_client(settings, own))
         journal = RequestJournal(settings.journal_size)
         broker = make_broker(settings, store, client, journal)
@@ -124,7 +124,7 @@ def _admin(supervisor: _Supervisor, stack: AsyncExitStack) -> LateListener | Non
 
 async def _stopped(pool: WorkerPool, stopping: asyncio.Event) -> TapewayError | None:
     async with asyncio.TaskGroup() as tasks:
-        ends = [tasks.create_task(each.wait()) for each in (stopping, pool.given_up)]
+        ends = [tasks.create_task(event.wait()) for event in (stopping, pool.given_up)]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
             end.cancel()

@@ -64,8 +64,8 @@ async def _run(arguments: WorkerArguments) -> int:
     code = 0
     channel = await Channel.over(socket(fileno=arguments.channel))
     stopping = asyncio.Event()
-    for each in STOP_SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(each, stopping.set)
+    for stop_signal in STOP_SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(stop_signal, stopping.set)
     try:
         data = await channel.receive()
     except EOFError:

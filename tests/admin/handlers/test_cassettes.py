@@ -82,7 +82,7 @@ async def test_pages_hold_each_cassette_once(open_world: World) -> None:
     while True:
         page = await open_world.got(path)
         pages += 1
-        seen += [each["name"] for each in page["cassettes"]]
+        seen += [listed["name"] for listed in page["cassettes"]]
         if page["next"] is None:
             break
         path = f"/api/v1/cassettes?limit=3&after={page['next']}"
@@ -98,7 +98,7 @@ async def test_a_page_may_begin_after_a_name_that_is_gone(open_world: World) -> 
 
     page = await open_world.got("/api/v1/cassettes?after=b")
 
-    assert [each["name"] for each in page["cassettes"]] == ["c"]
+    assert [listed["name"] for listed in page["cassettes"]] == ["c"]
 
 
 class CountingStore(MemoryStore):
@@ -145,7 +145,10 @@ async def test_counting_keeps_to_its_budget(
     monkeypatch.setattr(cassettes_handlers, "MAX_COUNTED_BYTES", size)
 
     counts = [
-        [each["interactions"] for each in (await open_world.got("/api/v1/cassettes"))["cassettes"]]
+        [
+            listed["interactions"]
+            for listed in (await open_world.got("/api/v1/cassettes"))["cassettes"]
+        ]
         for _ in range(2)
     ]
 
@@ -182,7 +185,10 @@ async def test_an_export_is_the_file_of_the_cassette(open_world: World, loaded: 
     assert stored is not None
     assert response.content_type == "application/json"
     assert await open_world.octets(export + "?format=json") == document.save(stored)
-    assert [each["index"] for each in (await response.json())["interactions"]] == [0, 1]
+    assert [interaction["index"] for interaction in (await response.json())["interactions"]] == [
+        0,
+        1,
+    ]
 
 
 async def test_reading_has_no_effect() -> None:
@@ -343,7 +349,7 @@ async def test_looking_for_one_cassette_lists_no_others(
         one = await found.got("/api/v1/cassettes?name=one")
         none = await found.got("/api/v1/cassettes?name=three")
 
-        assert [each["name"] for each in one["cassettes"]] == ["one"]
+        assert [listed["name"] for listed in one["cassettes"]] == ["one"]
         assert one["cassettes"][0]["loaded"]
         assert none == {"cassettes": [], "next": None}
         monkeypatch.undo()

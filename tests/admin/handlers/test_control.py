@@ -61,7 +61,7 @@ async def test_one_cassette_may_be_rewound_alone(open_world: World) -> None:
     await open_world.done("POST", "/api/v1/rewind", {"cassette": "one"})
 
     status = await open_world.got("/api/v1/status")
-    assert [(each["name"], each["unused"]) for each in status["cassettes"]] == [
+    assert [(cassette["name"], cassette["unused"]) for cassette in status["cassettes"]] == [
         ("one", 1),
         ("two", 0),
     ]
@@ -131,7 +131,7 @@ async def test_what_is_not_in_cannot_be_ejected(open_world: World) -> None:
     second = await open_world.call("POST", "/api/v1/eject")
     other = await open_world.call("POST", "/api/v1/eject", {"cassette": "other"})
 
-    assert [each.status for each in (first, second, other)] == [200, 409, 409]
+    assert [answer.status for answer in (first, second, other)] == [200, 409, 409]
 
 
 async def test_pruning_drops_what_the_take_did_not_touch(open_world: World) -> None:
@@ -182,10 +182,10 @@ async def test_after_a_put_no_request_is_served_in_the_old_mode(open_world: Worl
             await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
             late = [tasks.create_task(open_world.ask(f"/v1/late/{turn}/{n}")) for n in range(8)]
 
-        outcomes = [each.result().headers["Tapeway-Outcome"] for each in early]
+        outcomes = [task.result().headers["Tapeway-Outcome"] for task in early]
         recorded += outcomes.count("recorded")
         assert set(outcomes) <= {"recorded", "miss"}
-        assert {each.result().headers["Tapeway-Outcome"] for each in late} == {"miss"}
+        assert {task.result().headers["Tapeway-Outcome"] for task in late} == {"miss"}
     assert recorded == open_world.service.connections
 
 
@@ -233,7 +233,7 @@ async def test_a_build_server_and_a_person_read_it_in_their_own_forms(open_world
     failed = [each.get("name") for each in suites.iter("testcase") if len(each)]
     assert failed == ["GET /v1/%3Cb%3E"]
     assert "default: 1 recorded, 2 missed, 1 unused" in await answers[1].text()
-    assert [each.content_type for each in answers] == ["application/xml", "text/plain"]
+    assert [answer.content_type for answer in answers] == ["application/xml", "text/plain"]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ async def test_a_copy_ends_behind_as_many_interactions_as_were_asked_for(
         await put(found, cassette(*[said(f"{number}", f"/{number}") for number in range(70)]))
         query, seen = f"limit={count}", list[int]()
         while lines := (await found.octets(f"{ONE}/copy?{query}")).splitlines()[1:-1]:
-            seen += [json.loads(each)["index"] for each in lines]
+            seen += [json.loads(line)["index"] for line in lines]
             query = f"limit={count}&after={seen[-1]}"
             assert len(lines) == min(count, 70) or seen[-1] == 69
 

@@ -191,9 +191,9 @@ async def test_a_removed_cassette_is_gone_with_what_belongs_to_it(tmp_path: Path
         await found.ask(cassette="one/more")
         await found.done("DELETE", ONE)
 
-        assert [each["name"] for each in (await found.got("/api/v1/cassettes"))["cassettes"]] == [
-            "one/more"
-        ]
+        assert [
+            listed["name"] for listed in (await found.got("/api/v1/cassettes"))["cassettes"]
+        ] == ["one/more"]
         assert await code(found, "DELETE", ONE) == (404, "no_cassette")
         again = await found.ask(cassette="one")
         assert again.headers["Tapeway-Outcome"] == "recorded"
@@ -281,7 +281,7 @@ async def test_an_import_says_what_no_cassette_can_hold(open_world: World) -> No
 
     answer = await response.json()
     assert (response.status, answer["interactions"]) == (200, 1)
-    assert any("left out" in each for each in answer["losses"])
+    assert any("left out" in loss for loss in answer["losses"])
 
 
 async def test_a_cassette_of_another_kind_is_kept_as_it_is(open_world: World) -> None:

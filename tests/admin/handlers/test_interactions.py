@@ -57,7 +57,7 @@ async def test_pages_hold_each_interaction_once(open_world: World, loaded: bool)
     after = ""
     for _ in range(3):
         page = await open_world.got(f"{ONE}?limit=2{after}")
-        seen += [each["index"] for each in page["interactions"]]
+        seen += [interaction["index"] for interaction in page["interactions"]]
         after = f"&after={page['next']}"
 
     assert (seen, page["next"]) == ([0, 1, 2, 3, 4], None)
@@ -76,7 +76,7 @@ async def test_an_index_names_the_same_recording_after_another_was_replaced(
     page = await open_world.got(ONE)
 
     index = int(again.headers["Tapeway-Interaction"])
-    assert [each["index"] for each in page["interactions"]] == [1, index]
+    assert [interaction["index"] for interaction in page["interactions"]] == [1, index]
     assert (await open_world.got(f"{ONE}/{index}"))["request"]["url"].endswith("/v1/a")
     assert (await open_world.call("GET", f"{ONE}/0")).status == 404
 
@@ -147,7 +147,10 @@ async def append(
 
 
 async def texts(found: World) -> list[str]:
-    return [each["response"]["text"] for each in (await found.got(CASSETTE))["interactions"]]
+    return [
+        interaction["response"]["text"]
+        for interaction in (await found.got(CASSETTE))["interactions"]
+    ]
 
 
 async def test_what_is_appended_is_durable_and_replayed_at_once(tmp_path: Path) -> None:
@@ -157,7 +160,7 @@ async def test_what_is_appended_is_durable_and_replayed_at_once(tmp_path: Path) 
         journal = (tmp_path / "one.journal.jsonl").exists() or list(tmp_path.iterdir())
 
         assert status == 200
-        assert [each["index"] for each in answer["interactions"]] == [1, 2]
+        assert [interaction["index"] for interaction in answer["interactions"]] == [1, 2]
         assert journal
         first = await found.ask("/v1/b", cassette="one")
         second = await found.ask("/v1/b", cassette="one")
@@ -167,7 +170,11 @@ async def test_what_is_appended_is_durable_and_replayed_at_once(tmp_path: Path) 
         "two",
     ]
     async with world(store=FileStore(tmp_path)) as found:
-        assert [each["index"] for each in (await found.got(ALL))["interactions"]] == [0, 1, 2]
+        assert [interaction["index"] for interaction in (await found.got(ALL))["interactions"]] == [
+            0,
+            1,
+            2,
+        ]
 
 
 async def test_a_cassette_begins_with_what_its_first_interactions_say(store: CassetteStore) -> None:
@@ -198,7 +205,7 @@ async def test_many_at_once_with_one_key_are_one(open_world: World) -> None:
     async with asyncio.TaskGroup() as tasks:
         asked = [tasks.create_task(append(open_world, said("one"), key="k")) for _ in range(20)]
 
-    assert {each.result()[1]["interactions"][0]["index"] for each in asked} == {0}
+    assert {task.result()[1]["interactions"][0]["index"] for task in asked} == {0}
     assert await texts(open_world) == ["one"]
 
 
@@ -233,7 +240,7 @@ async def test_what_failed_half_way_goes_on_with_the_same_key() -> None:
         status, answer = await append(found, *three, key="k")
 
         assert status == 200
-        assert len({each["index"] for each in answer["interactions"]}) == 3
+        assert len({interaction["index"] for interaction in answer["interactions"]}) == 3
         assert sorted(await texts(found)) == ["one", "three", "two"]
 
 
@@ -374,9 +381,9 @@ async def test_what_was_used_stays_used_when_another_is_removed(store: CassetteS
 
         assert answer == {"cassette": "one", "interaction": None}
         (report,) = [
-            each
-            for each in (await found.got("/api/v1/report"))["cassettes"]
-            if each["name"] == "one"
+            listed
+            for listed in (await found.got("/api/v1/report"))["cassettes"]
+            if listed["name"] == "one"
         ]
         assert [each["path"] for each in report["unused"]] == ["/b"]
         assert found.broker.takes == takes
@@ -407,7 +414,7 @@ async def test_two_editors_do_not_overwrite_each_other(open_world: World) -> Non
     second = await open_world.call("PUT", f"{ALL}/0", said("second"), headers={"If-Match": seen})
     gone = await open_world.call("DELETE", f"{ALL}/0", headers={"If-Match": seen})
 
-    assert [each.status for each in (first, second, gone)] == [200, 412, 412]
+    assert [answer.status for answer in (first, second, gone)] == [200, 412, 412]
     assert await texts(open_world) == ["first"]
     now = (await open_world.call("GET", f"{ALL}/0")).headers["ETag"].strip('"')
     assert (await first.json())["interaction"]["sha256"] == now
@@ -437,7 +444,7 @@ async def test_a_claimed_cassette_is_kept_from_others_until_it_is_released(tmp_p
         assert claimed == {"cassette": "one", "durability": "disk"}
         assert released == {"cassette": "one", "released": True}
         assert held is not None
-        assert [each.index for each in held.interactions] == [0]
+        assert [interaction.index for interaction in held.interactions] == [0]
         again = await found.done("POST", f"{CASSETTE}/release")
         assert again["released"] is False
     await other.close()

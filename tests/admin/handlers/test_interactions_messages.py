@@ -54,7 +54,9 @@ async def test_what_was_said_is_told_in_order_and_does_not_bring_the_cassette_in
         page = await found.got(PATH)
         status = await found.got("/api/v1/status")
 
-    assert [(each["number"], each["role"], each["content"]) for each in page["messages"]] == [
+    assert [
+        (message["number"], message["role"], message["content"]) for message in page["messages"]
+    ] == [
         (0, "user", "q0"),
         (1, "assistant", "a0"),
         (2, "user", "q1"),
@@ -82,7 +84,7 @@ async def test_pages_hold_each_message_once() -> None:
         after = ""
         for _ in range(2):
             page = await found.got(f"{PATH}?limit=4{after}")
-            seen += [each["content"] for each in page["messages"]]
+            seen += [message["content"] for message in page["messages"]]
             after = f"&after={page['next']}"
         assert (seen, page["next"]) == (["q0", "a0", "q1", "a1", "q2", "a2"], None)
         assert (await found.got(f"{PATH}?after=99"))["messages"] == []
@@ -97,8 +99,8 @@ async def test_one_conversation_is_told_alone() -> None:
         page = await found.got(f"{PATH}?conversation=1&limit=1")
         rest = await found.got(f"{PATH}?conversation=1&after={page['next']}")
 
-    assert [each["content"] for each in page["messages"]] == ["other"]
-    assert [each["content"] for each in rest["messages"]] == ["yes"]
+    assert [message["content"] for message in page["messages"]] == ["other"]
+    assert [message["content"] for message in rest["messages"]] == ["yes"]
 
 
 async def test_large_bodies_are_read_and_too_large_ones_named(tmp_path: Path) -> None:
@@ -110,14 +112,14 @@ async def test_large_bodies_are_read_and_too_large_ones_named(tmp_path: Path) ->
     answer = chat(0, [user("a")], "A").response
     files = [BodyFile(each.path, each.size, each.digest) for each in (small, large)]
     requests = [Request("openai", "POST", CHAT, file=file) for file in files]
-    calls = [Interaction(at, each, answer) for at, each in enumerate(requests)]
+    calls = [Interaction(at, request, answer) for at, request in enumerate(requests)]
     await store.save("default", held(*calls))
     await store.release("default")
 
     async with world(store=store) as found:
         page = await found.got(PATH)
 
-    assert [len(each["content"]) for each in page["messages"]] == [2_000_000, 1]
+    assert [len(message["content"]) for message in page["messages"]] == [2_000_000, 1]
     assert page["left_out"] == [
         {"interaction": 1, "reason": "its request has 9000000 bytes, too many to be read here"}
     ]

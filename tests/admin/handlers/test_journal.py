@@ -91,7 +91,7 @@ async def test_entries_tell_what_was_asked_and_answered_if_they_are_asked_to(
             line = await stream.content.readline()
             events += [json.loads(line[5:])] if line.startswith(b"data:") else []
 
-    told = [(each["asked"], each["answered"]) for each in page["entries"]]
+    told = [(entry["asked"], entry["answered"]) for entry in page["entries"]]
     assert told == [
         (
             "Where to stay is the question",
@@ -100,7 +100,7 @@ async def test_entries_tell_what_was_asked_and_answered_if_they_are_asked_to(
         ("Where to go is the question", "answer: 1"),
         ("Where to go is the question", "answer: 1"),
     ]
-    assert [(each["asked"], each["answered"]) for each in reversed(events)] == told
+    assert [(event["asked"], event["answered"]) for event in reversed(events)] == told
 
 
 async def test_a_miss_that_nothing_is_near_to_says_why_and_calls_tell_model_and_tokens(
@@ -112,7 +112,7 @@ async def test_a_miss_that_nothing_is_near_to_says_why_and_calls_tell_model_and_
     await open_world.ask("/v1/nowhere", cassette="never")
     page = await open_world.got("/api/v1/journal?gist=true")
 
-    assert [(each["answered"], each["model"]) for each in page["entries"]] == [
+    assert [(entry["answered"], entry["model"]) for entry in page["entries"]] == [
         ("no such cassette; record it with --mode auto (pytest: --tapeway=record)", None),
         ("nothing is recorded for this method and path", None),
         ("answer: 1", "m"),
@@ -126,7 +126,7 @@ async def test_a_miss_names_the_first_difference_and_counts_the_others(open_worl
     await open_world.ask("/v1/a?first=8&second=9")
     page = await open_world.got("/api/v1/journal?gist=true&outcome=miss")
 
-    two, one = [each["answered"] for each in page["entries"]]
+    two, one = [entry["answered"] for entry in page["entries"]]
     assert two == f"{one}, and 1 more"
 
 
@@ -236,7 +236,7 @@ async def test_each_request_is_an_event_equal_to_its_entry(open_world: World) ->
     assert stream.headers["Content-Type"] == "text/event-stream; charset=utf-8"
     entries = (await open_world.got("/api/v1/journal?limit=2"))["entries"]
     assert events == entries[::-1]
-    assert [each["path"] for each in events] == ["/v1/a", "/v1/b"]
+    assert [event["path"] for event in events] == ["/v1/a", "/v1/b"]
 
 
 async def test_nothing_that_happens_after_the_head_is_lost(open_world: World) -> None:
@@ -251,7 +251,7 @@ async def test_nothing_that_happens_after_the_head_is_lost(open_world: World) ->
 async def test_a_follower_goes_on_after_an_entry(open_world: World, how: str) -> None:
     for path in ("/v1/a", "/v1/b", "/v1/c"):
         await open_world.ask(path)
-    oldest = [each["id"] for each in (await open_world.got("/api/v1/journal"))["entries"]][-1]
+    oldest = [entry["id"] for entry in (await open_world.got("/api/v1/journal"))["entries"]][-1]
     query, headers = f"?after={oldest}", {"Last-Event-ID": oldest}
     url = open_world.admin + "/api/v1/events"
 
@@ -262,7 +262,7 @@ async def test_a_follower_goes_on_after_an_entry(open_world: World, how: str) ->
         await open_world.ask("/v1/d")
         events = [await _event(stream) for _ in range(3)]
 
-    assert [each["path"] for each in events] == ["/v1/b", "/v1/c", "/v1/d"]
+    assert [event["path"] for event in events] == ["/v1/b", "/v1/c", "/v1/d"]
 
 
 async def test_a_follower_is_told_of_a_gap_if_its_entry_is_gone(open_world: World) -> None:
@@ -293,7 +293,7 @@ async def test_events_that_come_together_are_written_together(open_world: World)
         for number in range(450):
             open_world.journal.add(_numbered(entry, number))
         chunks: list[bytes] = [b""]
-        while sum(each.count(b"\n\n") for each in chunks) < 450:
+        while sum(chunk.count(b"\n\n") for chunk in chunks) < 450:
             data, ends = await stream.content.readchunk()
             chunks[-1] += data
             if ends:
@@ -488,7 +488,7 @@ async def test_it_holds_in_a_process_that_finds_the_store_as_it_was_at_the_answe
             await found.done("POST", "/api/v1/rewind")
         entry = await missed(found)
         await found.done("POST", f"/api/v1/journal/{entry['id']}/accept")
-        left = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+        left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     killed = tmp_path / "killed"
     killed.mkdir()

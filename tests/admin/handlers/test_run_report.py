@@ -47,9 +47,9 @@ async def test_the_page_is_made_for_callers_with_the_token_too() -> None:
 async def test_a_runner_gets_causes_annotations_and_the_renamed_cassette(open_world: World) -> None:
     reports = await missed(open_world)
     (entry,) = [
-        each
-        for each in (await open_world.got("/api/v1/journal"))["entries"]
-        if each["outcome"] == "recorded"
+        logged
+        for logged in (await open_world.got("/api/v1/journal"))["entries"]
+        if logged["outcome"] == "recorded"
     ]
 
     notes = await open_world.done(
@@ -63,7 +63,7 @@ async def test_a_runner_gets_causes_annotations_and_the_renamed_cassette(open_wo
         },
     )
 
-    assert [each.partition(":")[0] for each in notes["causes"]] == ["1 miss"]
+    assert [cause.partition(":")[0] for cause in notes["causes"]] == ["1 miss"]
     assert notes["annotations"][0].startswith("::error file=tests/test_a.py,line=7,")
     assert notes["renamed"] == {"defaults": "default"}
 

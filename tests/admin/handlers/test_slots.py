@@ -47,7 +47,7 @@ async def test_a_slot_leads_to_the_cassette_it_points_at(stored: World) -> None:
     second = await stored.ask("/@~w0/v1/models")
 
     assert said == {"slot": "w0", "cassette": "tests/one", "mode": "auto", "take": said["take"]}
-    assert [each.headers["Tapeway-Cassette"] for each in (first, second)] == [
+    assert [answer.headers["Tapeway-Cassette"] for answer in (first, second)] == [
         "tests/one",
         "tests/two",
     ]
@@ -132,14 +132,14 @@ async def test_what_any_slot_used_is_used(stored: World) -> None:
     await stored.done("DELETE", "/api/v1/slots/w1")
 
     (report,) = [
-        each
-        for each in (await stored.got("/api/v1/report"))["cassettes"]
-        if each["name"] == "shared"
+        cassette
+        for cassette in (await stored.got("/api/v1/report"))["cassettes"]
+        if cassette["name"] == "shared"
     ]
     said = await stored.done("POST", "/api/v1/eject", {"cassette": "shared", "prune": True})
 
-    assert [each["index"] for each in report["unused"]] == [2]
-    assert [each["index"] for each in said["cassettes"][0]["unused"]] == [2]
+    assert [interaction["index"] for interaction in report["unused"]] == [2]
+    assert [interaction["index"] for interaction in said["cassettes"][0]["unused"]] == [2]
     await point(stored, "w0")
     assert await answers(stored, "w0", 3) == [1, 2, 2]
 
@@ -181,7 +181,7 @@ async def test_a_slot_that_was_never_set_is_404(open_world: World) -> None:
     calls.append(await open_world.ask("/@~w0/v1/models"))
 
     assert gone == {"removed": "w0"}
-    assert [(each.status, (await each.json())["error"]["code"]) for each in calls] == [
+    assert [(call.status, (await call.json())["error"]["code"]) for call in calls] == [
         (404, "no_slot")
     ] * 4
     assert calls[0].headers["Tapeway-Outcome"] == "error"
@@ -193,7 +193,7 @@ async def test_a_name_that_is_none_is_400(open_world: World, name: str) -> None:
     asked = await open_world.ask(f"/@~{name}/v1/models")
     put = await open_world.call("PUT", f"/api/v1/slots/{name}", {"cassette": "x"})
 
-    assert [(each.status, (await each.json())["error"]["code"]) for each in (asked, put)] == [
+    assert [(answer.status, (await answer.json())["error"]["code"]) for answer in (asked, put)] == [
         (400, "bad_slot_name")
     ] * 2
 
@@ -216,7 +216,7 @@ async def test_the_journal_tells_slots_and_their_takes_apart(open_world: World) 
 
     async def seen(query: str) -> list[tuple[str, int]]:
         entries = (await open_world.got(f"/api/v1/journal?{query}"))["entries"]
-        return [(each["slot"], each["take"]) for each in entries]
+        return [(entry["slot"], entry["take"]) for entry in entries]
 
     assert await seen("slot=w0") == [("w0", takes[2]), ("w0", takes[0])]
     assert await seen(f"slot=w0&take={takes[0]}") == [("w0", takes[0])]

@@ -46,7 +46,7 @@ async def test_it_is_not_ready_while_the_store_is_poisoned() -> None:
         store.poisoned = False
         after = await found.call("GET", "/readyz")
 
-    assert [each.status for each in (before, refused, after)] == [200, 503, 200]
+    assert [answer.status for answer in (before, refused, after)] == [200, 503, 200]
     assert (await refused.json())["error"]["code"] == "store_poisoned"
 
 
@@ -66,7 +66,12 @@ async def test_it_is_not_ready_while_it_records_and_nothing_can_be_written(
         store.unwritable = None
         after = await found.call("GET", "/readyz")
 
-    assert [each.status for each in (unready, replaying, to_record, after)] == [503, 200, 503, 200]
+    assert [answer.status for answer in (unready, replaying, to_record, after)] == [
+        503,
+        200,
+        503,
+        200,
+    ]
     error = (await unready.json())["error"]
     assert error["code"] == "store_unwritable"
     assert error["message"] == "/cassettes: no room to write a recording"

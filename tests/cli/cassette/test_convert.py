@@ -181,8 +181,8 @@ def test_another_tools_file_may_begin_with_a_byte_order_mark(
         Path(f"{file}{Path(name).suffix}").write_bytes(mark + text(name))
 
     found = [
-        run(capsys, f"{each}{Path(name).suffix}", each, "--no-redact")[1].partition("sha256")[2]
-        for each in ("plain", "marked")
+        run(capsys, f"{word}{Path(name).suffix}", word, "--no-redact")[1].partition("sha256")[2]
+        for word in ("plain", "marked")
     ]
 
     assert found[0] == found[1] != ""

@@ -56,7 +56,7 @@ def answer(name: str) -> bytes:
 def test_each_file_becomes_the_cassette_of_its_test_in_the_same_folder(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    old = {each: each.read_bytes() for each in folder.rglob("*.yaml")}
+    old = {path: path.read_bytes() for path in folder.rglob("*.yaml")}
 
     code, out, _ = run(capsys, "convert", "--all", "cassettes")
 
@@ -66,7 +66,7 @@ def test_each_file_becomes_the_cassette_of_its_test_in_the_same_folder(
         "file:cassettes#test_a/test_x",
     ]
     assert out.count("replaced: interactions[0].request.headers.authorization") == 2
-    assert {each: each.read_bytes() for each in old} == old
+    assert {path: path.read_bytes() for path in old} == old
     assert KEY not in Path("cassettes/test_a/test_x.json").read_text()
     assert run(capsys, "ls")[0] == run(capsys, "verify")[0] == 0
 

@@ -49,12 +49,14 @@ def save(path: Path | str, *items: AnyInteraction, meta: Mapping[str, Json] | No
 def said(path: Path | str) -> list[str]:
     """Question and answer of each recording, which are numbered from 0."""
     found = SERIALIZER_BY_SUFFIX[Path(path).suffix].load(Path(path).read_bytes())
-    assert [each.index for each in found.interactions] == list(range(len(found.interactions)))
+    assert [interaction.index for interaction in found.interactions] == list(
+        range(len(found.interactions))
+    )
     texts = []
-    for each in found.interactions:
-        assert isinstance(each, Interaction)
-        question = json.loads(each.request.body)["messages"][0]["content"]
-        answer = json.loads(each.response.body)["choices"][0]["message"]["content"]
+    for interaction in found.interactions:
+        assert isinstance(interaction, Interaction)
+        question = json.loads(interaction.request.body)["messages"][0]["content"]
+        answer = json.loads(interaction.response.body)["choices"][0]["message"]["content"]
         texts.append(f"{question}: {answer}")
     return texts
 
@@ -214,8 +216,8 @@ def test_metadata_that_both_changed_is_a_conflict_and_a_day_is_the_earlier(
 ) -> None:
     def versions(*values: dict[str, Json]) -> list[str]:
         return [
-            save(f"{name}.json", A, meta=each)
-            for name, each in zip(("base", "ours", "theirs"), values, strict=True)
+            save(f"{name}.json", A, meta=value)
+            for name, value in zip(("base", "ours", "theirs"), values, strict=True)
         ]
 
     files = versions(
@@ -269,10 +271,10 @@ def branches(file: Path, base: list[Interaction] | None, *sides: list[Interactio
     git("add", "-A")
     git("commit", "-qm", "base")
     git("branch", "-q", "side")
-    for each, branch in zip(sides, ("", "side"), strict=True):
+    for side, branch in zip(sides, ("", "side"), strict=True):
         if branch:
             git("checkout", "-q", branch)
-        save(file, *each)
+        save(file, *side)
         git("add", "-A")
         git("commit", "-qm", "more")
     git("checkout", "-q", "-")
@@ -363,9 +365,9 @@ def test_the_calls_that_two_branches_recorded_are_replayed() -> None:
         with Cassette(str(place), mode=mode) as cassette:
             return [
                 cassette.call(
-                    "tool", "weather", {"city": each}, partial(f"warm in {{}} {mode}".format, each)
+                    "tool", "weather", {"city": city}, partial(f"warm in {{}} {mode}".format, city)
                 )
-                for each in cities
+                for city in cities
             ]
 
     driven()
@@ -421,7 +423,11 @@ def test_git_merges_recordings_whose_large_binaries_are_not_checked_out_yet() ->
 
     found = record()
     assert found is not None
-    bodies = [each.response.body for each in found.interactions if isinstance(each, Interaction)]
+    bodies = [
+        interaction.response.body
+        for interaction in found.interactions
+        if isinstance(interaction, Interaction)
+    ]
     assert bodies[2:] == [spoken_call().response.body, spoken_session().response.body]
 
 
@@ -450,7 +456,7 @@ def spoken_session() -> Interaction:
 @pytest.mark.usefixtures("repository")
 def test_the_documented_attributes_are_those_of_both_drivers() -> None:
     (attributes,) = [
-        each.text for each in blocks("docs/cassettes.md") if "linguist-generated" in each.text
+        block.text for block in blocks("docs/cassettes.md") if "linguist-generated" in block.text
     ]
     Path(".gitattributes").write_text(attributes)
 

@@ -45,7 +45,7 @@ def test_git_s_index_gets_the_new_name_and_nothing_else(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     asyncio.run(everything(Path("cassettes")))
-    (body,) = [each.name for each in Path(f"cassettes/{NAME}.assets").iterdir()]
+    (body,) = [path.name for path in Path(f"cassettes/{NAME}.assets").iterdir()]
     written("old", interaction())
     subprocess.run(["git", "init", "-q"], check=True)
     subprocess.run(["git", "add", "cassettes"], check=True)
@@ -81,7 +81,7 @@ def test_a_file_keeps_its_format(capsys: pytest.CaptureFixture[str], ending: str
     Path("cassettes/old.yaml").rename(f"cassettes/old.{ending}")
 
     assert run(capsys, "mv", "old", "new")[0] == 0
-    assert [each.name for each in Path("cassettes").glob("[!.]*")] == [f"new.{ending}"]
+    assert [path.name for path in Path("cassettes").glob("[!.]*")] == [f"new.{ending}"]
     refused = run(capsys, "mv", f"cassettes/new.{ending}", "cassettes/newer.json")
     assert refused[0] == 2
     assert "keeps its format; `tapeway cassette convert` changes it" in refused[2]
@@ -110,12 +110,12 @@ def test_what_is_only_in_the_journal_comes_too(capsys: pytest.CaptureFixture[str
 
 def test_large_bodies_come_too(capsys: pytest.CaptureFixture[str]) -> None:
     asyncio.run(everything(Path("cassettes")))
-    bodies = {each.name for each in Path(f"cassettes/{NAME}.assets").iterdir()}
+    bodies = {path.name for path in Path(f"cassettes/{NAME}.assets").iterdir()}
     assert bodies
 
     assert run(capsys, "mv", NAME, "elsewhere/new")[0] == 0
 
-    assert {each.name for each in Path("cassettes/elsewhere/new.assets").iterdir()} == bodies
+    assert {path.name for path in Path("cassettes/elsewhere/new.assets").iterdir()} == bodies
     assert not Path(f"cassettes/{NAME}.assets").exists()
     assert run(capsys, "verify", "elsewhere/new")[0] == 0
 

@@ -31,20 +31,25 @@ def item(target: str, answer: bytes) -> Interaction:
 
 
 A1, A2, A3, B = (
-    *[item("/v1/a", b'{"n": %d}' % each) for each in (1, 2, 3)],
+    *[item("/v1/a", b'{"n": %d}' % number) for number in (1, 2, 3)],
     item("/v1/b", b'{"n": 1}'),
 )
 
 
 def report(*items: AnyInteraction, used: int, name: str = "smoke") -> str:
     """A report of a run that asked for `/v1/a` so many times, in a file."""
-    numbered = [replace(each, index=index) for index, each in enumerate(items)]
+    numbered = [replace(element, index=index) for index, element in enumerate(items)]
     cassette = CassetteIndex(name, StoredCassette(HEAD, tuple(numbered)), take=1)
     cassette.take.touch(range(used))
     unused = report_of_index(cassette, Tally()).unused
     listed = [
-        {"index": each.index, "method": each.method, "path": each.path, "mark": each.fingerprint}
-        for each in unused
+        {
+            "index": recording.index,
+            "method": recording.method,
+            "path": recording.path,
+            "mark": recording.fingerprint,
+        }
+        for recording in unused
     ]
     document = {"cassettes": [{"name": name, "unused": listed, "replayed": used}]}
     Path("run.json").write_text(json.dumps(document))
@@ -104,7 +109,7 @@ def test_of_equal_recordings_the_right_number_is_dropped(
 def test_of_recordings_with_equal_answers_the_one_at_the_reported_index_is_dropped(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tagged = [replace(A1, tags=(each,)) for each in "abc"]
+    tagged = [replace(A1, tags=(character,)) for character in "abc"]
     file = written("smoke", *tagged)
     Path("run.json").write_text(
         json.dumps(
@@ -187,7 +192,7 @@ def test_permanent_indexes_need_no_marks() -> None:
     unused = prune.UnusedRecordings(named, "x", permanent_indexes=True)
     unused.add(replace(A1, index=3))
     unused.add(replace(A2, index=4))
-    assert [each.index for each in unused.found()] == [4]
+    assert [recording.index for recording in unused.found()] == [4]
 
     other = prune.UnusedRecordings(named, "x", permanent_indexes=True)
     with pytest.raises(Exception, match="x has changed since the report"):

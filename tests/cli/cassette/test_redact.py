@@ -86,8 +86,8 @@ async def test_one_secret_has_one_placeholder_in_a_cassette_and_another_in_the_n
 
     await asyncio.to_thread(run, capsys, "redact")
 
-    texts = {each: json.loads(each.read_text()) for each in file.parent.glob("*.json")}
-    marks = [each["interactions"][1]["response"]["text"].split()[1:4:2] for each in texts.values()]
+    texts = {path: json.loads(path.read_text()) for path in file.parent.glob("*.json")}
+    marks = [text["interactions"][1]["response"]["text"].split()[1:4:2] for text in texts.values()]
     assert all(one == same for one, same in marks)
     assert marks[0] != marks[1]
     for name in ("x", "y"):
@@ -152,7 +152,7 @@ def test_a_program_gets_the_outcome_of_each_secret(
     code, out, _ = run(capsys, "redact", "--format", "json")
 
     assert code == 0
-    assert [each["deed"] for each in json.loads(out)] == ["replaced", "replaced"]
+    assert [item["deed"] for item in json.loads(out)] == ["replaced", "replaced"]
 
 
 def test_where_another_process_reads_the_file_it_says_what_is_left(
@@ -170,4 +170,4 @@ def test_where_another_process_reads_the_file_it_says_what_is_left(
     assert "stop all processes that use the file; the last one wipes it" in err
 
     assert run(capsys, "ls", "--store", "sqlite:calls.db")[0] == 0
-    assert not any(KEY.encode() in each.read_bytes() for each in Path().glob("calls.db*"))
+    assert not any(KEY.encode() in path.read_bytes() for path in Path().glob("calls.db*"))

@@ -20,7 +20,7 @@ def test_each_named_cassette_goes_with_its_large_bodies(capsys: pytest.CaptureFi
     code, out, err = run(capsys, "rm", NAME, "suite/one")
 
     assert (code, out, err) == (0, f"{NAME} is deleted\nsuite/one is deleted\n", "")
-    left = {each for each in Path("cassettes").rglob("*") if each.is_file()}
+    left = {path for path in Path("cassettes").rglob("*") if path.is_file()}
     assert {each for each in left if not each.name.startswith(".")} == {
         Path("cassettes") / kept.name
     }

@@ -16,7 +16,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
 )
 from tapeway.formats.yaml.parser import parse as parse_yaml
-from tapeway.inspection.pairing import said
+from tapeway.inspection.pairing import without_varying
 from tests.cli.invocation import run, written
 from tests.conversations.recorded_calls import assistant, call, chat, user
 from tests.support.exchanges import interaction
@@ -167,17 +167,17 @@ Largest tool results
 def test_a_program_gets_the_messages(capsys: pytest.CaptureFixture[str]) -> None:
     said = json.loads(run(capsys, "show", "agent", "--messages", "--format", "json")[1])
 
-    assert [each["role"] for each in said["messages"]] == [
+    assert [message["role"] for message in said["messages"]] == [
         *("user", "assistant", "tool", "assistant", "user")
     ]
     assert [each["interaction"] for each in said["left_out"]] == [3]
-    assert [each["prefix"]["kept"] for each in said["turns"]] == [0, 1, 0]
+    assert [turn["prefix"]["kept"] for turn in said["turns"]] == [0, 1, 0]
     assert said["sums"]["turns"] == 3
     assert said["largest_results"][0]["name"] == "add"
     one = json.loads(run(capsys, "show", "agent", "1", "--messages", "--format", "json")[1])
-    assert [each["content"] for each in one["messages"]] == ["2", "It is 2."]
+    assert [message["content"] for message in one["messages"]] == ["2", "It is 2."]
     assert one["left_out"] == []
-    assert [each["interaction"] for each in one["turns"]] == [1]
+    assert [turn["interaction"] for turn in one["turns"]] == [1]
 
 
 def test_nothing_recorded_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,7 +232,7 @@ def test_what_git_compares_is_each_request_and_what_its_response_adds_up_to(
 
     assert (code, err) == (0, "")
     assert not any(name in out for name in ("chatcmpl-1", "1795461659", "latency"))
-    documents = [parse_yaml(each.encode()) for each in out.split("---\n")]
+    documents = [parse_yaml(part.encode()) for part in out.split("---\n")]
     url = "https://api.openai.com/v1/chat/completions"
     asked = {"request": f"POST {url}", "body": {"model": "m"}}
     assert documents == [
@@ -270,7 +270,7 @@ def test_a_websocket_session_is_printed_as_its_messages(
         {"close": {"code": 1000, "reason": "done", "by": "client"}},
     ]
     lines = [dump(each) + b"\n" for each in said]
-    times = ChunkTimes([(40.0 * at, len(each)) for at, each in enumerate(lines)])
+    times = ChunkTimes([(40.0 * at, len(line)) for at, line in enumerate(lines)])
     head = ResponseHead(200, framing="close")
     response = Response(head, body=b"".join(lines), chunk_times=times)
     request = Request("openai", WEBSOCKET, "/v1/realtime")
@@ -284,7 +284,10 @@ def test_a_websocket_session_is_printed_as_its_messages(
     assert "  service  0.04 s  response.output_text.delta  2 pieces  Hi " in out
     assert "\n  closed\n" not in out
     assert "  closed by the client with code 1000: done" in out
-    assert [each["by"] for each in program["sessions"][0]["messages"]] == ["client", "service"]
+    assert [message["by"] for message in program["sessions"][0]["messages"]] == [
+        "client",
+        "service",
+    ]
 
 
 @pytest.mark.parametrize("more", [("0",), ("--messages",), ("--format", "json")])
@@ -304,4 +307,7 @@ def test_a_large_body_is_told_from_others_by_its_digest(
 ) -> None:
     asked = replace(interaction().request, body=b"", file=BodyFile("", 5, "ab" * 32))
 
-    assert said(replace(interaction(), request=asked))["body"] == {"sha256": "ab" * 32, "bytes": 5}
+    assert without_varying(replace(interaction(), request=asked))["body"] == {
+        "sha256": "ab" * 32,
+        "bytes": 5,
+    }

@@ -293,7 +293,7 @@ class Index:
 
 async def gone_through(index: Index, *items: AnyInteraction) -> list[Problem]:
     keys = IndexCheck(index, "x", NO_RULES)  # type: ignore[arg-type]
-    return [*[told for each in items for told in await keys.problems(each)], *keys.left_over()]
+    return [*[told for item in items for told in await keys.problems(item)], *keys.left_over()]
 
 
 async def test_a_correct_index_has_no_problems() -> None:
@@ -307,7 +307,7 @@ async def test_a_correct_index_has_no_problems() -> None:
 async def test_a_recording_missing_from_the_index_is_reported() -> None:
     told = await gone_through(Index((FIRST, FIRST)), FIRST, SECOND)
 
-    assert [each.index for each in told] == [1]
+    assert [item.index for item in told] == [1]
     assert "does not find it" in told[0].reason
 
 
@@ -316,5 +316,5 @@ async def test_a_recording_under_another_requests_key_is_reported() -> None:
         Index((FIRST, FIRST), (SECOND, SECOND), (SECOND, FIRST)), FIRST, SECOND
     )
 
-    assert [each.index for each in told] == [1]
+    assert [item.index for item in told] == [1]
     assert "by a request it does not have" in told[0].reason

@@ -28,7 +28,7 @@ ASKED: dict[str, Json] = {"model": "gpt-5.5", "messages": [user("hi")]}
 def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadedStandIn]:
     """A stand-in for OpenAI and Anthropic, and one key of the environment."""
     for provider in PROVIDERS.values():
-        for name in [each for names in provider.keys for each in names]:
+        for name in [other_name for names in provider.keys for other_name in names]:
             monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with ThreadedStandIn() as found:
@@ -58,7 +58,7 @@ def recorded(
 def changed(item: Interaction, **fields: Json) -> Interaction:
     """The recording with other fields in its answer; None takes one away."""
     document = json.loads(item.response.body) | fields
-    body = json.dumps({name: each for name, each in document.items() if each is not None})
+    body = json.dumps({name: member for name, member in document.items() if member is not None})
     return replace(item, response=replace(item.response, body=body.encode()))
 
 
@@ -77,12 +77,12 @@ def test_a_service_that_answers_as_recorded_has_not_drifted(
     before = file.read_bytes()
 
     assert verify(capsys, upstream) == (0, "a: 2 calls, no drift\n", "")
-    assert [each.target for each in upstream.requests] == [CHAT, CHAT]
-    assert [dict(each.headers)["authorization"] for each in upstream.requests] == [
+    assert [request.target for request in upstream.requests] == [CHAT, CHAT]
+    assert [dict(request.headers)["authorization"] for request in upstream.requests] == [
         f"Bearer {KEY}"
     ] * 2
     assert file.read_bytes() == before
-    assert [each.name for each in file.parent.iterdir()] == ["a.json"]
+    assert [path.name for path in file.parent.iterdir()] == ["a.json"]
 
 
 def test_each_kind_of_drift_has_its_level_side_by_side(
@@ -152,7 +152,7 @@ def test_the_budget_is_for_all_cassettes_and_asks_one_of_each_kind_first(
     code, out, _ = verify(capsys, upstream, "--budget", "2")
 
     assert code == 0
-    assert sorted(each.target for each in upstream.requests) == [CHAT, MESSAGES]
+    assert sorted(request.target for request in upstream.requests) == [CHAT, MESSAGES]
     assert out == "a: 1 call, no drift; not asked: 2 beyond the budget\nb: 1 call, no drift\n"
 
 
@@ -251,7 +251,7 @@ PROFILE = f"[of-role]\naws_access_key_id = {ACCESS}\naws_secret_access_key = {SE
 @pytest.fixture
 def without_aws(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """An environment in which no credentials of AWS are found."""
-    for name in [each for each in os.environ if each.startswith("AWS_")]:
+    for name in [text for text in os.environ if text.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")

@@ -141,7 +141,7 @@ def test_what_a_stream_says_is_compared(
     code, out, _ = run(capsys, "diff", "a", "b")
 
     shown = out.splitlines()
-    assert (code, [each for each in lines if each not in shown]) == (1, [])
+    assert (code, [line for line in lines if line not in shown]) == (1, [])
 
 
 def test_every_choice_of_a_stream_is_compared(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from tests.support import fork_server
 def git(*arguments: str) -> str:
     """What git prints."""
     settings = ("user.name=x", "user.email=x@example.com", "core.pager=cat")
-    options = [part for each in settings for part in ("-c", each)]
+    options = [part for setting in settings for part in ("-c", setting)]
     done = subprocess.run(
         ["git", *options, *arguments], capture_output=True, text=True, check=False
     )

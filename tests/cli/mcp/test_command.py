@@ -59,7 +59,7 @@ def test_a_store_means_the_same_as_a_flag_and_as_a_variable(
 
     async def serve(server: MCPServer[Any]) -> None:
         async with Client(server) as client:
-            offered.update(each.name for each in (await client.list_tools()).tools)
+            offered.update(tool.name for tool in (await client.list_tools()).tools)
 
     monkeypatch.setattr(serving, "serve_stdio", serve)
     for name, value in variables.items():

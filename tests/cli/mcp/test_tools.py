@@ -32,14 +32,14 @@ async def test_a_store_is_read_without_a_running_tapeway() -> None:
     written("smoke-new", _greeting("Bye."))
 
     async with offline() as client:
-        tools = {each.name: each for each in (await client.list_tools()).tools}
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         listed = await client.call_tool("list_cassettes", {})
         differ = await client.call_tool("diff_cassettes", {"first": "smoke", "second": "smoke-new"})
 
     assert sorted(tools) == ["diff_cassettes", "list_cassettes", "show_conversation"]
-    assert all(each.annotations and each.annotations.read_only_hint for each in tools.values())
+    assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools.values())
     assert listed.structured_content is not None
-    assert [each["name"] for each in listed.structured_content["cassettes"]] == [
+    assert [cassette["name"] for cassette in listed.structured_content["cassettes"]] == [
         "smoke",
         "smoke-new",
     ]
@@ -58,8 +58,8 @@ async def test_a_conversation_comes_in_pages() -> None:
         rest = await client.call_tool("show_conversation", {"cassette": "smoke", "after": after})
 
     assert rest.structured_content is not None
-    assert [each["role"] for each in first.structured_content["messages"]] == ["user"]
-    assert [each["role"] for each in rest.structured_content["messages"]] == ["assistant"]
+    assert [message["role"] for message in first.structured_content["messages"]] == ["user"]
+    assert [message["role"] for message in rest.structured_content["messages"]] == ["assistant"]
     assert rest.structured_content["next"] is None
 
 

@@ -73,7 +73,8 @@ def test_each_run_has_an_authority_of_its_own() -> None:
 
 
 ONE, TWO, THREE = [
-    f"-----BEGIN CERTIFICATE-----\n{each * 4}\n-----END CERTIFICATE-----".encode() for each in "ABC"
+    f"-----BEGIN CERTIFICATE-----\n{character * 4}\n-----END CERTIFICATE-----".encode()
+    for character in "ABC"
 ]
 
 

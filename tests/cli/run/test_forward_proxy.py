@@ -83,11 +83,11 @@ async def intercepting(upstream: str, *, offline: bool = False) -> AsyncIterator
 
 async def test_requests_on_one_connection_are_recorded_and_replayed() -> None:
     async with Peer() as peer, intercepting(peer.url) as served, served.connect() as client:
-        asked = [request(b"POST /v1/x", body=b'{"n":%d}' % (each % 2)) for each in range(4)]
+        asked = [request(b"POST /v1/x", body=b'{"n":%d}' % (number % 2)) for number in range(4)]
         outcomes = [(await client.ask(each)).outcome for each in asked]
 
         assert outcomes == [b"recorded", b"recorded", b"replayed", b"replayed"]
-        assert [each.split(b"\r\n")[0] for each in peer.requests] == [b"POST /v1/x HTTP/1.1"] * 2
+        assert [sent.split(b"\r\n")[0] for sent in peer.requests] == [b"POST /v1/x HTTP/1.1"] * 2
         assert served.forward.hosts == ()
 
 
@@ -189,7 +189,9 @@ async def test_why_another_proxy_does_not_connect_is_said_without_its_password(
         refused = await client.ask(b"CONNECT telemetry.example.com:443 HTTP/1.1\r\n\r\n")
 
     assert refused.status == 502
-    (logged,) = [each.getMessage() for each in caplog.records if "telemetry" in each.getMessage()]
+    (logged,) = [
+        record.getMessage() for record in caplog.records if "telemetry" in record.getMessage()
+    ]
     for text in (refused.body.decode(), logged):
         assert why in text
         assert f"the proxy http://{place}" in text
@@ -225,10 +227,10 @@ async def test_a_client_that_distrusts_the_authority_is_named_once(
             # A client of asyncio would break off without saying why.
             await asyncio.to_thread(distrust, served.forward.url)
         await served.ask()
-        warnings = [each.getMessage() for each in caplog.records if HOST in each.getMessage()]
-        assert [each for each in warnings if "refused the certificate of this run" in each] == [
-            warnings[0]
-        ]
+        warnings = [record.getMessage() for record in caplog.records if HOST in record.getMessage()]
+        assert [
+            warning for warning in warnings if "refused the certificate of this run" in warning
+        ] == [warnings[0]]
 
 
 def distrust(proxy: str) -> None:

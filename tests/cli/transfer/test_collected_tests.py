@@ -40,7 +40,7 @@ def test_a_file_belongs_to_the_test_that_pytest_collects_for_it(tmp_path: Path) 
     tests.mkdir()
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -v\n")
     (tests / "test_a.py").write_text(TESTS, "utf-8")
-    sources = [Endpoint(str(tests / each), VCR) for each in FILES]
+    sources = [Endpoint(str(tests / file), VCR) for file in FILES]
 
     found = folder_of_files.named(sources, tests, tmp_path)
 
@@ -83,7 +83,7 @@ def test_the_cassettes_that_markers_name_become_those_of_their_tests(tmp_path: P
     ]
 
     found = folder_of_files.named(
-        [Endpoint(str(tests / each), VCR) for each in files], tests, tmp_path
+        [Endpoint(str(tests / file), VCR) for file in files], tests, tmp_path
     )
 
     assert {each.name: [Path(one.argument).name for one in each.sources] for each in found} == {

@@ -29,12 +29,12 @@ def test_a_file_created_meanwhile_is_not_replaced(
     with pytest.raises(ConfigError, match="already exists"):
         endpoints.write_file(file, b"yours", nothing, force=False)
 
-    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"mine"]
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"mine"]
     endpoints.write_file(tmp_path / "b.har", b"mine", nothing, force=False)
     assert (tmp_path / "b.har").read_bytes() == b"mine"
     (tmp_path / "b.har").unlink()
     endpoints.write_file(file, b"yours", nothing, force=True)
-    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"yours"]
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"yours"]
 
 
 @pytest.mark.parametrize("force", [True, False])

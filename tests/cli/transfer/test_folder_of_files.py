@@ -60,10 +60,10 @@ def test_one_folder_above_all_tests_belongs_to_the_modules_there_are(tmp_path: P
 
 
 def test_names_that_differ_in_case_alone_get_digits_as_in_the_plugin(tmp_path: Path) -> None:
-    files = [f"cassettes/test_a/test_x[{each}].yaml" for each in "aA"]
+    files = [f"cassettes/test_a/test_x[{character}].yaml" for character in "aA"]
 
     found = folder_of_files.named(
-        [Endpoint(str(tmp_path / each), VCR) for each in files], tmp_path / "cassettes", tmp_path
+        [Endpoint(str(tmp_path / file), VCR) for file in files], tmp_path / "cassettes", tmp_path
     )
 
     assert len({each.name.lower() for each in found}) == 2

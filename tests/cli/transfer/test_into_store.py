@@ -66,7 +66,7 @@ def test_an_interrupted_conversion_is_resumed_without_duplicates(
 
     assert there.away_after == 0
     assert there.heads == {"smoke": HEAD}
-    assert [each.index for each in there.held["smoke"]] == list(range(8))
+    assert [item.index for item in there.held["smoke"]] == list(range(8))
     assert run(capsys, "convert", THERE, "back")[0] == 0
     assert Path("cassettes/back.json").read_bytes() == Path("cassettes/smoke.json").read_bytes()
 
@@ -102,7 +102,7 @@ def test_another_cassette_is_left_alone_unless_forced(
     said: str,
 ) -> None:
     there.heads["smoke"] = mark_unfinished(HEAD) if unfinished else HEAD
-    there.held["smoke"] = [replace(ITEMS[each], index=at) for at, each in enumerate(items)]
+    there.held["smoke"] = [replace(ITEMS[item], index=at) for at, item in enumerate(items)]
     before = (dict(there.heads), [*there.held["smoke"]])
 
     code, out, err = run(capsys, "convert", "smoke", THERE)
@@ -281,7 +281,7 @@ def test_a_replaced_cassette_stays_complete_until_the_copy_is(
     assert (code, out.partition(",")[0]) == (0, "sqlite:there#smoke: 8 of 8 interactions")
     assert occupied.away_after == 0
     assert occupied.heads == {"smoke": HEAD}
-    assert [each.index for each in occupied.held["smoke"]] == list(range(8))
+    assert [item.index for item in occupied.held["smoke"]] == list(range(8))
 
 
 def test_a_cassette_of_somebody_else_is_not_taken_for_a_beginning(
@@ -327,7 +327,7 @@ def test_a_copy_that_reads_back_differently_is_an_error(
 
     async def paged(name: str, *, after: int | None, limit: int) -> list[TakenRecording]:
         found = await page(name, after=after, limit=limit)
-        return [TakenRecording(changed) if each.item.index == 1 else each for each in found]
+        return [TakenRecording(changed) if item.item.index == 1 else item for item in found]
 
     async def loaded(store: FileStore, name: str, *, writable: bool) -> StoredCassette | None:
         found = await load(store, name, writable=writable)
@@ -382,7 +382,7 @@ def test_a_folder_stores_batch_by_batch_too(
     ending: str,
 ) -> None:
     occupied.heads["long"] = HEAD
-    occupied.held["long"] = [replace(each, index=at) for at, each in enumerate(ITEMS)]
+    occupied.held["long"] = [replace(item, index=at) for at, item in enumerate(ITEMS)]
     page, away = occupied.page, f"file:away?format={ending[1:]}#long"
     source = "sqlite:there#long"
 
@@ -417,7 +417,7 @@ def test_a_replaced_file_stays_complete_until_the_copy_is(
     other = written("other", *OLD)
     before = other.read_bytes()
     occupied.heads["lost"] = HEAD
-    occupied.held["lost"] = [replace(each, index=at) for at, each in enumerate(ITEMS)]
+    occupied.held["lost"] = [replace(item, index=at) for at, item in enumerate(ITEMS)]
     page = occupied.page
 
     async def cut(name: str, *, after: int | None, limit: int) -> object:

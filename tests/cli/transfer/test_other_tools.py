@@ -46,12 +46,12 @@ def test_a_converted_file_answers_as_its_tool_would(
 
 async def ask_all(sample: Sample, folder: Path) -> None:
     async with Tapeway(folder, "--mode", "replay", "--cassette", "new") as tapeway:
-        for each in sample.asked:
-            answer = await tapeway.ask(each.target, each.body, TYPED)
-            assert (answer.status, answer.body) == (each.status, each.answer), answer
+        for response in sample.asked:
+            answer = await tapeway.ask(response.target, response.body, TYPED)
+            assert (answer.status, answer.body) == (response.status, response.answer), answer
             assert not answer.values(b"content-encoding")
-            assert {name: answer.values(name) for name in each.fields} == each.fields
-            assert len(answer.chunks) == each.chunks
+            assert {name: answer.values(name) for name in response.fields} == response.fields
+            assert len(answer.chunks) == response.chunks
 
 
 def test_a_folder_of_all_of_them_is_brought_over_at_once(

@@ -156,7 +156,7 @@ def test_a_loop_with_tools_is_listed_once() -> None:
         ),
     ]
 
-    assert [(each.role, each.content) for each in transcript(calls).messages] == [
+    assert [(message.role, message.content) for message in transcript(calls).messages] == [
         ("user", "go"),
         ("assistant", ""),
         ("tool", "1"),

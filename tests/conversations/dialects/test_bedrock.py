@@ -137,7 +137,7 @@ def test_the_answer_of_an_anthropic_model_is_listed() -> None:
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "lo"}},
         {"type": "message_stop", "amazon-bedrock-invocationMetrics": {"inputTokenCount": 1}},
     ]
-    wrapped = [b64encode(json.dumps(each).encode()).decode() for each in events]
+    wrapped = [b64encode(json.dumps(one_event).encode()).decode() for one_event in events]
     body = b"".join([frames(("chunk", {"bytes": each, "p": "a"})) for each in wrapped])
 
     whole = transcript([call(0, "/model/m/invoke", asked, message, route="bedrock")])

@@ -82,7 +82,7 @@ def test_deltas_are_joined_as_the_whole_answer_has_it() -> None:
         {"tool_calls": [{"index": 1, "id": "b", "function": {"name": "g", "arguments": ""}}]},
         {"tool_calls": [{"index": 0, "function": {"arguments": "12}"}}]},
     ]
-    events: list[Json] = [{"choices": [{"index": 0, "delta": each}]} for each in deltas]
+    events: list[Json] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     events.append({"choices": [], "usage": {}})
 
     streamed = last(sse(events) + b"data: [DONE]\n\n", b"text/event-stream")

@@ -49,7 +49,7 @@ def test_a_loop_with_functions_is_listed_once() -> None:
 
 @pytest.mark.parametrize("array", [True, False])
 def test_a_stream_is_one_answer_however_it_is_sent_back(array: bool) -> None:
-    pieces: list[Json] = [answer({"text": each}, finish="") for each in ("Hel", "lo")]
+    pieces: list[Json] = [answer({"text": text}, finish="") for text in ("Hel", "lo")]
     body = json.dumps(pieces).encode() if array else sse(pieces)
     media = b"application/json" if array else b"text/event-stream"
     contents: list[Json] = [

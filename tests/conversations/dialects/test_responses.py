@@ -92,7 +92,7 @@ def test_an_answer_that_is_continued_by_its_identifier_is_found() -> None:
         *("0 user: again", "0 assistant: branch", "0 user: more", "0 assistant: end"),
         *("1 user: other", "1 assistant: other"),
     ]
-    notes = [note for each in transcript(calls).messages for note in each.notes]
+    notes = [note for message in transcript(calls).messages for note in message.notes]
     assert notes == ["interaction 3 goes back to the answer of interaction 0"]
 
 

@@ -20,7 +20,7 @@ from tapeway.formats.native import document
 DATA = Path(__file__).parents[2] / "formats" / "data"
 VECTORS: list[dict[str, Any]] = json.loads((DATA / "match_key_vectors.json").read_text())["vectors"]
 # HTTP requests are hashed with the blanks they have.
-VECTORS = [each for each in VECTORS if not each["normalize_whitespace"]]
+VECTORS = [vector for vector in VECTORS if not vector["normalize_whitespace"]]
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=[f"{v['name']}-{v['profile']}" for v in VECTORS])

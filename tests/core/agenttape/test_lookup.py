@@ -42,8 +42,8 @@ def found(index: AliasIndex, request: Request, rules: Rules = NO_RULES) -> list[
 
 def indexed(*interactions: Interaction, rules: Rules = NO_RULES) -> AliasIndex:
     index = AliasIndex()
-    for each in interactions:
-        index.add(each, rules)
+    for interaction in interactions:
+        index.add(interaction, rules)
     return index
 
 
@@ -149,4 +149,6 @@ def test_an_alias_does_not_show_the_request() -> None:
     )
 
     assert aliases
-    assert all(each.startswith(lookup.ALIAS_PREFIX) and b"secret" not in each for each in aliases)
+    assert all(
+        alias.startswith(lookup.ALIAS_PREFIX) and b"secret" not in alias for alias in aliases
+    )

@@ -57,20 +57,20 @@ def asking(endpoint: str = "chat.completions", **body: Json) -> Request:
 def events(answer: Interaction) -> list[Any]:
     *chunks, end = answer.response.pieces()
     assert end == b"data: [DONE]\n\n"
-    return [json.loads(each.removeprefix(b"data: ")) for each in chunks]
+    return [json.loads(chunk.removeprefix(b"data: ")) for chunk in chunks]
 
 
 def test_a_stream_has_each_choice_and_its_end() -> None:
     found = events(sdk_calls.in_requested_form(recorded(RESULT), asking(stream=True)))
 
     choices = [choice for each in found for choice in each["choices"]]
-    assert [(each["index"], each["finish_reason"]) for each in choices] == [
+    assert [(choice["index"], choice["finish_reason"]) for choice in choices] == [
         *((0, None), (1, None)),
         *((0, "stop"), (1, "tool_calls")),
     ]
     assert choices[0]["delta"] == {"role": "assistant", "content": "a"}
     assert choices[0]["logprobs"] == {"content": []}
-    assert [each["index"] for each in choices[1]["delta"]["tool_calls"]] == [0, 1]
+    assert [call["index"] for call in choices[1]["delta"]["tool_calls"]] == [0, 1]
     assert all(each["id"] == "c1" and "service_tier" not in each for each in found)
     # `stream_options` did not ask for it.
     assert all("usage" not in each for each in found)

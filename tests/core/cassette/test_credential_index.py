@@ -29,16 +29,16 @@ def cassette_of(*requests: Request, rules: Rules | None = None) -> CassetteIndex
     """Each request with its position as its answer."""
     meta = {} if rules is None else meta_with_rules({}, rules)
     held = [
-        Interaction(at, each, Response(ResponseHead(200), b"%d" % at), stored_keys=())
-        for at, each in enumerate(requests)
+        Interaction(at, request, Response(ResponseHead(200), b"%d" % at), stored_keys=())
+        for at, request in enumerate(requests)
     ]
     return CassetteIndex("c", StoredCassette(CassetteHead("", SALT, meta), tuple(held)), take=1)
 
 
 def recorded(*requests: Request, known: tuple[str, ...] = ()) -> CassetteIndex:
     """The requests as they are stored; `known` are values of the environment."""
-    redaction = RequestRedaction([Secret("env", each.encode()) for each in known])
-    return cassette_of(*[redaction.redact(SALT, each) for each in requests])
+    redaction = RequestRedaction([Secret("env", text.encode()) for text in known])
+    return cassette_of(*[redaction.redact(SALT, request) for request in requests])
 
 
 def answer(cassette: CassetteIndex, request: Request, *, can_ask: bool = False) -> int | None:
@@ -133,9 +133,9 @@ def test_a_credential_field_may_be_missing_on_either_side(field: str) -> None:
 @pytest.mark.parametrize("field", FIELDS)
 def test_where_several_values_are_recorded_each_answers_for_itself(field: str) -> None:
     values = (PLAIN_KEY, "sk-live-fedcba9876543210", "dummy")
-    cassette = recorded(*[FIELDS[field](each) for each in values])
+    cassette = recorded(*[FIELDS[field](value) for value in values])
 
-    assert [answer(cassette, FIELDS[field](each)) for each in values] == [0, 1, 2]
+    assert [answer(cassette, FIELDS[field](value)) for value in values] == [0, 1, 2]
     assert answer(cassette, FIELDS[field]("sk-other-0123456789abc")) is None
 
 
@@ -180,9 +180,13 @@ def test_where_several_keys_are_recorded_under_an_ambiguous_name_each_answers_fo
     carrier: str, name: str
 ) -> None:
     asked = CARRIERS[carrier]
-    cassette = recorded(*[asked(name, each) for each in (*KEYS, "home")])
+    cassette = recorded(*[asked(name, other_name) for other_name in (*KEYS, "home")])
 
-    assert [answer(cassette, asked(name, each)) for each in (*KEYS, "home")] == [0, 1, 2]
+    assert [answer(cassette, asked(name, other_name)) for other_name in (*KEYS, "home")] == [
+        0,
+        1,
+        2,
+    ]
     assert answer(cassette, asked(name, KEYS[0][::-1])) is None
 
 

@@ -66,7 +66,7 @@ def test_the_state_of_an_unused_key_restores_nothing() -> None:
 
 def make_cassette(meta: dict[str, Json], *requests: Request) -> CassetteIndex:
     answer = Response(ResponseHead(200), b"x")
-    held = [Interaction(index, each, answer) for index, each in enumerate(requests)]
+    held = [Interaction(index, request, answer) for index, request in enumerate(requests)]
     return CassetteIndex("c", StoredCassette(CassetteHead("", "r", meta), tuple(held)), take=1)
 
 
@@ -75,7 +75,7 @@ def replayed(
 ) -> list[int | None]:
     key = FoundKey(request_key(asked))
     found = [cassette.next(key, repeats, cassette.asked(asked)) for _ in range(4)]
-    return [None if each is None else each.index for each in found]
+    return [None if recording is None else recording.index for recording in found]
 
 
 @pytest.mark.parametrize(

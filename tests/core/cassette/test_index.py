@@ -53,11 +53,15 @@ def record(cassette: CassetteIndex, asked: str, body: str, *, replaces: bool = T
 
 def replayed(cassette: CassetteIndex, asked: str, repeats: Repeats, count: int) -> list[int | None]:
     found = [cassette.next(FoundKey(key(asked)), repeats) for _ in range(count)]
-    return [None if each is None else each.index for each in found]
+    return [None if recording is None else recording.index for recording in found]
 
 
 def bodies(cassette: CassetteIndex) -> list[str]:
-    return [each.response.body.decode() for each in cassette if isinstance(each, Interaction)]
+    return [
+        interaction.response.body.decode()
+        for interaction in cassette
+        if isinstance(interaction, Interaction)
+    ]
 
 
 REPEATED = (make_interaction(3, "a"), make_interaction(5, "b"), make_interaction(8, "a"))
@@ -90,7 +94,7 @@ def test_recordings_are_replayed_in_index_order_however_they_were_stored() -> No
     cassette = make_cassette(*reversed(REPEATED))
 
     assert replayed(cassette, "a", "miss", 2) == [3, 8]
-    assert [each.index for each in cassette] == [3, 5, 8]
+    assert [recording.index for recording in cassette] == [3, 5, 8]
 
 
 def test_a_new_take_begins_at_the_beginning_with_nothing_used() -> None:
@@ -117,18 +121,18 @@ def test_the_first_answer_of_a_take_replaces_all_earlier_ones_and_further_ones_f
 
     assert record(cassette, "a", "new").supersedes == (3, 8)
     assert record(cassette, "a", "newer").supersedes == ()
-    assert [each.index for each in cassette] == [9, 5, 10]
+    assert [recording.index for recording in cassette] == [9, 5, 10]
 
     cassette.start_take(2)
 
     assert record(cassette, "a", "newest").supersedes == (9, 10)
-    assert [each.index for each in cassette] == [11, 5]
+    assert [recording.index for recording in cassette] == [11, 5]
 
 
 def test_a_recording_may_go_on_until_another_take_has_replaced_or_kept_it() -> None:
     cassette = make_cassette()
     take = cassette.take
-    replaced, kept = [record(cassette, each, "").interaction.index for each in ("a", "b")]
+    replaced, kept = [record(cassette, text, "").interaction.index for text in ("a", "b")]
     assert cassette.may_go_on(replaced, take)
     assert cassette.may_go_on(kept, take)
 
@@ -154,7 +158,7 @@ def test_nothing_changes_before_a_recording_is_durable() -> None:
 
     cassette.make_recording(make_interaction(0, "a"), key("a"), cassette.take, replaces=True)
 
-    assert [each.index for each in cassette] == [3, 5, 8]
+    assert [recording.index for recording in cassette] == [3, 5, 8]
     assert replayed(cassette, "a", "miss", 3) == [3, 8, None]
 
 
@@ -169,7 +173,7 @@ def test_after_a_recording_that_failed_the_next_replaces() -> None:
     for step in steps[1:]:
         cassette.add(step, key("a"), cassette.take)
 
-    assert [each.index for each in cassette] == [10, 5, 11]
+    assert [recording.index for recording in cassette] == [10, 5, 11]
     assert record(cassette, "a", "").supersedes == ()
 
 
@@ -246,8 +250,8 @@ def test_duplicates_are_recordings_of_the_same_request() -> None:
 def test_recordings_that_a_header_tells_apart_are_no_duplicates() -> None:
     accepts = ("text/plain", "application/json", "text/plain", "text/html")
     held = [
-        replace(each, request=replace(each.request, varied=("accept",)))
-        for each in (recorded(index, accept) for index, accept in enumerate(accepts))
+        replace(exchange, request=replace(exchange.request, varied=("accept",)))
+        for exchange in (recorded(index, accept) for index, accept in enumerate(accepts))
     ]
     rules = meta_with_rules({}, Rules(ignore_vary=("accept",)))
 
@@ -264,7 +268,7 @@ def test_everything_is_stored_or_what_was_touched_with_what_is_not_http() -> Non
     def stored(*, touched_only: bool) -> list[int]:
         found = cassette.stored(touched_only=touched_only)
         assert found.head == HEAD
-        return [each.index for each in found.interactions]
+        return [interaction.index for interaction in found.interactions]
 
     assert stored(touched_only=False) == [3, 4, 5, 8]
     assert stored(touched_only=True) == [3, 4]
@@ -341,7 +345,7 @@ def test_a_cassette_behaves_as_plain_lists_would(
                 recorded.add(what)
                 requests_counted[what] = requests_counted.get(what, 0) + 1
     assert sorted(bodies(cassette)) == sorted(each for held in lists.values() for each in held)
-    assert len({each.index for each in cassette}) == len(cassette)
+    assert len({recording.index for recording in cassette}) == len(cassette)
 
 
 def _expected(recorded: list[str], position: int, repeats: Repeats) -> str | None:
@@ -432,7 +436,7 @@ def replayed_for_headers(
         )
         for accept in accepts
     ]
-    return [None if each is None else each.index for each in found]
+    return [None if recording is None else recording.index for recording in found]
 
 
 def test_the_nearest_unused_recording_comes_first() -> None:

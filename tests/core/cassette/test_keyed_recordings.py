@@ -46,12 +46,12 @@ def test_several_are_in_the_order_of_the_cassette() -> None:
     for each in (recording(3), recording(1), recording(2)):
         held = with_recording(held, each, {1: 4})
     assert isinstance(held, KeyedRecordings)
-    assert [each.index for each in held.all] == [2, 3, 1]
+    assert [item.index for item in held.all] == [2, 3, 1]
 
 
 def test_one_recording_can_be_read_like_several() -> None:
     assert as_recordings(None, {}) is None
     one = as_recordings(recording(3), {})
     assert one is not None
-    assert [each.index for each in one.all] == [3]
+    assert [item.index for item in one.all] == [3]
     assert as_recordings(one, {}) is one

@@ -119,7 +119,7 @@ def test_the_tokens_of_a_request_are_all_that_its_app_may_have_chosen() -> None:
 def test_a_request_may_hold_each_of_its_tokens(body: bytes, target: str) -> None:
     request = Request("x", "POST", target, body=body)
 
-    assert [each for each in request_tokens(request) if not may_hold(request, each)] == []
+    assert [token for token in request_tokens(request) if not may_hold(request, token)] == []
     assert not may_hold(request, "call_h5Xw0Vb1jZ")
 
 

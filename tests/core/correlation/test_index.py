@@ -93,9 +93,9 @@ def found(index: CorrelationIndex, body: Json, target: str = "/v1/chat") -> list
 def test_identifiers_that_answers_issued_are_known() -> None:
     issued = conversation().issued
 
-    assert [issued.issuer_of(each) for each in (*CALLS, "chatcmpl-1a2b3c4d")] == [0, 0, 0]
+    assert [issued.issuer_of(call) for call in (*CALLS, "chatcmpl-1a2b3c4d")] == [0, 0, 0]
     assert issued.issuer_of("chatcmpl-5e6f7a8b") == 1
-    assert not any(each in issued for each in ("Rome", "city", "call_h5Xw0Vb1j", "weather", ""))
+    assert not any(text in issued for text in ("Rome", "city", "call_h5Xw0Vb1j", "weather", ""))
 
 
 def test_a_request_with_other_identifiers_is_found() -> None:
@@ -162,7 +162,7 @@ def test_rules_in_force_apply() -> None:
     ],
 )
 def test_another_identifier_in_a_path_or_a_query_is_another_object(held: str, sent: str) -> None:
-    issued: list[Json] = [{"id": each} for each in re.split("[/?=]", held)]
+    issued: list[Json] = [{"id": part} for part in re.split("[/?=]", held)]
     turns = [exchange(0, asked({}, "/all"), issued), exchange(1, asked({}, held), {})]
 
     assert found(CorrelationIndex(turns, NO_RULES), {}, sent) == []
@@ -278,10 +278,10 @@ def test_a_drawn_name_that_ties_nothing_is_an_object(conversation: str) -> None:
 
 
 def drawn(*names: str, results: tuple[str, str] = ("sun", "snow")) -> Json:
-    calls: list[Json] = [tool_call(each, city) for each, city in zip(names, "RO", strict=True)]
+    calls: list[Json] = [tool_call(name, city) for name, city in zip(names, "RO", strict=True)]
     told: list[Json] = [
-        {"role": "tool", "tool_call_id": each, "content": result}
-        for each, result in zip(names, results, strict=True)
+        {"role": "tool", "tool_call_id": name, "content": result}
+        for name, result in zip(names, results, strict=True)
     ]
     return {**first(), "messages": [{"role": "assistant", "tool_calls": calls}, *told]}
 
@@ -456,7 +456,14 @@ def test_after_many_searches_the_answers_are_read_once(monkeypatch: pytest.Monke
 
     monkeypatch.delattr(ids, "issued_ids")
 
-    assert [issued.issuer_of(f"call_00{each}a1b2") for each in range(6)] == [0, 2, 4, 6, 8, None]
+    assert [issued.issuer_of(f"call_00{number}a1b2") for number in range(6)] == [
+        0,
+        2,
+        4,
+        6,
+        8,
+        None,
+    ]
 
 
 def test_an_identifier_that_the_request_held_was_not_issued() -> None:
@@ -474,7 +481,7 @@ def test_no_answer_is_read_before_an_identifier_is_looked_up(
         assert issued.issuer_of("two words") is None
         assert issued.unread == 3
 
-    assert [issued.issuer_of(f"call_00{each}a1b2") for each in range(3)] == [0, None, 2]
+    assert [issued.issuer_of(f"call_00{number}a1b2") for number in range(3)] == [0, None, 2]
 
 
 @pytest.mark.parametrize("searches", [1, MOST_SEARCHES + 1])
@@ -504,15 +511,15 @@ def test_an_identifier_issued_after_a_search_is_found() -> None:
 def test_what_a_removed_answer_issued_counts_only_if_another_answer_issued_it(
     searches: int,
 ) -> None:
-    issued = IssuedIds([answered_with(each, b'{"id":"call_h5Xw0Vb1jZ"}') for each in (0, 1)])
+    issued = IssuedIds([answered_with(number, b'{"id":"call_h5Xw0Vb1jZ"}') for number in (0, 1)])
     for number in range(searches):
         assert issued.issuer_of(f"nobody_{number}a1b2") is None
-    for each in (2, 3):
-        issued.add(answered_with(each, b'{"id":"call_h5Xw0Vb1jZ"}'))
+    for number in (2, 3):
+        issued.add(answered_with(number, b'{"id":"call_h5Xw0Vb1jZ"}'))
 
     left = [issued.issuer_of("call_h5Xw0Vb1jZ")]
-    for each in (1, 0, 2, 3):
-        issued.remove(each)
+    for number in (1, 0, 2, 3):
+        issued.remove(number)
         left.append(issued.issuer_of("call_h5Xw0Vb1jZ"))
 
     assert left == [0, 0, 2, 3, None]

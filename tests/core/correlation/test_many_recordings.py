@@ -110,7 +110,7 @@ def test_each_request_is_read_once_and_none_before_a_request_with_references(
 
     assert found(index, "question 7") == [7, 17, 27]
     assert found(index, "question 8") == [8, 18, 28]
-    assert read == [each.request for each in loaded]
+    assert read == [exchange.request for exchange in loaded]
     assert index.unread == 0
 
 

@@ -31,7 +31,7 @@ def test_no_reference_is_overlooked_by_the_quick_search(
         octets = octets.replace(b'"id"', b'"\\u0069d"').replace(b'"call_id"', b'"call\\u005fid"')
     request = Request("r", "POST", "/", ((b"Content-Type", content_type),), octets)
 
-    if any(each.is_reference for each in body_texts(request_document(request, NO_RULES))):
+    if any(text.is_reference for text in body_texts(request_document(request, NO_RULES))):
         assert may_have_references(request)
 
 

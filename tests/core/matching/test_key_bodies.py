@@ -140,7 +140,7 @@ def respaced(value: Json, chance: random.Random) -> str:
         ]
         return f"{{{','.join(pairs)}{blank}}}"
     if isinstance(value, list):
-        return f"[{','.join(respaced(each, chance) for each in value)}{blank}]"
+        return f"[{','.join(respaced(item, chance) for item in value)}{blank}]"
     if isinstance(value, str):
         return blank + json.dumps(value, ensure_ascii=chance.choice([True, False]))
     if isinstance(value, int) and not isinstance(value, bool):
@@ -367,7 +367,7 @@ def signed(data: bytes, signature: bytes, size: int = 7) -> bytes:
     """What an AWS client sends of data, chunk by chunk."""
     chunks = [data[at : at + size] for at in range(0, len(data), size)]
     mark = b";chunk-signature=" + signature
-    framed = [b"%x%b\r\n%b\r\n" % (len(each), mark, each) for each in chunks]
+    framed = [b"%x%b\r\n%b\r\n" % (len(chunk), mark, chunk) for chunk in chunks]
     return b"".join([*framed, b"0", mark, b"\r\nx-amz-checksum-crc32:AAAA==\r\n\r\n"])
 
 
@@ -390,7 +390,7 @@ def test_signatures_of_chunks_do_not_count(headers: Headers, size: int) -> None:
 
 def test_data_in_signed_chunks_may_be_coded_too() -> None:
     listed = [
-        ((b"content-encoding", each),) for each in (b"aws-chunked,gzip", b"gzip, aws-chunked")
+        ((b"content-encoding", text),) for text in (b"aws-chunked,gzip", b"gzip, aws-chunked")
     ]
     packed = signed(gzip.compress(b"data", mtime=1), b"1f")
 

@@ -265,13 +265,13 @@ def asked_of_service(path: str, body: Body) -> bytes:
 
 
 def test_the_telemetry_of_claude_code_and_for_whom_it_asks_features_do_not_count() -> None:
-    events: list[Body] = [{"events": [each]} for each in "ab"]
-    attributes: list[Body] = [{"attributes": {"id": each}} for each in "ab"]
+    events: list[Body] = [{"events": [character]} for character in "ab"]
+    attributes: list[Body] = [{"attributes": {"id": character}} for character in "ab"]
 
-    assert len({asked_of_service("/api/event_logging/v2/batch", each) for each in events}) == 1
-    assert len({asked_of_service("/api/eval/sdk-1", each) for each in attributes}) == 1
-    assert len({asked_of_service("/v1/events", each) for each in (*events, *attributes)}) == 4
-    asked_for: list[Body] = [{**attributes[0], "forcedFeatures": [each]} for each in "ab"]
+    assert len({asked_of_service("/api/event_logging/v2/batch", event) for event in events}) == 1
+    assert len({asked_of_service("/api/eval/sdk-1", attribute) for attribute in attributes}) == 1
+    assert len({asked_of_service("/v1/events", event) for event in (*events, *attributes)}) == 4
+    asked_for: list[Body] = [{**attributes[0], "forcedFeatures": [character]} for character in "ab"]
     assert len({asked_of_service("/api/eval/sdk-1", each) for each in asked_for}) == 2
 
 

@@ -38,7 +38,7 @@ def take(*calls: Request | tuple[Request, Json]) -> StoredCassette:
 
 
 def paths(found: Comparison) -> list[tuple[str, int, bool]]:
-    return [(each.path, each.calls, each.echoed) for each in found.paths]
+    return [(path.path, path.calls, path.echoed) for path in found.paths]
 
 
 def test_two_equal_runs_differ_in_nothing_whatever_their_order() -> None:
@@ -96,9 +96,9 @@ def test_calls_that_only_one_run_made_are_listed() -> None:
 
     more, fewer = compare(take(one), take(one, two)), compare(take(one, two), take(one))
 
-    assert [each.index for each in more.only_second] == [1]
+    assert [recording.index for recording in more.only_second] == [1]
     assert not more.explained
-    assert [each.index for each in fewer.only_first] == [1]
+    assert [recording.index for recording in fewer.only_first] == [1]
     assert fewer.explained
 
 
@@ -167,21 +167,21 @@ def test_every_pair_is_equal_under_the_rules_or_listed_as_unexplained(
     first, second = (take(*(asked({"in": each}) for each in side)) for side in (left, right))
     found = compare(first, second)
     rules = merged_rules(NO_RULES, found.rules)
-    runs = [[each.request for each in exchanges(run)] for run in (first, second)]
+    runs = [[exchange.request for exchange in exchanges(run)] for run in (first, second)]
 
     assert bool(found.unexplained) <= bool(found.refusals)
     assert len(left) - len(found.only_first) == len(right) - len(found.only_second)
     assert not (found.only_first and found.only_second)
     if found.explained:
-        for each in runs[1]:
-            assert any(matches(request, each, rules) for request in runs[0])
+        for other in runs[1]:
+            assert any(matches(request, other, rules) for request in runs[0])
     for run in runs:
         for one, other in itertools.combinations(run, 2):
             assert matches(one, other, NO_RULES) or not matches(one, other, rules)
 
 
 def exchanges(run: StoredCassette) -> list[Interaction]:
-    return [each for each in run.interactions if isinstance(each, Interaction)]
+    return [interaction for interaction in run.interactions if isinstance(interaction, Interaction)]
 
 
 def answered(*bodies: bytes) -> AnswerTexts:

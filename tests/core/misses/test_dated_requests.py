@@ -65,7 +65,7 @@ def test_a_date_that_rules_leave_out_is_not_found() -> None:
     ]
 
     assert found_moment(asked(body), NO_RULES, [NOW]) == DAY
-    assert [found_moment(asked(body), each, [NOW]) for each in rules] == [None] * 3
+    assert [found_moment(asked(body), rule, [NOW]) for rule in rules] == [None] * 3
 
 
 @given(st.datetimes(datetime(2000, 1, 1), datetime(2099, 1, 1)), st.integers(1, 3000))

@@ -24,7 +24,7 @@ def message(text: str) -> Json:
 
 
 def places(recorded: Json, requested: Json) -> list[str]:
-    return [each.path for each in differences(recorded, requested, 100)]
+    return [difference.path for difference in differences(recorded, requested, 100)]
 
 
 @given(DOCUMENTS, DOCUMENTS)
@@ -48,8 +48,8 @@ def test_one_inserted_element_is_one_difference(
 
 @given(DOCUMENTS, DOCUMENTS)
 def test_what_is_shown_is_json(recorded: Json, requested: Json) -> None:
-    for each in differences(recorded, requested, 100):
-        assert dump(difference_document(each))
+    for difference in differences(recorded, requested, 100):
+        assert dump(difference_document(difference))
 
 
 @pytest.mark.parametrize(

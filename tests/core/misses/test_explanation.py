@@ -53,7 +53,7 @@ def test_the_nearest_recordings_and_a_rule_explain_a_miss() -> None:
 
 def test_at_most_three_recordings_and_a_few_differences_are_shown() -> None:
     recordings = recordings_of(
-        *(asked({f"f{at}-{each}": 1 for each in range(30)}) for at in range(4))
+        *(asked({f"f{at}-{number}": 1 for number in range(30)}) for at in range(4))
     )
 
     found = explained(asked({}), recordings)
@@ -69,7 +69,7 @@ def test_rules_in_force_apply() -> None:
 
     found = explained(asked(chat("a", user="y", n=2)), recordings, Rules(ignore=("body.n",)))
 
-    assert [each["path"] for each in found.nearest[0].differences] == ["body.user"]
+    assert [difference["path"] for difference in found.nearest[0].differences] == ["body.user"]
     assert found.suggestion == 'ignore = ["body.user"]'
 
 

@@ -17,11 +17,11 @@ PROSE = " ".join(f"word{number}" for number in range(400))
 
 
 def found(missed: Request, recordings: list[Interaction], rules: Rules = NO_RULES) -> list[int]:
-    return [each.index for each in nearest(missed, recordings, rules)]
+    return [recording.index for recording in nearest(missed, recordings, rules)]
 
 
 def paths(recorded: Request, missed: Request, rules: Rules = NO_RULES) -> list[str]:
-    return [each.path for each in request_differences(recorded, missed, rules)]
+    return [difference.path for difference in request_differences(recorded, missed, rules)]
 
 
 def test_the_one_with_the_fewest_differences_comes_first() -> None:
@@ -164,7 +164,7 @@ BODIES: st.SearchStrategy[Json] = st.dictionaries(
 def test_an_equal_recording_is_always_first_and_the_result_depends_on_the_recordings_alone(
     bodies: list[Json], body: Json
 ) -> None:
-    missed, recordings = asked(body), recordings_of(*(asked(each) for each in bodies))
+    missed, recordings = asked(body), recordings_of(*(asked(asked_body) for asked_body in bodies))
     first = nearest(missed, recordings, NO_RULES)
 
     assert first == nearest(missed, list(recordings), NO_RULES)

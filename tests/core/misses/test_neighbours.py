@@ -36,9 +36,9 @@ def text(number: int, words: int = 30) -> str:
 
 
 def looked_at(missed: Request, recordings: Sequence[Interaction]) -> list[Interaction]:
-    items = {each.index: each for each in recordings}
+    items = {recording.index: recording for recording in recordings}
     found = Neighbours(recordings).near(sought(missed, missed.target), items.get)
-    return [each for each in found if isinstance(each, Interaction)]
+    return [interaction for interaction in found if isinstance(interaction, Interaction)]
 
 
 def first(missed: Request, recordings: Sequence[Interaction]) -> int:
@@ -78,8 +78,8 @@ def test_a_request_that_differs_a_little_finds_its_recording_among_thousands(
 def test_a_call_of_an_agent_finds_its_recording_among_longer_calls_with_the_same_ends() -> None:
     def call(number: int, day: int) -> dict[str, Json]:
         task = f"{SYSTEM} Find the fault, and mend it. Today is 2026-01-{day:02}. {SYSTEM}"
-        answers = [f"Step {each}: {text(each, 9)}" for each in range(number)]
-        tools: list[Json] = [{"name": each, "about": SYSTEM} for each in WORDS[:3]]
+        answers = [f"Step {position}: {text(position, 9)}" for position in range(number)]
+        tools: list[Json] = [{"name": word, "about": SYSTEM} for word in WORDS[:3]]
         return chat(SYSTEM, task, *answers, tools=tools)
 
     recordings = recordings_of(*(asked(call(number, 1)) for number in range(200)))
@@ -117,23 +117,26 @@ def test_with_few_recordings_of_a_path_all_are_looked_at() -> None:
 
 def test_what_was_added_and_removed_since_is_taken_into_account() -> None:
     recordings = recordings_of(*(asked(chat(text(number))) for number in range(100)))
-    neighbours, items = Neighbours(recordings[:60]), {each.index: each for each in recordings}
+    neighbours, items = (
+        Neighbours(recordings[:60]),
+        {recording.index: recording for recording in recordings},
+    )
     missed = sought(recordings[50].request, "/v1/chat/completions")
     assert 50 in neighbours.indexes(missed)
 
-    for each in recordings[60:]:
-        neighbours.add(each)
+    for recording in recordings[60:]:
+        neighbours.add(recording)
     neighbours.remove(recordings[50])
     neighbours.remove(recordings[99])
     neighbours.add(recordings[50])
     neighbours.remove(recordings[50])
 
-    left = [each for each in recordings if each.index not in (50, 99)]
+    left = [recording for recording in recordings if recording.index not in (50, 99)]
     again = Neighbours(left)
     for sample in range(0, 100, 7):
         request = sought(recordings[sample].request, "/v1/chat/completions")
         assert neighbours.indexes(request) == again.indexes(request)
-    assert 50 not in [each.index for each in neighbours.near(missed, items.get)]
+    assert 50 not in [recording.index for recording in neighbours.near(missed, items.get)]
 
 
 def test_what_no_request_is_and_what_has_a_large_body_is_left_out() -> None:
@@ -154,7 +157,7 @@ def test_where_no_recording_has_the_path_the_newest_of_similar_paths_are_looked_
     )
     found = looked_at(asked(method="GET", target="/v1/files/999"), recordings)
 
-    assert [each.index for each in found] == list(range(200 - MOST_SIMILAR, 200))
+    assert [recording.index for recording in found] == list(range(200 - MOST_SIMILAR, 200))
 
 
 def test_only_what_fits_into_the_bound_is_looked_at() -> None:
@@ -165,7 +168,7 @@ def test_only_what_fits_into_the_bound_is_looked_at() -> None:
 
 def test_keys_are_short_and_differ_by_method_and_path() -> None:
     requests = [asked(chat(SYSTEM * 100, text(1))), asked(chat("a"), target="/é\udcff?q=1")]
-    keys = [key for each in requests for key in order_keys(each)]
+    keys = [key for request in requests for key in order_keys(request)]
 
     assert all(len(key) <= 104 for key in keys)
     assert keys[0][:8] == keys[1][:8] != keys[2][:8]

@@ -172,7 +172,7 @@ def test_a_pattern_leaves_values_of_the_same_form_elsewhere_alone() -> None:
     prompts = "Session: 20261125_160506_ab12cd", "Session: 20261126_091526_ef34ab"
     one, other = "37i9dQZF1DXcBWIGoYBM5M", "4uLU6hMCjMI75M1A2tKUQC"
 
-    recorded, requested = [asked(chat(each, f"delete {one}")) for each in prompts]
+    recorded, requested = [asked(chat(prompt, f"delete {one}")) for prompt in prompts]
     found = suggestion(recorded, requested, NO_RULES).rules
 
     assert found is not None
@@ -220,7 +220,9 @@ def test_a_pattern_in_force_keeps_its_name() -> None:
 def test_a_rule_that_would_make_recordings_equal_that_differ_is_not_suggested(
     prompts: tuple[str, str], others: tuple[str, str], rule: str
 ) -> None:
-    recorded, requested, *more = [asked(chat(each.format(UUID))) for each in (*prompts, *others)]
+    recorded, requested, *more = [
+        asked(chat(prompt.format(UUID))) for prompt in (*prompts, *others)
+    ]
 
     found = suggestion(recorded, requested, NO_RULES, recordings_of(recorded, *more))
 

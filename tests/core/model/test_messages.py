@@ -39,7 +39,7 @@ def test_chunks_come_back_as_they_came_without_empty_ones(
     chunks: list[tuple[bytes, float]],
 ) -> None:
     response = Response.of_chunks(ResponseHead(200), chunks)
-    whole = [each for each in chunks if each[0]]
+    whole = [chunk for chunk in chunks if chunk[0]]
 
     assert [*zip(response.pieces(), response.arrivals().times, strict=True)] == whole
     assert len(response.chunk_times) == (len(whole) if len(whole) > 1 else 0)
@@ -52,7 +52,9 @@ def test_chunks_that_came_together_have_one_time(segments: list[list[int]]) -> N
     for at, lengths in enumerate(segments):
         grown.extend(float(at), lengths)
 
-    assert grown == ChunkTimes([(float(at), n) for at, each in enumerate(segments) for n in each])
+    assert grown == ChunkTimes(
+        [(float(at), n) for at, segment in enumerate(segments) for n in segment]
+    )
 
 
 def test_a_copy_does_not_grow() -> None:

@@ -21,6 +21,6 @@ def found(folder: Path) -> list[str]:
         env={"PATH": "/usr/bin:/bin"},
     )
     return [
-        f"{each['RuleID']} line {each['StartLine']}: {each['Match']}"
-        for each in json.loads(report.read_text())
+        f"{item['RuleID']} line {item['StartLine']}: {item['Match']}"
+        for item in json.loads(report.read_text())
     ]

@@ -71,7 +71,7 @@ def documents(draw: st.DrawFn, planted: Json, name: str | None = None) -> Json:
         if draw(st.booleans()):
             holder = [*others[:place], holder, *others[place:]]
         else:
-            holder = dict([*[(f"k{at}", each) for at, each in enumerate(others)], ("in", holder)])
+            holder = dict([*[(f"k{at}", other) for at, other in enumerate(others)], ("in", holder)])
     return holder
 
 

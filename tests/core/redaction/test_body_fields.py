@@ -19,7 +19,7 @@ def found(
     text = body.encode() if isinstance(body, str) else body
     spans = body_fields.find(text, content_type, in_response=in_response)
     return [
-        (each.secret.label, text[each.start : each.end].decode()) for each in spans if each.secret
+        (span.secret.label, text[span.start : span.end].decode()) for span in spans if span.secret
     ]
 
 
@@ -147,7 +147,7 @@ def test_a_body_that_is_no_form_but_is_called_one_is_searched_by_its_pairs(aroun
     body = around + b"&api_key=" + KEY.encode() + b"&" + around
     spans = body_fields.find(body, b"application/x-www-form-urlencoded", in_response=False)
 
-    assert [body[each.start : each.end] for each in spans] == [KEY.encode()]
+    assert [body[span.start : span.end] for span in spans] == [KEY.encode()]
 
 
 def test_a_response_may_be_a_form() -> None:

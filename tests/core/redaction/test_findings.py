@@ -114,9 +114,10 @@ def test_a_known_value_is_seen_in_base64_and_in_hex(
 def test_a_pattern_is_seen_without_knowing_any_value(secret: str) -> None:
     text = json.dumps({"a": secret}).encode()
 
-    assert [(each.offset, each.length) for each in find_secrets(text, NO_KNOWN_VALUES)] == [
-        (7, len(text) - 9)
-    ]
+    assert [
+        (found_secret.offset, found_secret.length)
+        for found_secret in find_secrets(text, NO_KNOWN_VALUES)
+    ] == [(7, len(text) - 9)]
 
 
 @given(planted.values)
@@ -127,7 +128,9 @@ def test_a_text_without_a_secret_shows_none(value: object) -> None:
 def test_what_is_seen_comes_in_order_each_once() -> None:
     text = f"sk-ant-api03-0123456789abcdefgh {KNOWN_KEY} {KNOWN_KEY}".encode()
 
-    assert [(each.label, each.offset) for each in find_secrets(text, KnownValues(SECRETS * 2))] == [
+    assert [
+        (secret.label, secret.offset) for secret in find_secrets(text, KnownValues(SECRETS * 2))
+    ] == [
         ("anthropic-key", 0),
         ("authorization", 32),
         ("authorization", 52),

@@ -19,8 +19,8 @@ def escaped(characters: str) -> Callable[[str], str]:
 
     def write(text: str) -> str:
         written = json.dumps(text)[1:-1]
-        for each in characters:
-            written = written.replace(each, f"\\u{ord(each):04x}")
+        for character in characters:
+            written = written.replace(character, f"\\u{ord(character):04x}")
         return written
 
     return write

@@ -142,7 +142,7 @@ def test_a_key_in_a_path_is_replaced_by_a_placeholder_of_its_form(
     stored = redactor().target(target)
 
     assert PLACEHOLDER.sub(b"{}", stored.encode()).decode() == expected
-    labels = [each.split(b".")[1] for each in PLACEHOLDER.findall(stored.encode())]
+    labels = [text.split(b".")[1] for text in PLACEHOLDER.findall(stored.encode())]
     assert labels in ([], [b"telegram-token"], [b"slack-webhook"], [b"discord-webhook"])
 
 
@@ -212,7 +212,7 @@ def test_what_only_looks_like_a_secret_is_none(text: str) -> None:
 
 def test_the_sources_of_python_hold_no_key() -> None:
     sources = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
-    texts = [each.read_bytes() for each in sources]
+    texts = [source.read_bytes() for source in sources]
 
     assert sum(map(len, texts)) > 3_000_000
     assert [
@@ -235,9 +235,9 @@ def test_a_key_in_base64_that_begins_like_one_of_amazon_is_no_key() -> None:
 def test_several_are_found_in_a_row() -> None:
     text = " ".join(SECRETS).encode()
 
-    assert [text[each.start : each.end].decode() for each in patterns.find_patterns(text)] == list(
-        SECRETS
-    )
+    assert [
+        text[pattern.start : pattern.end].decode() for pattern in patterns.find_patterns(text)
+    ] == list(SECRETS)
 
 
 def test_a_private_key_in_a_form_is_found() -> None:
@@ -286,9 +286,9 @@ def found(text: str) -> list[tuple[str, str]]:
     """Label and text of each credential as it stands there."""
     data = text.encode()
     return [
-        (each.secret.label, data[each.start : each.end].decode())
-        for each in find_url_credentials(data, 0)
-        if each.secret
+        (credential.secret.label, data[credential.start : credential.end].decode())
+        for credential in find_url_credentials(data, 0)
+        if credential.secret
     ]
 
 
@@ -371,7 +371,7 @@ def test_what_prose_and_code_assign_to_the_name_of_a_secret_is_one(
     spans = list(patterns.find_assigned(data, 0))
 
     assert [
-        (each.secret.label, data[each.start : each.end].decode()) for each in spans if each.secret
+        (span.secret.label, data[span.start : span.end].decode()) for span in spans if span.secret
     ] == expected
     if expected:
         assert patterns.secret_prefilter(()).search(data)

@@ -131,7 +131,7 @@ def test_a_body_without_a_secret_is_stored_byte_for_byte(
     pieces = cut(body, cuts)
     redactor = Redactor(SALT, [Secret("x", b"sk-live/0123456789+abc=")])
 
-    assert stored_response(redactor, kind, pieces).pieces() == [each for each in pieces if each]
+    assert stored_response(redactor, kind, pieces).pieces() == [piece for piece in pieces if piece]
     assert stored_request(redactor, kind, body) == body
 
 

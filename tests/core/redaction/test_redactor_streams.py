@@ -42,7 +42,7 @@ def events_of(pieces: list[bytes]) -> list[dict[str, str]]:
 @pytest.mark.parametrize("step", [1, 2, 3, 7])
 def test_the_placeholder_stands_in_the_first_piece_and_the_rest_is_empty(step: int) -> None:
     deltas = [SENTENCE[at : at + step] for at in range(0, len(SENTENCE), step)]
-    pieces = stored(*events(*[{"type": "delta", "delta": each} for each in deltas]))
+    pieces = stored(*events(*[{"type": "delta", "delta": part} for part in deltas]))
     stored_texts = [document["delta"] for document in events_of(pieces)]
 
     assert len(stored_texts) == len(deltas)
@@ -85,7 +85,7 @@ def test_every_byte_around_it_stays_as_it_was_written() -> None:
     ],
 )
 def test_lines_are_read_as_events_are(content_type: bytes, form: str) -> None:
-    lines = [form.format(json.dumps({"response": each})).encode() for each in KEY]
+    lines = [form.format(json.dumps({"response": character})).encode() for character in KEY]
     pieces = stored(*lines, content_type=content_type)
 
     assert HIDDEN.encode() in pieces[0]
@@ -93,11 +93,13 @@ def test_lines_are_read_as_events_are(content_type: bytes, form: str) -> None:
 
 
 def test_the_elements_of_one_array_are_events_too() -> None:
-    elements = [{"candidates": [{"content": {"parts": [{"text": each}]}}]} for each in KEY]
+    elements = [
+        {"candidates": [{"content": {"parts": [{"text": character}]}}]} for character in KEY
+    ]
     body = "[" + ",\r\n".join(map(json.dumps, elements)) + "]"
     [piece] = stored(body.encode(), content_type=b"application/json")
     stored_texts = [
-        each["candidates"][0]["content"]["parts"][0]["text"] for each in json.loads(piece)
+        item["candidates"][0]["content"]["parts"][0]["text"] for item in json.loads(piece)
     ]
 
     assert stored_texts == [HIDDEN, *[""] * (len(KEY) - 1)]
@@ -105,7 +107,7 @@ def test_the_elements_of_one_array_are_events_too() -> None:
 
 def test_arguments_of_a_tool_are_read_as_the_json_they_are() -> None:
     arguments = json.dumps({"access_token": "T0ken/0123456789", "x": KEY})
-    pieces = stored(*events(*[{"arguments": each} for each in arguments]))
+    pieces = stored(*events(*[{"arguments": argument} for argument in arguments]))
     redacted = json.loads("".join(document["arguments"] for document in events_of(pieces)))
 
     assert redacted["x"] == HIDDEN
@@ -113,7 +115,9 @@ def test_arguments_of_a_tool_are_read_as_the_json_they_are() -> None:
 
 
 def test_a_pattern_is_found_too() -> None:
-    pieces = stored(*events(*[{"d": each} for each in "the sk-ant-api03-0123456789abcdefgh"]))
+    pieces = stored(
+        *events(*[{"d": character} for character in "the sk-ant-api03-0123456789abcdefgh"])
+    )
 
     assert b"REDACTED.anthropic-key." in b"".join(pieces)
 
@@ -122,7 +126,7 @@ def test_a_pattern_is_found_too() -> None:
     "pieces",
     [
         [b"data: {broken\n\n", b"data: {}\n\n", b"data: [DONE]\n\n"],
-        [b'data: "' + each.encode() + b'"\n\n' for each in "K3y"],
+        [b'data: "' + character.encode() + b'"\n\n' for character in "K3y"],
         events(*[{"id": KEY[:9]}] * 20),
         [b'data: {"a":1}\n\n', b"data: 5\n\n"],
         [b"data: " + b"[" * 1000 + b'"a"' + b"]" * 1000 + b"\n\n"] * 2,
@@ -135,13 +139,13 @@ def test_what_tells_nothing_stays_as_it_was(pieces: list[bytes]) -> None:
 
 def test_empty_strings_between_its_characters_change_nothing() -> None:
     deltas = [*"abc", *[each for one in KEY for each in (one, "")], *"abc"]
-    pieces = stored(*events(*[{"delta": each} for each in deltas]))
+    pieces = stored(*events(*[{"delta": part} for part in deltas]))
 
     assert "".join(each["delta"] for each in events_of(pieces)) == f"abc{HIDDEN}abc"
 
 
 def test_a_line_with_another_name_of_that_length_is_no_part_of_it() -> None:
-    documents = [{"d": each} for each in f"abc{KEY}"]
+    documents = [{"d": character} for character in f"abc{KEY}"]
     documents[10:10] = [{"e": "x"}, {"e": "y"}]
     read_ = events_of(stored(*events(*documents)))
 
@@ -216,7 +220,7 @@ def test_what_is_spread_over_frames_is_found(make: Callable[[str], bytes], step:
     )
     stored_texts = [document["delta"] for document in payloads(b"".join(pieces))]
 
-    redacted = "".join([str(each["text"]) for each in stored_texts if isinstance(each, dict)])
+    redacted = "".join([str(text["text"]) for text in stored_texts if isinstance(text, dict)])
     assert PLACEHOLDER.sub(b"*", redacted.encode()) == b"It is *, is it not?"
 
 
@@ -240,8 +244,8 @@ def test_what_is_no_whole_frame_is_redacted_as_it_stands() -> None:
 def test_what_shows_nothing_comes_back_byte_for_byte(
     texts: list[str], tail: bytes, data: st.DataObject
 ) -> None:
-    body = b"".join([model_delta(each) + delta(each) for each in texts]) + tail
+    body = b"".join([model_delta(text) + delta(text) for text in texts]) + tail
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=4)))
     pieces = [body[start:end] for start, end in pairwise([0, *cuts, len(body)])]
 
-    assert stored_frames(*pieces) == [each for each in pieces if each]
+    assert stored_frames(*pieces) == [piece for piece in pieces if piece]

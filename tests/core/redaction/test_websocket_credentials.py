@@ -43,10 +43,12 @@ HANDLE = "CiQ3ZjE5MmQ4YS1hMGM0LTQ5ZTctYjZkZi0wYzI5OGU3YTFiM2Q"
     ],
 )
 def test_a_key_among_subprotocols_is_known(offered: str, keys: list[str], plain: list[str]) -> None:
-    assert [each.value.decode() for each in subprotocol_credentials(offered.split(","))] == keys
+    assert [
+        credential.value.decode() for credential in subprotocol_credentials(offered.split(","))
+    ] == keys
     assert plain_subprotocols(offered.split(",")) == plain
     fields = ((b"Sec-WebSocket-Protocol", offered.encode()),)
-    assert [each.value.decode() for each in header_credentials(fields)] == keys
+    assert [credential.value.decode() for credential in header_credentials(fields)] == keys
 
 
 def _handles(handle: str) -> list[dict[str, object]]:

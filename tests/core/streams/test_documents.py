@@ -115,7 +115,7 @@ def test_of_events_without_a_mark_alone_none_is_missed(lines: list[tuple[bytes, 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_events_without_a_mark_are_not_taken_apart(end: bytes) -> None:
-    body = b"".join([b"data: %b" % each + end + end for each in (b"1", b"mark", b"2", b"3")])
+    body = b"".join([b"data: %b" % text + end + end for text in (b"1", b"mark", b"2", b"3")])
 
     assert list(event_data(body, [b"mark"])) == [b"mark"]
 

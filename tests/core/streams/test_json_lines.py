@@ -16,12 +16,12 @@ from tapeway.providers.api_call import describe_call
 from tapeway.providers.stream_end import end_detector
 from tapeway.providers.usage import token_usage
 
-TYPES = sorted(each.decode() for each in MEDIA_TYPES)
+TYPES = sorted(piece.decode() for piece in MEDIA_TYPES)
 
 
 def body(media: str, *values: dict[str, Any]) -> bytes:
     mark = b"\x1e" if media == "application/json-seq" else b""
-    return b"".join([mark + json.dumps(each).encode() + b"\n" for each in values])
+    return b"".join([mark + json.dumps(value).encode() + b"\n" for value in values])
 
 
 @pytest.mark.parametrize("media", TYPES)
@@ -41,7 +41,7 @@ def test_their_end_their_tokens_and_their_documents_are_found(media: str) -> Non
     assert ending.finish() == "marked"
     assert tokens is not None
     assert (tokens.prompt_tokens, tokens.completion_tokens) == (3, 4)
-    assert [json.loads(each) for each in documents(response) if each][-1] == last
+    assert [json.loads(document) for document in documents(response) if document][-1] == last
 
 
 @pytest.mark.parametrize("media", TYPES)

@@ -27,8 +27,8 @@ CALL = Request("default", "POST", "/mcp", JSON, b'{"jsonrpc": "2.0", "id": 3}')
 
 def scanned(*pieces: bytes) -> MessageScanner:
     scanner = MessageScanner()
-    for each in pieces:
-        scanner.feed(each)
+    for piece in pieces:
+        scanner.feed(piece)
     return scanner
 
 

@@ -86,8 +86,8 @@ def test_comments_are_no_events_however_a_stream_is_cut(
     lines: list[bytes], cuts: list[int]
 ) -> None:
     body, watch = b"".join(lines), EventWatch()
-    places = [0, *sorted(min(each, len(body)) for each in cuts), len(body)]
+    places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
 
     found = [watch.has_event(body[a:b]) for a, b in pairwise(places)]
 
-    assert any(found) is any(each[:1] in (b"d", b"i", b"e") for each in lines)
+    assert any(found) is any(line[:1] in (b"d", b"i", b"e") for line in lines)

@@ -25,7 +25,7 @@ def test_the_head_goes_with_the_first_piece_and_the_end_when_the_call_had_ended(
     schedule = Schedule(response(250, 400), 1000, AS_RECORDED)
 
     assert (schedule.head_s, schedule.end_s) == (0.25, 1.0)
-    assert [schedule.due_s(each) for each in (250, 400)] == [0.25, 0.4]
+    assert [schedule.due_s(number) for number in (250, 400)] == [0.25, 0.4]
 
 
 @pytest.mark.parametrize(("pace", "factor"), [(AT_ONCE, 0.0), (0.5, 0.5), (2.0, 2.0)])
@@ -61,7 +61,7 @@ def test_no_piece_is_due_before_the_head_or_after_the_end(
     times.sort()
     schedule = Schedule(response(*times), latency_ms, Pace(pace))
 
-    assert all(schedule.head_s <= schedule.due_s(each) <= schedule.end_s for each in times)
+    assert all(schedule.head_s <= schedule.due_s(time) <= schedule.end_s for time in times)
 
 
 def scaled(factor: float, *headers: tuple[bytes, bytes]) -> Headers:
@@ -164,7 +164,7 @@ def test_nothing_else_ever_changes(headers: list[tuple[bytes, bytes]], factor: f
     found = scaled(factor, *headers)
 
     assert [each for each in found if each[0].lower() not in waits] == [
-        each for each in headers if each[0].lower() not in waits
+        header for header in headers if header[0].lower() not in waits
     ]
     if factor == 0:
         assert {value for name, value in found if name.lower() in waits} <= {b"0", b"1"}

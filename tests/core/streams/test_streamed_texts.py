@@ -217,7 +217,7 @@ def cut(text: str, draw: random.Random) -> list[str]:
 
 def turns(pieces: Sequence[list[str]], draw: random.Random) -> Iterator[tuple[int, str]]:
     """The pieces of all texts, those of each in order."""
-    waiting = [list(each) for each in pieces]
+    waiting = [list(piece) for piece in pieces]
     while left := [number for number, each in enumerate(waiting) if each]:
         number = draw.choice(left)
         yield number, waiting[number].pop(0)
@@ -246,20 +246,20 @@ def at(event: Any, place: Sequence[Any]) -> Any:
 
 def body_of(events: Sequence[Event], delivery: str) -> tuple[bytes, bytes]:
     """A body with these events, and its media type."""
-    texts = [json.dumps(each, ensure_ascii=len(each) % 2 == 0) for each in events]
+    texts = [json.dumps(event, ensure_ascii=len(event) % 2 == 0) for event in events]
     match delivery:
         case "events":
-            return "".join([f"data: {each}\n\n" for each in texts]).encode(), b"text/event-stream"
+            return "".join([f"data: {text}\n\n" for text in texts]).encode(), b"text/event-stream"
         case "named events":
-            lines = [f"event: e\r\ndata:{each}\r\n\r\n" for each in texts]
+            lines = [f"event: e\r\ndata:{text}\r\n\r\n" for text in texts]
             return "".join(lines).encode(), b"text/event-stream"
         case "lines":
             return "\n".join(texts).encode(), b"application/x-ndjson"
         case "array":
             return ("[" + ",\n".join(texts) + "\n]").encode(), b"application/json"
         case "frames":
-            return b"".join([frame("e", each.encode()) for each in texts]), FRAMES
-    return b"".join([model_frame(each) for each in events]), FRAMES
+            return b"".join([frame("e", text.encode()) for text in texts]), FRAMES
+    return b"".join([model_frame(event) for event in events]), FRAMES
 
 
 def events_of(body: bytes, delivery: str) -> list[Any]:
@@ -270,8 +270,8 @@ def events_of(body: bytes, delivery: str) -> list[Any]:
         from tests.core.redaction.test_redactor_streams import payloads
 
         return list(payloads(body))
-    lines = [each.removeprefix("data:").strip() for each in body.decode("utf-8-sig").splitlines()]
-    return [json.loads(each) for each in lines if each.startswith(("{", "["))]
+    lines = [line.removeprefix("data:").strip() for line in body.decode("utf-8-sig").splitlines()]
+    return [json.loads(line) for line in lines if line.startswith(("{", "["))]
 
 
 def stored(body: bytes, media: bytes) -> bytes:
@@ -290,14 +290,14 @@ def test_a_key_is_found_in_one_text_and_the_others_stay(dialect: str, delivery: 
         with_key = draw.randrange(len(makes))
         texts = [OTHERS[number] for number in range(len(makes))]
         texts[with_key] = f"It is {KEY}, is it not?"
-        order = list(turns([cut(each, draw) for each in texts], draw))
+        order = list(turns([cut(text, draw) for text in texts], draw))
         body, media = body_of([makes[number](piece) for number, piece in order], delivery)
         read = ["" for _ in makes]
         for (number, _), event in zip(order, events_of(stored(body, media), delivery), strict=True):
             place = place_of(makes[number](MARK), MARK)
             assert place is not None
             read[number] += at(event, place)
-        expected = [each.replace(KEY, HIDDEN) for each in texts]
+        expected = [text.replace(KEY, HIDDEN) for text in texts]
         assert read == expected
         # What has no key comes back byte for byte.
         plain, _ = body_of(
@@ -423,7 +423,7 @@ def test_a_piece_without_an_id_belongs_to_the_text_before() -> None:
 def test_an_id_of_the_first_piece_alone_tells_nothing() -> None:
     documents = [
         choice(0, tool(0, id="call_1"))(KEY[0]),
-        *[choice(0, tool(0))(each) for each in KEY[1:]],
+        *[choice(0, tool(0))(character) for character in KEY[1:]],
     ]
     place = ("choices", 0, "delta", "tool_calls", 0, "function", "arguments")
 
@@ -433,17 +433,17 @@ def test_an_id_of_the_first_piece_alone_tells_nothing() -> None:
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("beginning", ["", "\ufeff"])
 def test_events_end_their_lines_in_all_ways(line_end: str, beginning: str) -> None:
-    texts = [json.dumps({"d": each}) for each in KEY]
-    body = beginning + "".join([f"data: {each}{line_end * 2}" for each in texts])
+    texts = [json.dumps({"d": character}) for character in KEY]
+    body = beginning + "".join([f"data: {text}{line_end * 2}" for text in texts])
 
     assert joined(body.encode(), ("d",)) == HIDDEN
 
 
 def test_an_event_may_have_its_data_on_several_lines() -> None:
-    written = [json.dumps({"n": 1, "d": each}, indent=1).splitlines() for each in KEY]
+    written = [json.dumps({"n": 1, "d": character}, indent=1).splitlines() for character in KEY]
     body = "".join(["".join([f"data: {line}\n" for line in each]) + "\n" for each in written])
     redacted = stored(body.encode(), b"text/event-stream").decode()
-    read = [each.replace("data: ", "") for each in redacted.split("\n\n") if each]
+    read = [part.replace("data: ", "") for part in redacted.split("\n\n") if part]
 
     assert "".join([json.loads(each)["d"] for each in read]) == HIDDEN
     assert redacted.count("\n") == body.count("\n")
@@ -461,25 +461,25 @@ def test_data_that_is_no_json_is_a_text_of_its_own_in_events_of_a_name() -> None
     ).decode()
     lines = redacted.splitlines()
 
-    assert "".join([each[6:] for each in lines[1::6]]).removesuffix("[DONE]") == HIDDEN
-    assert "".join([each[7:] for each in lines[4::6]]) == KEY[::-1]
+    assert "".join([line[6:] for line in lines[1::6]]).removesuffix("[DONE]") == HIDDEN
+    assert "".join([line[7:] for line in lines[4::6]]) == KEY[::-1]
 
 
 def test_data_may_be_strings() -> None:
-    body = "".join([f"data: {json.dumps(each)}\n\n" for each in KEY]).encode()
+    body = "".join([f"data: {json.dumps(character)}\n\n" for character in KEY]).encode()
 
     assert (
         "".join(
-            json.loads(each[6:])
-            for each in stored(body, b"text/event-stream").decode().split("\n\n")
-            if each
+            json.loads(part[6:])
+            for part in stored(body, b"text/event-stream").decode().split("\n\n")
+            if part
         )
         == HIDDEN
     )
 
 
 def test_lines_of_json_by_another_name_are_lines() -> None:
-    body = "\n".join([json.dumps({"response": each}) for each in KEY]).encode()
+    body = "\n".join([json.dumps({"response": character}) for character in KEY]).encode()
 
     assert joined(body, ("response",), b"application/json") == HIDDEN
 
@@ -500,8 +500,8 @@ def test_where_each_event_repeats_the_text_no_part_of_a_key_is_left() -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        {"candidates": [{"content": {"parts": [{"text": each} for each in KEY]}}]},
-        {"choices": [{"logprobs": {"content": [{"token": each} for each in KEY]}}]},
+        {"candidates": [{"content": {"parts": [{"text": character} for character in KEY]}}]},
+        {"choices": [{"logprobs": {"content": [{"token": character} for character in KEY]}}]},
         {"choices": [{"logprobs": {"tokens": [*KEY]}}]},
     ],
 )

@@ -91,5 +91,5 @@ def test_an_event_that_is_no_endpoint_leaves_in_the_pieces_in_which_it_came() ->
     found = events()
     pieces = [b"data: on", b"e\n", b"\nda", b"ta: two\r\n\r", b"\nevent: message\nda", b"ta: x\n\n"]
 
-    assert [found.feed(each) for each in pieces[:2]] == pieces[:2]
-    assert b"".join(found.feed(each) for each in pieces[2:]) == b"".join(pieces[2:])
+    assert [found.feed(piece) for piece in pieces[:2]] == pieces[:2]
+    assert b"".join(found.feed(piece) for piece in pieces[2:]) == b"".join(pieces[2:])

@@ -114,9 +114,9 @@ def random_value(rng: random.Random, depth: int = 0) -> object:
 def expected_of(value: object, place: tuple[str | int, ...] = ()) -> object:
     """The value with what HANDED_OUT names led back, found without looking at bytes."""
     if isinstance(value, dict):
-        return {name: expected_of(each, (*place, name)) for name, each in value.items()}
+        return {name: expected_of(member, (*place, name)) for name, member in value.items()}
     if isinstance(value, list):
-        return [expected_of(each, (*place, at)) for at, each in enumerate(value)]
+        return [expected_of(item, (*place, at)) for at, item in enumerate(value)]
     named = (
         place in {("nextLink",), ("results_url",)}
         or (len(place) == 2 and place[0] == "urls" and isinstance(place[1], str))

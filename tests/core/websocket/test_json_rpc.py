@@ -104,4 +104,4 @@ def test_a_miss_is_an_error_object_for_each_call() -> None:
     assert told["id"] == "a"
     assert told["error"]["message"] == "replay miss: …"
     assert told["error"]["data"]["code"] == "replay_miss"
-    assert [each["id"] for each in json.loads(batch.data)] == [1, 2]
+    assert [item["id"] for item in json.loads(batch.data)] == [1, 2]

@@ -82,7 +82,7 @@ def test_any_object_keeps_what_is_not_named() -> None:
         ).encode()
         gone = draw.choice("abcd")
         assert json.loads(without_members(text, (gone,))) == {
-            name: each for name, each in value.items() if name != gone
+            name: member for name, member in value.items() if name != gone
         }
         assert json.loads(with_member(text, gone, b"[7]")) == value | {gone: [7]}
 

@@ -106,7 +106,7 @@ def test_another_message_is_a_difference_and_nothing_more_goes_out() -> None:
 def test_every_value_counts(recorded: object, sent: object, path: str) -> None:
     found = SessionReplay(said(("c", recorded)), PLAIN).received(message(sent))
     assert found is not None
-    assert [each.path for each in found.differences] == [path]
+    assert [difference.path for difference in found.differences] == [path]
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ async def test_files_are_checked_regularly_and_errors_do_not_stop_that(
         while await replayed(broker) != b"edited":  # noqa: ASYNC110 - asking is what is tested
             await asyncio.sleep(0)
 
-    assert [each.message for each in caplog.records if each.levelno == logging.WARNING] == [
+    assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
         "cannot check whether cassettes were changed: the folder cannot be read"
     ]
 

@@ -35,15 +35,15 @@ async def test_what_one_instance_recorded_the_other_replays() -> None:
 async def test_equal_misses_on_all_instances_make_one_call() -> None:
     async with shared_brokers(count=4) as found:
         found.responder.gate.clear()
-        works = [start(each.get) for each in found.instances for _ in range(25)]
+        works = [start(instance.get) for instance in found.instances for _ in range(25)]
         await found.responder.reached(1)
         found.responder.gate.set()
 
         answers = await together(*works)
 
         assert len(found.responder.asked) == 1
-        assert {each.body for each in answers} == {b"answer 1"}
-        assert [each.outcome for each in answers].count("recorded") == 1
+        assert {answer.body for answer in answers} == {b"answer 1"}
+        assert [answer.outcome for answer in answers].count("recorded") == 1
         assert found.common.leases == {}
 
 
@@ -69,7 +69,7 @@ async def test_a_lost_race_is_run_again_from_what_the_store_says_then() -> None:
             one.store.advance = slow  # type: ignore[method-assign]  # the other is quicker
             mine = await one.get()
 
-        assert [each.index for each in (*seen, mine)] == [0, 1]
+        assert [recording.index for recording in (*seen, mine)] == [0, 1]
         assert one.store.lost == 1
 
 
@@ -166,7 +166,7 @@ async def test_an_eject_prunes_what_no_instance_touched_and_begins_a_take() -> N
         report = await one.broker.eject(prune=True)
 
         assert [each.path for each in report.unused] == ["/a", "/c"]
-        assert [each.request.target for each in found.common.held["default"]] == ["/b"]  # type: ignore[union-attr]  # exchanges
+        assert [exchange.request.target for exchange in found.common.held["default"]] == ["/b"]  # type: ignore[union-attr]  # exchanges
         assert other.broker.takes == takes + 1
         with pytest.raises(AdminError):
             await one.broker.eject()
@@ -334,7 +334,7 @@ async def test_a_hit_whose_recordings_are_known_is_one_visit_to_the_store() -> N
 
         served = [await one.post(body) for body in (b"a", b"b", b"a")]
 
-        assert [each.body for each in served] == [b"answer 1", b"answer 2", b"answer 1"]
+        assert [answer.body for answer in served] == [b"answer 1", b"answer 2", b"answer 1"]
         assert dict(one.store.calls) == {"advance": 3}
 
 
@@ -384,9 +384,9 @@ async def test_instances_that_know_the_recordings_replay_them_in_turn_all_the_sa
         served += [(await found.instances[turn % 2].get()).index for turn in range(9)]
         assert served == [0, 1, 2, 3] * 3
 
-        works = [start(each.get) for each in found.instances for _ in range(8)]
+        works = [start(instance.get) for instance in found.instances for _ in range(8)]
         answers = await together(*works)
-        assert sorted([each.index or 0 for each in answers]) == sorted([0, 1, 2, 3] * 6)
+        assert sorted([answer.index or 0 for answer in answers]) == sorted([0, 1, 2, 3] * 6)
 
 
 @pytest.mark.parametrize("in_time", [True, False])

@@ -64,7 +64,9 @@ def test_what_is_remembered_is_bounded_in_bytes_whatever_names_and_keys_take(
         before, _ = tracemalloc.get_traced_memory()
         for number in range(MOST_KEYS // 8):
             receipt = receipts.of("n" * 128, f"{number:0255}", f"{number:064}", 16)
-            receipt.appended |= {each: Appended(each, f"{number:060}{each}") for each in range(16)}
+            receipt.appended |= {
+                position: Appended(position, f"{number:060}{position}") for position in range(16)
+            }
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()

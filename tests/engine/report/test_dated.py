@@ -44,20 +44,20 @@ def recorded(index: int, at: datetime = NOON) -> ServedRequest:
 
 
 def take(*prompts: str, rules: Rules = NO_RULES) -> StoredCassette:
-    interactions = recordings_of(*[asked(chat(each)) for each in prompts])
+    interactions = recordings_of(*[asked(chat(prompt)) for prompt in prompts])
     return StoredCassette(CassetteHead("", "run", meta_with_rules({}, rules)), tuple(interactions))
 
 
 def dated(cassette: StoredCassette, tally: Tally) -> list[tuple[int, str, str]]:
     index = CassetteIndex("c", cassette, take=1)
     found = report_of_index(index, tally, NO_LIMITS, "2026-11-25").dated
-    return [(each.index, each.kind, each.advice) for each in found]
+    return [(recording.index, recording.kind, recording.advice) for recording in found]
 
 
 def tally_of(*indexes: int, at: datetime = NOON) -> Tally:
     tally = Tally()
-    for each in indexes:
-        tally.add(recorded(each, at))
+    for index in indexes:
+        tally.add(recorded(index, at))
     return tally
 
 
@@ -99,20 +99,23 @@ async def test_recordings_in_a_database_are_named_too(tmp_path: Path) -> None:
     await store.open()
     try:
         cassette = take(*PROMPTS)
-        for each in cassette.interactions:
-            assert isinstance(each, Interaction)
-            await store.append("c", cassette.head, Recording(each))
+        for interaction in cassette.interactions:
+            assert isinstance(interaction, Interaction)
+            await store.append("c", cassette.head, Recording(interaction))
         tally = tally_of(0, 1, 2)
         found = await report_of(RecordingsInStore(store, "c", (1,)), tally, NO_LIMITS, "2026-11-25")
     finally:
         await store.close()
 
-    assert [(each.index, each.kind) for each in found.dated] == [(0, "date"), (1, "time")]
+    assert [(recording.index, recording.kind) for recording in found.dated] == [
+        (0, "date"),
+        (1, "time"),
+    ]
 
 
 def test_the_report_says_it_in_a_line_for_each_rule() -> None:
     path = "/v1/chat/completions"
-    found = [DatedRecording(each, "POST", path, "date", RULE) for each in range(3)]
+    found = [DatedRecording(number, "POST", path, "date", RULE) for number in range(3)]
     found.append(DatedRecording(3, "POST", path, "time", RULE))
 
     assert [*dated_notices(found)] == [

@@ -83,7 +83,7 @@ def test_equal_misses_are_one_with_their_number() -> None:
         tally.add(each)
     report = report_of_index(make_cassette(), tally)
 
-    assert [each.times for each in report.misses] == [2, 1]
+    assert [miss.times for miss in report.misses] == [2, 1]
     assert report.misses[0] == MissedCall(
         *("GET", "/a", "replay miss: GET /a is not there", nearest, "x = 1", 2)
     )
@@ -383,7 +383,7 @@ def test_junit_has_a_suite_a_cassette_and_a_failure_a_miss() -> None:
     ]
     first, second = root.iter("failure")
     assert [each.get("message") for each in (first, second)] == [
-        each.message for each in BUSY.misses
+        miss.message for miss in BUSY.misses
     ]
     assert (first.text or "").splitlines() == [
         "3 times",
@@ -429,9 +429,9 @@ def test_characters_that_xml_does_not_allow_are_replaced() -> None:
 def test_every_form_can_be_written_of_any_target(misses: list[str], name: str) -> None:
     missed = tuple(
         MissedCall(
-            each, each, each, (NearestRecording(0, ({"path": each, "recorded": each},)),), each
+            miss, miss, miss, (NearestRecording(0, ({"path": miss, "recorded": miss},)),), miss
         )
-        for each in misses
+        for miss in misses
     )
     found = report(misses=missed, unused=(RecordingSummary(0, "GET", name),))
 

@@ -59,14 +59,14 @@ def test_requests_that_differ_in_the_same_way_have_one_cause() -> None:
     same = [missed(path, nearest=differing("body.model", "body.x")) for path in ("/a", "/b")]
     other = missed("/c", nearest=differing("body.model", requested="c"))
 
-    assert [each.line for each in causes([other, *same])] == [
+    assert [cause.line for cause in causes([other, *same])] == [
         "2 misses, one cause: model: a → b",
         "1 miss: model: a → c",
     ]
 
 
 def test_other_requests_have_causes_of_their_own() -> None:
-    assert [each.line for each in causes([missed("/a?b=1"), missed("/c", times=2)])] == [
+    assert [cause.line for cause in causes([missed("/a?b=1"), missed("/c", times=2)])] == [
         "2 misses, one cause: POST /c is not in it",
         "1 miss: POST /a?b=1 is not in it",
     ]

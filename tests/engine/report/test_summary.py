@@ -51,8 +51,8 @@ def replayed(model: str, prompt: int, completion: int) -> ServedRequest:
 
 def saved(*replays: ServedRequest) -> Savings:
     tally = Tally()
-    for each in replays:
-        tally.add(each)
+    for replay in replays:
+        tally.add(replay)
     empty = CassetteIndex("c", StoredCassette(CassetteHead("", "")), take=1)
     return report_of_index(empty, tally, Standards(PRICES)).saved
 
@@ -129,8 +129,8 @@ async def test_recordings_are_stale_from_a_day_on(
     store = SqliteStore(tmp_path / "c.db")
     await store.open()
     try:
-        for each in cassette.interactions:
-            await store.append("c", cassette.head, Recording(each))
+        for interaction in cassette.interactions:
+            await store.append("c", cassette.head, Recording(interaction))
         found = await report_of(RecordingsInStore(store, "c", (1,)), Tally(), MONTH, TODAY)
     finally:
         await store.close()

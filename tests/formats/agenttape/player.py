@@ -19,7 +19,7 @@ def main(cassette: str, plan: str) -> None:
     """Print what each request of the plan was answered."""
     path = Path(cassette)
     with agenttape.use_cassette(path.name, mode="none", cassette_dir=path.parent, freeze=()):
-        found = [_asked(each) for each in json.loads(Path(plan).read_text())]
+        found = [_asked(item) for item in json.loads(Path(plan).read_text())]
     sys.stdout.write(json.dumps(found))
 
 

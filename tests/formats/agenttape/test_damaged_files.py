@@ -62,7 +62,7 @@ def _damaged(text: bytes, at: int, damage: str | bytes) -> bytes:
     raise AssertionError(damage)
 
 
-@pytest.mark.parametrize("name", [each for each in NAMES if each.endswith(".json")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".json")])
 def test_a_file_of_json_that_was_cut_is_refused(name: str) -> None:
     text = (FOLDER / name).read_bytes().rstrip()
 

@@ -83,7 +83,7 @@ def _recorded(index: int, name: str, client: Headers, path: str) -> Interaction:
         ((b"Content-Type", kind), (b"Set-Cookie", b"a=1"), (b"Set-Cookie", b"b=2"), (b"X", b"y")),
         "chunked" if len(pieces) > 1 else "length",
     )
-    chunks = [(each, float(at)) for at, each in enumerate(pieces)]
+    chunks = [(piece, float(at)) for at, piece in enumerate(pieces)]
     response = Response.of_chunks(head, chunks, verdict="complete")
     return Interaction(index, request, response, latency_ms=1.5)
 
@@ -167,7 +167,7 @@ def test_agenttape_reads_its_own_files_after_tapeway_wrote_them(
 
     answers = _played(tmp_path, path, plan, forced)
 
-    assert [each.get("status") for each in answers] == [200, 200, 200, 404, 200]
+    assert [answer.get("status") for answer in answers] == [200, 200, 200, 404, 200]
     assert json.loads(base64.b64decode(answers[0]["body"]))["tiny"] == 1e-07
     assert base64.b64decode(answers[1]["body"]) == b"line one\nline two \n\n"
 
@@ -195,7 +195,7 @@ def test_every_document_of_agenttape_comes_back_from_it_the_same(
             text=True,
         )
         for name, line in zip(NAMES, ran.stdout.splitlines(), strict=True):
-            documents = [document.encode(each) for each in loaded(name).interactions]
+            documents = [document.encode(interaction) for interaction in loaded(name).interactions]
             assert json.loads(line) == documents, (name, forced)
 
 
@@ -218,4 +218,4 @@ def test_agenttape_replays_the_turns_of_an_agent_whose_prompt_is_written_once(
     answers = _played(tmp_path, path, [_plan(each, "httpx") for each in made], forced)
 
     assert path.read_bytes().count(b"You are careful") == 50
-    assert [each.get("status") for each in answers] == [201, 201, 201], answers
+    assert [answer.get("status") for answer in answers] == [201, 201, 201], answers

@@ -25,8 +25,8 @@ KINDS = {
 def test_all_that_a_release_wrote_is_loaded(name: str) -> None:
     cassette = loaded(name)
 
-    documents = [document.encode(each) for each in cassette.interactions]
-    kinds = {str(each["kind"]) for each in documents}
+    documents = [document.encode(interaction) for interaction in cassette.interactions]
+    kinds = {str(encoded["kind"]) for encoded in documents}
     # The first release had no adapter for embeddings, and took them for any other request.
     more = {"http"} if name == "0.1.0/llm.yaml" else set()
     assert kinds == KINDS[name.split("/")[1].split(".")[0]] | more
@@ -44,12 +44,12 @@ def test_what_was_loaded_is_written_and_read_again_the_same(
     again = serializer.load(serializer.save(cassette))
 
     assert again == cassette
-    assert [exchange_of(each) for each in again.interactions] == [
-        exchange_of(each) for each in cassette.interactions
+    assert [exchange_of(interaction) for interaction in again.interactions] == [
+        exchange_of(interaction) for interaction in cassette.interactions
     ]
 
 
-@pytest.mark.parametrize("name", [each for each in NAMES if "/llm." in each])
+@pytest.mark.parametrize("name", [name for name in NAMES if "/llm." in name])
 def test_every_call_of_the_sdk_can_be_answered_over_http(name: str) -> None:
     for item in loaded(name).interactions:
         exchange = exchange_of(item)
@@ -67,15 +67,15 @@ def test_a_key_is_the_stored_one_unless_something_was_redacted(name: str) -> Non
             others.append(exchange.request)
 
     assert others
-    assert all(b"***REDACTED***" in each.body for each in others)
+    assert all(b"***REDACTED***" in other.body for other in others)
 
 
-@pytest.mark.parametrize("name", [each for each in NAMES if "/tools." in each])
+@pytest.mark.parametrize("name", [name for name in NAMES if "/tools." in name])
 def test_long_texts_and_bytes_are_put_back_in_place(name: str) -> None:
     tools = {
-        str(each.document["boundary"]): each.document["response"]
-        for each in loaded(name).interactions
-        if isinstance(each, ForeignInteraction) and "response" in each.document
+        str(interaction.document["boundary"]): interaction.document["response"]
+        for interaction in loaded(name).interactions
+        if isinstance(interaction, ForeignInteraction) and "response" in interaction.document
     }
     search, picture = tools["search"], tools["picture"]
     assert isinstance(search, list)
@@ -93,11 +93,11 @@ def test_long_texts_and_bytes_are_put_back_in_place(name: str) -> None:
 
 def test_a_message_in_python_repr_is_parsed() -> None:
     told = [
-        each.exchange.request.body
-        for each in loaded("0.1.8/llm.yaml").interactions
-        if isinstance(each, ForeignInteraction)
-        and each.exchange is not None
-        and "ChatCompletionMessage(" in str(each.document["request"])
+        interaction.exchange.request.body
+        for interaction in loaded("0.1.8/llm.yaml").interactions
+        if isinstance(interaction, ForeignInteraction)
+        and interaction.exchange is not None
+        and "ChatCompletionMessage(" in str(interaction.document["request"])
     ]
 
     assert told
@@ -108,8 +108,8 @@ def test_a_message_in_python_repr_is_parsed() -> None:
 def test_a_default_of_the_sdk_is_no_argument() -> None:
     bodies = [
         exchange.request.body
-        for each in loaded("0.1.8/llm.yaml").interactions
-        if (exchange := exchange_of(each)) is not None
+        for interaction in loaded("0.1.8/llm.yaml").interactions
+        if (exchange := exchange_of(interaction)) is not None
     ]
 
     (given,) = [body for body in bodies if b'"given"' in body]
@@ -132,9 +132,9 @@ def test_a_request_recorded_by_hand_may_be_called_http() -> None:
 
 def test_a_failed_request_of_another_tool_fails_as_it_did() -> None:
     (found,) = [
-        each.exchange
-        for each in loaded("0.1.8/http.yaml").interactions
-        if isinstance(each, ForeignInteraction)
+        interaction.exchange
+        for interaction in loaded("0.1.8/http.yaml").interactions
+        if isinstance(interaction, ForeignInteraction)
     ]
 
     assert found is not None

@@ -83,7 +83,7 @@ def test_a_cassette_of_agenttape_is_written_back_as_it_was(name: str) -> None:
 def test_calls_of_other_kinds_are_kept_as_they_are() -> None:
     cassette = load((DATA / "agenttape_chat.json").read_bytes())
 
-    assert all(isinstance(each, ForeignInteraction) for each in cassette.interactions)
+    assert all(isinstance(item, ForeignInteraction) for item in cassette.interactions)
 
 
 def test_a_recorded_error_is_kept_as_it_is() -> None:
@@ -209,7 +209,7 @@ def test_positions_number_the_interactions_on_writing() -> None:
 
     found = load(save(cassette))
 
-    assert [each.index for each in found.interactions] == [0, 1]
+    assert [item.index for item in found.interactions] == [0, 1]
 
 
 def test_an_interaction_copied_by_hand_gets_the_next_free_number() -> None:
@@ -221,7 +221,7 @@ def test_an_interaction_copied_by_hand_gets_the_next_free_number() -> None:
 
     found = load(json.dumps(document).encode())
 
-    assert [each.index for each in found.interactions] == [4, 1, 5, 6, 7]
+    assert [item.index for item in found.interactions] == [4, 1, 5, 6, 7]
 
 
 def test_a_body_as_deep_as_json_may_be_is_still_readable_in_its_cassette() -> None:

@@ -75,8 +75,8 @@ def test_any_value_anywhere_is_kept_or_named_in_a_fault(
 
     once = load(save(cassette))
     assert load(save(once)) == once
-    assert [_said(each) for each in once.interactions] == [
-        _said(each) for each in cassette.interactions
+    assert [_said(item) for item in once.interactions] == [
+        _said(item) for item in cassette.interactions
     ]
 
 

@@ -61,7 +61,7 @@ def test_no_part_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(text) > 3 * LARGEST
     assert max(sizes) <= LARGEST
     assert document.save(found) == text
-    assert [each.index for each in found.interactions] == list(range(1000))
+    assert [interaction.index for interaction in found.interactions] == list(range(1000))
 
 
 def test_what_tapeway_wrote_is_read_by_orjson_but_for_the_head(
@@ -76,15 +76,15 @@ def test_what_tapeway_wrote_is_read_by_orjson_but_for_the_head(
 
 def test_recordings_share_what_they_have_in_common() -> None:
     found = document.load(document.save(cassette(3))).interactions
-    first, *others = [each for each in found if isinstance(each, Interaction)]
+    first, *others = [interaction for interaction in found if isinstance(interaction, Interaction)]
 
     assert len(others) == 2
-    for each in others:
-        assert each.request.headers is first.request.headers
-        assert each.request.base is first.request.base
-        assert each.response.head is first.response.head
-        assert each.response.chunk_times is first.response.chunk_times
-        assert each.metadata is first.metadata
+    for other in others:
+        assert other.request.headers is first.request.headers
+        assert other.request.base is first.request.base
+        assert other.response.head is first.response.head
+        assert other.response.chunk_times is first.response.chunk_times
+        assert other.metadata is first.metadata
 
 
 def test_a_part_that_orjson_would_read_otherwise_is_refused_or_exact() -> None:
@@ -92,9 +92,9 @@ def test_a_part_that_orjson_would_read_otherwise_is_refused_or_exact() -> None:
 
     exact = document.load(text.replace(b'"n": 500', b'"n": %d' % 10**30))
     assert [
-        each.request.body
-        for each in exact.interactions
-        if isinstance(each, Interaction) and each.index == 500
+        interaction.request.body
+        for interaction in exact.interactions
+        if isinstance(interaction, Interaction) and interaction.index == 500
     ] == [b'{"n": %d}' % 10**30]
     with pytest.raises(FormatFault, match="a key occurs twice"):
         document.load(text.replace(b'"n": 500', b'"n": 500, "n": 501'))
@@ -196,7 +196,7 @@ def test_each_part_is_decoded_before_the_next_is_parsed(monkeypatch: pytest.Monk
     found = document.load(text)
 
     assert len(found.interactions) == 1000
-    after_parsed = [steps[at + 1] for at, each in enumerate(steps) if each == "parsed"]
+    after_parsed = [steps[at + 1] for at, step in enumerate(steps) if step == "parsed"]
     assert len(after_parsed) > 3
     assert set(after_parsed) == {"decoded"}
 
@@ -206,9 +206,9 @@ def test_requests_that_share_values_are_whole_in_parts_too() -> None:
     body = b'{"prompt": [%b], "n": %d}'
     plain = cassette(300)
     items = [
-        replace(each, request=replace(each.request, body=body % (prompt.encode(), number)))
-        for number, each in enumerate(map(exchange_of, plain.interactions))
-        if each is not None
+        replace(exchange, request=replace(exchange.request, body=body % (prompt.encode(), number)))
+        for number, exchange in enumerate(map(exchange_of, plain.interactions))
+        if exchange is not None
     ]
     text = document.save(replace(plain, interactions=tuple(items)))
 

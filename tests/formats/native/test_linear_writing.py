@@ -25,7 +25,7 @@ def asked(body: bytes, media: bytes = JSON) -> Request:
 
 
 def bodies(*values: Json) -> list[Request]:
-    return [asked(dump(each)) for each in values]
+    return [asked(dump(value)) for value in values]
 
 
 def objects(count: int) -> list[Json]:

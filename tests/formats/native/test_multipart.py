@@ -13,7 +13,7 @@ KIND = "multipart/form-data; boundary=cut"
 
 
 def _body(*parts: bytes, end: bytes = b"\r\n") -> bytes:
-    return b"".join([b"--cut\r\n" + each + b"\r\n" for each in parts]) + b"--cut--" + end
+    return b"".join([b"--cut\r\n" + part + b"\r\n" for part in parts]) + b"--cut--" + end
 
 
 def _field(name: str) -> bytes:

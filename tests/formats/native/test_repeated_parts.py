@@ -52,11 +52,15 @@ def _agent(turns: int) -> StoredCassette:
 
 
 def _requests(text: bytes) -> list[Any]:
-    return [each["request"] for each in json.loads(text)["interactions"]]
+    return [interaction["request"] for interaction in json.loads(text)["interactions"]]
 
 
 def _bodies(cassette: StoredCassette) -> list[bytes]:
-    return [each.request.body for each in cassette.interactions if isinstance(each, Interaction)]
+    return [
+        interaction.request.body
+        for interaction in cassette.interactions
+        if isinstance(interaction, Interaction)
+    ]
 
 
 def test_a_later_turn_names_the_earlier_one_that_has_its_prompt_and_its_messages() -> None:
@@ -66,7 +70,7 @@ def test_a_later_turn_names_the_earlier_one_that_has_its_prompt_and_its_messages
     assert second["json"]["system"].startswith("as in #0 (")
     assert second["json"]["tools"].startswith("as in #0 (")
     assert second["json"]["messages"][0].startswith("the first 1 as in #0 (")
-    assert [each["role"] for each in second["json"]["messages"][1:]] == ["assistant", "user"]
+    assert [message["role"] for message in second["json"]["messages"][1:]] == ["assistant", "user"]
     assert third["json"]["messages"][0].startswith("the first 3 as in #1 (")
     assert third["shared"] == ["system", "tools", "messages"]
 
@@ -92,7 +96,12 @@ def test_three_turns_of_an_agent_take_a_third_of_what_they_would() -> None:
         messages.append({"role": "user", "content": f"Turn {turn}. " * 100})
         bodies.append({"system": system, "tools": tools, "messages": [*messages]})
     cassette = _turns(*bodies)
-    apart = sum([len(JSON.save(StoredCassette(HEAD, (each,)))) for each in cassette.interactions])
+    apart = sum(
+        [
+            len(JSON.save(StoredCassette(HEAD, (interaction,))))
+            for interaction in cassette.interactions
+        ]
+    )
 
     assert len(JSON.save(cassette)) < apart * 0.36
 
@@ -103,7 +112,7 @@ def test_a_changed_tool_is_written_alone_and_the_others_are_those_of_the_earlier
 
     tools = _requests(JSON.save(cassette))[1]["json"]["tools"]
 
-    assert [each if isinstance(each, dict) else each[:-11] for each in tools] == [
+    assert [tool if isinstance(tool, dict) else tool[:-11] for tool in tools] == [
         *TOOLS[:4],
         changed[4],
         "items 5 to the last as in #0",
@@ -135,7 +144,7 @@ def test_items_that_moved_are_found_where_they_were() -> None:
     _, second, third = _requests(text := JSON.save(cassette))
 
     assert second["json"]["tools"][1].startswith("items 3 to the last as in #0 (")
-    assert [each[:-11] for each in third["json"]["tools"]] == [
+    assert [tool[:-11] for tool in third["json"]["tools"]] == [
         "items 1 to 6 as in #1",
         "the first 1 as in #1",
     ]
@@ -199,8 +208,8 @@ def test_numbers_that_something_else_changed_do_not_change_what_is_meant() -> No
     value = json.loads(JSON.save(_agent(3)))
     (first,) = json.loads(JSON.save(other))["interactions"]
     # As git does where one branch removed a recording and the other one added some.
-    for each in value["interactions"]:
-        each["index"] += 1
+    for interaction in value["interactions"]:
+        interaction["index"] += 1
     value["interactions"].insert(0, first)
 
     found = JSON.load(json.dumps(value).encode())
@@ -226,8 +235,8 @@ def test_other_formats_have_every_request_whole() -> None:
 
     lines = jsonl.write(cassette).splitlines()[1:]
 
-    assert [json.loads(each)["request"]["json"]["system"] for each in lines] == [PROMPT] * 3
-    assert all("shared" not in encode(each) for each in cassette.interactions)
+    assert [json.loads(line)["request"]["json"]["system"] for line in lines] == [PROMPT] * 3
+    assert all("shared" not in encode(interaction) for interaction in cassette.interactions)
 
 
 @BOTH

@@ -38,7 +38,7 @@ def inspect(document: dict[str, Json]) -> ScanResult:
 
 
 def places(findings: tuple[Finding, ...]) -> dict[str, str]:
-    return {pointer_text(each.place): each.kind for each in findings}
+    return {pointer_text(finding.place): finding.kind for finding in findings}
 
 
 def exchange(request: dict[str, Json], response: dict[str, Json]) -> dict[str, Json]:
@@ -68,7 +68,7 @@ def tool_calls_in_turns(secret: str) -> str:
         for pair in zip(secret, "0123456789" * len(secret), strict=False)
         for index, text in enumerate(pair)
     ]
-    return "".join([f"data: {json.dumps({'choices': [{'delta': each}]})}\n\n" for each in events])
+    return "".join([f"data: {json.dumps({'choices': [{'delta': event}]})}\n\n" for event in events])
 
 
 JSON_TYPE: dict[str, Json] = {"headers": {"content-type": "application/json"}}
@@ -215,8 +215,8 @@ def test_a_secret_is_found_anywhere_and_redacted(
 def test_a_finding_shows_no_more_than_the_beginning(
     document: dict[str, Json], place: str, kind: str
 ) -> None:
-    for each in inspect(document).findings:
-        assert len(each.prefix) <= 4
+    for finding in inspect(document).findings:
+        assert len(finding.prefix) <= 4
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_no_chunking_and_no_coding_hides_a_secret_in_a_large_body(
     found = list(SecretScanner("", KNOWN).body(("x",), headers, pieces))
 
     assert {each.kind for each in found} == {"my-key" if secret == ENV else "openai-key"}
-    assert {each.place for each in found} == {("x",)}
+    assert {recording.place for recording in found} == {("x",)}
 
 
 def test_a_secret_in_a_large_body_is_reported_once() -> None:
@@ -312,7 +312,7 @@ def test_a_secret_in_a_large_body_is_reported_once() -> None:
 def test_userinfo_in_a_url_is_found_and_removed_however_short_it_is(login: str) -> None:
     seen = inspect(exchange({"url": f"https://{login}@h/x?sig=0123456789abcdef"}, {}))
 
-    assert [(each.kind, each.prefix) for each in seen.findings] == [
+    assert [(finding.kind, finding.prefix) for finding in seen.findings] == [
         ("userinfo", ""),
         ("sig", "0123"),
     ]
@@ -353,7 +353,7 @@ def test_bytes_written_by_agenttape_are_redacted_as_bytes() -> None:
     }
     assert not found.left
     text = dump(found.document)
-    octets_left = [base64.b64decode(each) for each in re.findall(rb'bytes__": ?"([^"]*)"', text)]
+    octets_left = [base64.b64decode(word) for word in re.findall(rb'bytes__": ?"([^"]*)"', text)]
     assert [each[:3] for each in octets_left] == [b'{"p', b"\xffRE", b"\xff\x00"]
     assert not sightings({"env": ENV, "password": "correct-horse"}, {"document": text})
     assert inspect(found.document).findings == ()

@@ -31,13 +31,17 @@ def load(name: str, content: bytes) -> ImportedCassette:
 
 
 def calls(loaded: ImportedCassette) -> list[Interaction]:
-    found = [each for each in loaded.cassette.interactions if isinstance(each, Interaction)]
+    found = [
+        interaction
+        for interaction in loaded.cassette.interactions
+        if isinstance(interaction, Interaction)
+    ]
     assert len(found) == len(loaded.cassette.interactions)
     return found
 
 
 def losses(loaded: Any) -> list[str]:
-    return [str(each) for each in loaded.losses]
+    return [str(loss) for loss in loaded.losses]
 
 
 def fault(name: str, content: bytes) -> tuple[str, int | None]:

@@ -168,7 +168,7 @@ def test_interactions_it_cannot_hold_are_named() -> None:
         "interactions[2]: interposition always replays interactions[1], of an equal request, instead",
     ]
     chunks = json.loads(saved.text)["interactions"][0]["response_chunks"]
-    assert [each["data"] for each in chunks] == ["data: ", "é\n\n"]
+    assert [chunk["data"] for chunk in chunks] == ["data: ", "é\n\n"]
     # Here the chunks end where they did.
     again = calls(load("interposition", saved.text))
     assert [one.response.pieces() for one in again] == [[each for each, _ in halves]] * 2

@@ -32,7 +32,9 @@ def test_a_file_is_recognised_by_its_content_alone(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize(
-    "sample", [each for each in SAMPLES if each.format != "mitmproxy"], ids=lambda each: each.file
+    "sample",
+    [sample for sample in SAMPLES if sample.format != "mitmproxy"],
+    ids=lambda each: each.file,
 )
 def test_a_byte_order_mark_before_a_text_changes_nothing(sample: Sample) -> None:
     marked = b"\xef\xbb\xbf" + sample.text
@@ -180,7 +182,7 @@ def test_nock_before_11_wrote_hexadecimal_digits_without_a_word() -> None:
 def test_hoverfly_says_what_no_recording_can_hold() -> None:
     loaded = load("hoverfly", samples.HOVERFLY.text)
 
-    assert [each for each in losses(loaded) if "left out" in each] == [
+    assert [loss for loss in losses(loaded) if "left out" in loss] == [
         "data.pairs[2]: matches 'path' by a pattern: left out",
         "data.pairs[3]: its answer is a template, which Hoverfly fills for each request: left out",
     ]
@@ -322,10 +324,10 @@ def test_flows_of_old_versions_are_read_and_other_kinds_left_out() -> None:
 
     (call,) = calls(loaded)
     assert (call.response.status, call.response.head.reason) == (201, "Made")
-    assert [each.partition(": ")[0] for each in losses(loaded)] == [
+    assert [loss.partition(": ")[0] for loss in losses(loaded)] == [
         f"flows[{n}]" for n in (1, 2, 3)
     ]
-    assert all("left out" in each for each in losses(loaded))
+    assert all("left out" in loss for loss in losses(loaded))
 
 
 def test_a_file_of_mitmproxy_that_is_none_is_refused() -> None:

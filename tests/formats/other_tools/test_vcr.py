@@ -70,8 +70,8 @@ def test_a_json_file_it_wrote_is_read() -> None:
 def test_framing_headers_are_left_out() -> None:
     names = {
         name.lower()
-        for each in calls(load("vcr-json", text("vcr_httpx.json")))
-        for name, _ in (*each.request.headers, *each.response.headers)
+        for recorded in calls(load("vcr-json", text("vcr_httpx.json")))
+        for name, _ in (*recorded.request.headers, *recorded.response.headers)
     }
 
     assert not names & {b"host", b"connection", b"content-length"}
@@ -279,7 +279,9 @@ def test_an_edit_with_vcr_or_by_hand_wins() -> None:
 
 def test_a_yaml_file_it_wrote_is_read() -> None:
     loaded = load("vcr", text("vcr_requests.yaml"))
-    found = {(each.request.method, each.request.target): each for each in calls(loaded)}
+    found = {
+        (recorded.request.method, recorded.request.target): recorded for recorded in calls(loaded)
+    }
 
     assert losses(loaded) == []
     assert len(loaded.cassette.interactions) == 9
@@ -404,7 +406,7 @@ def call(
     framing = "chunked" if len(chunks) > 1 else "length"
     answer = Response.of_chunks(
         ResponseHead(status, "Fine", headers, framing),  # type: ignore[arg-type]
-        [(each, 0.0) for each in chunks],
+        [(chunk, 0.0) for chunk in chunks],
     )
     return with_match_key(Interaction(0, Request("", method, target, (), body, BASE), answer))
 
@@ -528,7 +530,7 @@ def test_a_body_that_aiohttp_was_given_as_a_value_is_the_json_of_it() -> None:
     loaded = load("vcr", yaml.safe_dump(written).encode())
 
     assert json.loads(calls(loaded)[0].request.body) == {"b": [1, None], "a": "\u00e9"}
-    assert [str(each) for each in loaded.losses] == [
+    assert [str(loss) for loss in loaded.losses] == [
         f"interactions[0].request.body: {vcr.JSON_TAKEN}"
     ]
 

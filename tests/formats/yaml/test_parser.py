@@ -217,7 +217,7 @@ def _unlike_agenttape(value: Any) -> Any:
         case str():
             return "_" + re.sub("[\x85\u2028\u2029]", "", value)
         case list():
-            return [_unlike_agenttape(each) for each in value]
+            return [_unlike_agenttape(item) for item in value]
         case dict():
             return {
                 _unlike_agenttape(name): _unlike_agenttape(inner) for name, inner in value.items()

@@ -42,7 +42,7 @@ def test_a_call_is_answered_by_what_agenttape_recorded(tools: Path) -> None:
     assert found[0] == {"text": "document " * 600, "score": 1e-07}
 
 
-@pytest.mark.parametrize("name", [each for each in NAMES if "/tools." in each])
+@pytest.mark.parametrize("name", [name for name in NAMES if "/tools." in name])
 def test_the_cassettes_of_all_releases_answer(name: str) -> None:
     with Cassette(FOLDER / name) as cassette:
         assert cassette.call("memory_write", "remember", _remembered(name)) is True
@@ -121,12 +121,12 @@ def _ask_http(tools: Path) -> None:
 
 
 def test_a_replay_writes_nothing(tools: Path) -> None:
-    before = sorted((each.name, each.stat().st_mtime_ns) for each in tools.parent.rglob("*"))
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in tools.parent.rglob("*"))
     with Cassette(tools) as cassette:
         cassette.call("tool", "get_weather", LONDON)
 
     assert before == sorted(
-        (each.name, each.stat().st_mtime_ns) for each in tools.parent.rglob("*")
+        (path.name, path.stat().st_mtime_ns) for path in tools.parent.rglob("*")
     )
 
 
@@ -258,7 +258,7 @@ def test_no_secret_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(CallMissed) as missed:
             cassette.call("tool", secret, args)
 
-    kept = {each.name: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+    kept = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert kept
     assert "all used up: #0" in used_up.value.message
     said = {"miss": f"{used_up.value} {missed.value}".encode()}
@@ -271,7 +271,7 @@ def test_no_secret_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_call_that_cannot_be_stored_is_named(tmp_path: Path) -> None:
     with Cassette(tmp_path / "new.json", mode="auto") as cassette:
         with pytest.raises(StoreError, match="a call of f cannot be kept: a generator can be read"):
-            cassette.call("tool", "f", {}, lambda: (each for each in "ab"))
+            cassette.call("tool", "f", {}, lambda: (character for character in "ab"))
         with pytest.raises(StoreError, match="half of a surrogate"):
             cassette.call("tool", "f", {"x": "\ud800"}, lambda: 1)
         assert cassette.call("tool", "f", {}, lambda: 1) == 1
@@ -304,7 +304,7 @@ def test_the_file_is_the_one_that_was_named(tmp_path: Path, ending: str) -> None
     with Cassette(file) as cassette:
         assert cassette.call("tool", "f", {}) == 1
 
-    assert [each.name for each in tmp_path.glob("new*")] == [file.name]
+    assert [path.name for path in tmp_path.glob("new*")] == [file.name]
     for other in {".json", ".yaml", ".yml"} - {ending}:
         with pytest.raises(ConfigError, match=rf"is not there, but '.*new\{ending}' is"):
             Cassette(file.with_suffix(other), mode="auto")
@@ -341,7 +341,7 @@ def test_agenttape_replays_the_calls_of_a_program(
     tmp_path: Path, ending: str, forced: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGENTTAPE_FORCE_STDLIB_YAML", forced)
-    london, paris = ({"city": each, "unit": "C"} for each in ("London", "Paris"))
+    london, paris = ({"city": text, "unit": "C"} for text in ("London", "Paris"))
     with Cassette(tmp_path / f"calls{ending}", mode="auto") as cassette:
         for args, said in ((london, WEATHER), (paris, "Paris"), (london, "again")):
             cassette.call("tool", "weather", args, lambda said=said: said)  # type: ignore[misc]

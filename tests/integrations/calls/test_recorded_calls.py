@@ -22,7 +22,7 @@ def document(x: Json, said: Json, key: str | None = None, name: str = "f") -> di
 
 
 def slots(*documents: dict[str, Json], repeats: Repeats = "miss") -> CallSlots:
-    held = [ForeignInteraction(index, each) for index, each in enumerate(documents)]
+    held = [ForeignInteraction(index, encoded) for index, encoded in enumerate(documents)]
     return CallSlots(held, DEFAULT_IGNORED, repeats)
 
 

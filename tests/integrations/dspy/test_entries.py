@@ -66,7 +66,7 @@ def test_a_file_is_readable_private_and_says_where_it_came_from(tmp_path: Path) 
     assert written["metadata"]["dspy_version"] == "3.4.1"
     assert written["metadata"]["created_at"] <= written["metadata"]["last_updated"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert [each.name for each in file.parent.iterdir()] == ["qa.json"]
+    assert [path.name for path in file.parent.iterdir()] == ["qa.json"]
 
 
 def test_a_file_that_another_process_wrote_meanwhile_keeps_both(tmp_path: Path) -> None:
@@ -92,12 +92,12 @@ def test_processes_that_record_into_one_file_lose_nothing(tmp_path: Path) -> Non
     file = str(tmp_path / "qa.json")
     together = start.Barrier(3)
     writers = [start.Process(target=_write, args=(file, who, together)) for who in range(3)]
-    for each in writers:
-        each.start()
-    for each in writers:
-        each.join()
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
 
-    assert [each.exitcode for each in writers] == [0, 0, 0]
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
     assert len(FileEntryStore(Path(file), ABOUT).read() or {}) == 30
 
 
@@ -128,4 +128,4 @@ def test_a_failed_write_leaves_the_file_unchanged(
         store.put("k2", entry("b", "2"))
 
     assert file.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == ["qa.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["qa.json"]

@@ -121,5 +121,5 @@ def test_a_program_is_replayed_from_any_store(tmp_path: Path) -> None:
     assert recorded["raw"] == again["raw"] == replayed["raw"]
     assert replayed["never_asked"] == again["never_asked"]
     cassette = json.loads((tmp_path / "cassettes" / "suite" / "qa.json").read_text())
-    assert [each["kind"] for each in cassette["interactions"]] == ["llm"] * 4
+    assert [interaction["kind"] for interaction in cassette["interactions"]] == ["llm"] * 4
     assert KEY not in json.dumps(cassette)

@@ -324,13 +324,13 @@ async def test_a_session_is_shown_as_a_conversation(place: Place) -> None:
 
     assert stored is not None
     shown = await read_transcript(stored)
-    assert [(each.role, each.content, each.at) for each in shown.messages] == [
+    assert [(message.role, message.content, message.at) for message in shown.messages] == [
         ("user", "2 + 2?", at.isoformat()),
         ("tool", "", None),
         ("user", "done", None),
     ]
-    assert [each.value for each in shown.messages[1].parts] == [{"sum": 4}]
-    assert {each.conversation for each in shown.messages} == {0}
+    assert [part.value for part in shown.messages[1].parts] == [{"sum": 4}]
+    assert {message.conversation for message in shown.messages} == {0}
     assert shown.left_out == ()
 
 

@@ -79,7 +79,9 @@ def test_presets_are_in_force_and_another_prompt_is_not_explained(tmp_path: Path
     assert (ended.returncode, diagnosis["rules"]) == (1, {})
     (cassette,) = diagnosis["cassettes"]
     assert cassette["equal"] == 1
-    assert [each["path"] for each in cassette["differences"]] == ["body.messages[0].content"]
+    assert [difference["path"] for difference in cassette["differences"]] == [
+        "body.messages[0].content"
+    ]
 
 
 def test_each_cassette_of_a_run_is_compared_with_its_own(tmp_path: Path) -> None:
@@ -219,7 +221,7 @@ def test_the_tests_of_a_project_that_uses_the_plugin_are_recorded_twice(tmp_path
     assert ended.returncode == 0, ended.stderr
     assert asked == 6
     assert found(ended)["rules"] == {"normalise": ["uuid"]}
-    assert [each["first"] for each in found(ended)["cassettes"]] == [
-        f"test_it/{each} (first run)" for each in ("test_another", "test_it-1", "test_it-2")
+    assert [cassette["first"] for cassette in found(ended)["cassettes"]] == [
+        f"test_it/{text} (first run)" for text in ("test_another", "test_it-1", "test_it-2")
     ]
     assert not (tmp_path / "cassettes").exists()

@@ -150,7 +150,9 @@ def test_the_readme_from_its_beginning_runs_as_pasted(tmp_path: Path) -> None:
     with ExitStack() as stack:
         shell = Shell(stack, tmp_path / "cassettes", folder=tmp_path, programs=BIN)
         for section, environ in (("", listen), ("With a key", provider), ("In a test", provider)):
-            pasted = [each.text for each in blocks("README.md", section) if each.language == "sh"]
+            pasted = [
+                block.text for block in blocks("README.md", section) if block.language == "sh"
+            ]
             text = "\n".join(pasted).replace("pip install", ": pip install")
             printed.append(shell.run(text, environ))
     demo, with_a_key, in_a_test = printed
@@ -164,7 +166,7 @@ def test_the_readme_from_its_beginning_runs_as_pasted(tmp_path: Path) -> None:
 def test_the_readme_s_test_is_green_without_a_key_and_without_a_network(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     [recording] = re.findall(r"`(TAPEWAY_ROUTE=.* pytest .*)`", readme)
-    written = [each.text for each in blocks("README.md", "In a test") if "cat >" in each.text]
+    written = [block.text for block in blocks("README.md", "In a test") if "cat >" in block.text]
     start = "python -m tapeway.testing --port 9000 &"
     assert start in readme
     with ExitStack() as stack:

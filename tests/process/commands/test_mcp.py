@@ -59,9 +59,9 @@ async def test_an_agent_finds_a_miss_and_accepts_its_rule_over_stdio(tmp_path: P
 
     assert (listed["name"], listed["interactions"]) == ("default", 1)
     assert (miss["method"], miss["path"]) == ("POST", "/v1/chat/completions")
-    assert [each["path"] for each in miss["nearest"][0]["differences"]] == ["body.user"]
+    assert [difference["path"] for difference in miss["nearest"][0]["differences"]] == ["body.user"]
     assert "body.user" in miss["suggestion"]
-    assert [each["role"] for each in talk["messages"]] == ["user", "assistant"]
+    assert [message["role"] for message in talk["messages"]] == ["user", "assistant"]
     assert talk["messages"][0]["content"] == "Name a spider."
     assert (same["equal"], same["different"]) == (1, [])
     assert accepted["rules"]["ignore"] == ["body.user"]
@@ -138,7 +138,7 @@ async def _status(url: str, host: str) -> int:
 
 
 async def _tools(client: Client) -> list[str]:
-    return sorted(each.name for each in (await client.list_tools()).tools)
+    return sorted(tool.name for tool in (await client.list_tools()).tools)
 
 
 async def _call(client: Client, tool: str, **arguments: object) -> dict[str, Any]:

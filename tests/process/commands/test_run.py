@@ -106,7 +106,7 @@ def test_a_recording_that_says_todays_date_is_named_on_the_day_of_recording(tmp_
 def test_the_command_gets_no_token_of_tapeways(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokens = {f"TAPEWAY_{each}_TOKEN": "4f6b2c9d8e1a7350" for each in ("ADMIN", "STORE")}
+    tokens = {f"TAPEWAY_{text}_TOKEN": "4f6b2c9d8e1a7350" for text in ("ADMIN", "STORE")}
     monkeypatch.setitem(ENVIRON, "TAPEWAY_CASSETTE", "mine")
     for name, token in tokens.items():
         monkeypatch.setitem(ENVIRON, name, token)
@@ -133,7 +133,7 @@ def test_a_run_names_each_miss_once_and_leaves_a_report(tmp_path: Path) -> None:
     with ThreadedStandIn() as upstream:
         route = f"--route=openai={upstream.url}"
         recorded = run(tmp_path, route, command=app(tmp_path, *words))
-    later = [each.replace("-26", "-27") for each in words]
+    later = [word.replace("-26", "-27") for word in words]
     ended = run(tmp_path, "--mode=replay", command=app(tmp_path, *later))
 
     assert "last.html" not in recorded.stderr
@@ -165,7 +165,7 @@ def test_a_run_counts_the_calls_that_its_upstream_failed(tmp_path: Path) -> None
 def test_all_misses_of_a_cassette_that_does_not_exist_are_one_line(tmp_path: Path) -> None:
     ended = run(tmp_path, "--mode=replay", command=app(tmp_path, "one", "two", "three"))
 
-    (line,) = [each for each in ended.stderr.splitlines() if "there is no cassette" in each]
+    (line,) = [row for row in ended.stderr.splitlines() if "there is no cassette" in row]
     assert line.endswith("record it with --mode auto (pytest: --tapeway=record) (3 times)")
 
 

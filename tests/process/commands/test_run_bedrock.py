@@ -65,8 +65,8 @@ def test_a_client_of_bedrock_is_signed_anew_and_replayed_with_dummies(
     assert live.returncode == 0, live.stderr
     assert (replayed.returncode, replayed.stdout) == (0, live.stdout), replayed.stderr
     assert len(service.requests) == calls
-    assert all(is_signed_by(each, KEYS) for each in service.requests)
-    signatures = {each.target: signature_of(each) for each in service.requests}
+    assert all(is_signed_by(request, KEYS) for request in service.requests)
+    signatures = {request.target: signature_of(request) for request in service.requests}
     places = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     places |= {"out": live.stdout.encode(), "err": live.stderr.encode()}
     assert sightings(KEYS | signatures, places) == []

@@ -143,7 +143,7 @@ async def test_websocket_and_vertex_s_regions_are_replayed_offline(
 
     assert (replayed.code, replayed.out) == (0, live.out), replayed.err
     assert replayed.report["bypassed"] == []
-    assert [each["replayed"] for each in replayed.report["cassettes"]] == [calls]
+    assert [cassette["replayed"] for cassette in replayed.report["cassettes"]] == [calls]
 
 
 LIVE = """

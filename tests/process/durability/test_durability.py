@@ -73,7 +73,7 @@ async def test_recordings_that_wait_for_the_disk_share_a_sync(tmp_path: Path) ->
         async with Tapeway(tmp_path, *options, command=trace.command) as tapeway:
             async with asyncio.TaskGroup() as tasks:
                 asked = [tasks.create_task(tapeway.ask(f"/{number}")) for number in range(40)]
-            assert {each.result().outcome for each in asked} == {b"recorded"}
+            assert {task.result().outcome for task in asked} == {b"recorded"}
             shared = len(trace.calls("fdatasync", "default.journal>"))
 
     # How many depends on how many came while the first one's journal was made.

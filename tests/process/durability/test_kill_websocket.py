@@ -36,7 +36,7 @@ CLIENTS = 3
 TURNS = 4
 """That each client asks for at most."""
 
-DURABLE = [each for each in KINDS if each.name in ("file", "sqlite", "postgresql")]
+DURABLE = [kind for kind in KINDS if kind.name in ("file", "sqlite", "postgresql")]
 
 
 @dataclass(slots=True)
@@ -241,8 +241,10 @@ async def _stored(place: Place, mark: str) -> None:
         while True:
             stored = await store.load("default", writable=False)
             recorded = [] if stored is None else stored.interactions
-            exchanges = [each for each in recorded if isinstance(each, Interaction)]
-            if any(mark.encode() in each.response.body for each in exchanges):
+            exchanges = [
+                interaction for interaction in recorded if isinstance(interaction, Interaction)
+            ]
+            if any(mark.encode() in exchange.response.body for exchange in exchanges):
                 return
             await asyncio.sleep(0.01)
 

@@ -85,8 +85,8 @@ async def test_nothing_is_left_when_it_is_killed_in_the_middle(tmp_path: Path) -
 
 def _nameless(pid: int) -> bool:
     """Whether a process has a file open that has no name."""
-    for each in Path(f"/proc/{pid}/fd").iterdir():
+    for path in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):
-            if each.readlink().name.endswith("(deleted)"):
+            if path.readlink().name.endswith("(deleted)"):
                 return True
     return False

@@ -30,7 +30,7 @@ async def instances(
             # Of equal recordings those made with the same key come first.
             members[-1].key = members[0].key
             stack.push_async_exit(members[-1])
-        await asyncio.gather(*[each.start() for each in members])
+        await asyncio.gather(*[member.start() for member in members])
         yield members
 
 
@@ -41,7 +41,7 @@ async def at_once(members: Sequence[Tapeway], targets: Sequence[str]) -> list[An
             tasks.create_task(each.ask(target))
             for each, target in zip(itertools.cycle(members), targets, strict=False)
         ]
-    return [each.result() for each in asked]
+    return [task.result() for task in asked]
 
 
 async def in_rows(member: Tapeway, target: str, connections: int, each: int) -> list[Answer]:

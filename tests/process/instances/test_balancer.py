@@ -22,7 +22,7 @@ from tests.support.raw_client import Answer, RawClient
 
 pytestmark = pytest.mark.slow
 
-(CONFIG,) = [each.text for each in blocks("docs/scaling.md") if each.language == "nginx"]
+(CONFIG,) = [block.text for block in blocks("docs/scaling.md") if block.language == "nginx"]
 DOCUMENTED = ("10.0.0.11:8080", "10.0.0.12:8080")
 
 _AROUND = """
@@ -92,7 +92,7 @@ async def asked(url: str, *requests: bytes) -> list[Answer]:
             await client.send(sent)
             return await client.answer()
 
-    return await asyncio.gather(*[one(each) for each in requests])
+    return await asyncio.gather(*[one(sent) for sent in requests])
 
 
 async def counts(member: Tapeway) -> Counter[str]:
@@ -103,8 +103,8 @@ async def test_each_request_is_recorded_once_and_replayed_by_either(
     tmp_path: Path, postgres_dsn: str, nginx: str
 ) -> None:
     typed = ("Content-Type", "application/json")
-    gets = [request(f"/x/{each}%2F//?q=a%20b&q=+") for each in range(30)]
-    posts = [request("/y", json.dumps({"n": each}).encode(), typed) for each in range(30)]
+    gets = [request(f"/x/{number}%2F//?q=a%20b&q=+") for number in range(30)]
+    posts = [request("/y", json.dumps({"n": number}).encode(), typed) for number in range(30)]
     async with (
         fresh(postgres_dsn) as url,
         Upstream() as upstream,
@@ -113,13 +113,13 @@ async def test_each_request_is_recorded_once_and_replayed_by_either(
     ):
         first = await asked(front, *[each for each in gets + posts for _ in range(2)])
         again = await asked(front, *gets, *posts)
-        served = [await counts(each) for each in members]
+        served = [await counts(member) for member in members]
 
-    assert Counter(each.outcome for each in first) == {b"recorded": 60, b"replayed": 60}
-    assert [each.body for each in first[::2]] == [each.body for each in first[1::2]]
-    assert {each.outcome for each in again} == {b"replayed"}
-    assert [each.body for each in again] == [each.body for each in first[::2]]
-    assert set(upstream.asks) == {f"/x/{each}%2F//?q=a%20b&q=+" for each in range(30)} | {"/y"}
+    assert Counter(answer.outcome for answer in first) == {b"recorded": 60, b"replayed": 60}
+    assert [answer.body for answer in first[::2]] == [answer.body for answer in first[1::2]]
+    assert {answer.outcome for answer in again} == {b"replayed"}
+    assert [answer.body for answer in again] == [answer.body for answer in first[::2]]
+    assert set(upstream.asks) == {f"/x/{number}%2F//?q=a%20b&q=+" for number in range(30)} | {"/y"}
     assert upstream.asks.total() == 60
     # One after the other gets a request, so that either one serves what the other has recorded.
     assert [each["recorded"] + each["replayed"] for each in served] == [90, 90]
@@ -144,9 +144,9 @@ async def test_a_stream_passes_as_it_comes_and_an_update_is_not_noticed(
             ended = await client.until(b"0\r\n\r\n")
         (replayed,) = await asked(front, request("/stream"))
         assert await members[0].stopped() == 0
-        later = await asked(front, *[request(f"/later/{each}") for each in range(10)])
+        later = await asked(front, *[request(f"/later/{number}") for number in range(10)])
 
     assert b"Tapeway-Outcome: recorded" in begun
     assert ended
     assert (replayed.outcome, replayed.body) == (b"replayed", upstream.only_answer("/stream"))
-    assert {each.outcome for each in later} == {b"recorded"}
+    assert {answer.outcome for answer in later} == {b"recorded"}

@@ -33,25 +33,30 @@ async def url(postgres_dsn: str) -> AsyncIterator[str]:
 
 
 async def test_misses_on_all_of_them_ask_once_for_each_request(tmp_path: Path, url: str) -> None:
-    different = [f"/{each}" for each in range(25)]
+    different = [f"/{number}" for number in range(25)]
     async with (
         Upstream() as upstream,
         instances(tmp_path, url, "--upstream", upstream.url) as members,
     ):
         upstream.gate.clear()
         async with asyncio.TaskGroup() as tasks:
-            asking = [tasks.create_task(in_rows(each, "/same", 20, 5)) for each in members]
+            asking = [tasks.create_task(in_rows(member, "/same", 20, 5)) for member in members]
             await upstream.was_asked("/same")
             upstream.gate.set()
         mixed = await at_once(members, [each for each in different for _ in range(COUNT)])
 
-    equal = [answer for each in asking for answer in each.result()]
+    equal = [answer for task in asking for answer in task.result()]
     assert len(equal) == COUNT * 100
-    assert {(each.status, each.body) for each in equal} == {(200, upstream.only_answer("/same"))}
-    assert Counter(each.outcome for each in equal) == {b"recorded": 1, b"replayed": len(equal) - 1}
+    assert {(answer.status, answer.body) for answer in equal} == {
+        (200, upstream.only_answer("/same"))
+    }
+    assert Counter(answer.outcome for answer in equal) == {
+        b"recorded": 1,
+        b"replayed": len(equal) - 1,
+    }
     for each, answers in zip(different, _grouped(mixed, COUNT), strict=True):
         assert {answer.body for answer in answers} == {upstream.only_answer(each)}
-    assert Counter(each.outcome for each in mixed) == {b"recorded": 25, b"replayed": 75}
+    assert Counter(answer.outcome for answer in mixed) == {b"recorded": 25, b"replayed": 75}
 
 
 def _grouped(answers: list[Answer], size: int) -> list[list[Answer]]:
@@ -138,7 +143,7 @@ async def test_who_does_not_hear_what_is_steered_is_named_and_acts_on_nothing_ol
         assert len(document["laggards"]) == 1
     assert stored.outcome == b"recorded"
     assert (fenced.status, fenced.body) == (200, stored.body)
-    assert {each.outcome for each in new} <= {b"miss", b"error"}
+    assert {answer.outcome for answer in new} <= {b"miss", b"error"}
     assert later.outcome == b"miss"
     assert [target for target in upstream.asks if target.startswith(("/new", "/later"))] == []
 
@@ -162,17 +167,17 @@ async def test_the_call_of_a_killed_instance_is_made_again_by_one_other(
         async with asyncio.TaskGroup() as tasks:
             broken = tasks.create_task(cut_off(leader, "/x"))
             await upstream.was_asked("/x")
-            waiting = [tasks.create_task(in_rows(each, "/x", 10, 1)) for each in others]
+            waiting = [tasks.create_task(in_rows(other, "/x", 10, 1)) for other in others]
             leader.signal(signal.SIGKILL)
             await leader.ended()
             await upstream.was_asked("/x", 2)
             upstream.gate.set()
         await broken
-        answers = [answer for each in waiting for answer in each.result()]
+        answers = [answer for task in waiting for answer in task.result()]
 
     assert upstream.asks["/x"] == 2
-    assert len({each.body for each in answers}) == 1
-    assert Counter(each.outcome for each in answers) == {b"recorded": 1, b"replayed": 19}
+    assert len({answer.body for answer in answers}) == 1
+    assert Counter(answer.outcome for answer in answers) == {b"recorded": 1, b"replayed": 19}
 
 
 async def cut_off(member: Tapeway, target: str) -> None:
@@ -215,8 +220,10 @@ async def test_one_that_stops_ends_its_calls_and_gives_its_leases_back(
         schema = url.rpartition("schema=")[2]
         leases = await run(postgres_dsn, 'SELECT * FROM "@".lease'.replace("@", schema))
 
-    answers = [each.result() for each in asked]
-    assert {(each.status, each.body) for each in answers} == {(200, upstream.only_answer("/ends"))}
-    assert [each.outcome for each in answers] == [b"recorded", b"replayed", b"replayed"]
+    answers = [task.result() for task in asked]
+    assert {(answer.status, answer.body) for answer in answers} == {
+        (200, upstream.only_answer("/ends"))
+    }
+    assert [answer.outcome for answer in answers] == [b"recorded", b"replayed", b"replayed"]
     assert (broken_off.result().status, waiting.result().outcome) == (503, b"recorded")
     assert leases == []

@@ -57,14 +57,14 @@ async def test_a_database_that_crashes_loses_nothing_and_costs_nothing(
             await traffic.reaches(10)
             await asyncio.to_thread(server.stop, "immediate")
             stopped = monotonic()
-            for each in members:
-                await each.unready()
-            why = [await each.admin("GET", "/readyz") for each in members]
+            for member in members:
+                await member.unready()
+            why = [await member.admin("GET", "/readyz") for member in members]
             await traffic.reaches(3)
             starting = monotonic()
             await asyncio.to_thread(server.start)
-            for each in members:
-                await each.at_work()
+            for member in members:
+                await member.at_work()
             await traffic.reaches(10)
         acknowledged = {
             each.target: each.answer.body
@@ -74,8 +74,8 @@ async def test_a_database_that_crashes_loses_nothing_and_costs_nothing(
         await done(members[0], "PUT", "mode", {"mode": "replay"})
         replayed = await at_once(members, list(acknowledged))
 
-    assert [each.body for each in replayed] == list(acknowledged.values())
-    assert {each.outcome for each in replayed} == {b"replayed"}
+    assert [answer.body for answer in replayed] == list(acknowledged.values())
+    assert {answer.outcome for answer in replayed} == {b"replayed"}
     refused = [each for each in traffic.served if each.answer.status != 200]
     assert {each.answer.status for each in refused} == {503}
     for served in refused:
@@ -98,7 +98,7 @@ def _error(body: bytes) -> dict[str, str]:
 async def test_connections_that_break_all_the_time_lose_no_wake_up_and_no_answer(
     tmp_path: Path, server: PostgresServer, url: str
 ) -> None:
-    rounds = [f"/{each}" for each in range(12)]
+    rounds = [f"/{number}" for number in range(12)]
     progress = asyncio.Semaphore(0)
 
     async def asked(member: Tapeway, target: str) -> Answer:
@@ -114,18 +114,18 @@ async def test_connections_that_break_all_the_time_lose_no_wake_up_and_no_answer
     ):
         breaking = tasks.create_task(_break_all(server.dsn, progress))
         found = [
-            await asyncio.gather(*[asked(each, target) for each in members * 2])
+            await asyncio.gather(*[asked(member, target) for member in members * 2])
             for target in rounds
         ]
         breaking.cancel()
 
     for target, answers in zip(rounds, found, strict=True):
-        kept = [each for each in answers if each.status == 200]
+        kept = [answer for answer in answers if answer.status == 200]
         assert kept, target
-        assert {each.body for each in kept} == {upstream.only_answer(target)}
-        lost = [_error(each.body)["code"] for each in answers if each.status != 200]
+        assert {answer.body for answer in kept} == {upstream.only_answer(target)}
+        lost = [_error(answer.body)["code"] for answer in answers if answer.status != 200]
         assert set(lost) <= {"store_unreachable"}
-    assert sum(each.status == 200 for answers in found for each in answers) > 8 * 12 * 0.8
+    assert sum(answer.status == 200 for answers in found for answer in answers) > 8 * 12 * 0.8
 
 
 async def _break_all(dsn: str, progress: asyncio.Semaphore) -> None:
@@ -158,16 +158,16 @@ async def test_neither_the_database_nor_a_log_holds_a_secret(
         Upstream() as upstream,
         instances(tmp_path, url, "--upstream", upstream.url, count=2) as members,
     ):
-        for each in members:
-            await _leaky(each, secrets, typed, form)
+        for member in members:
+            await _leaky(member, secrets, typed, form)
         await done(members[0], "PUT", "mode", {"mode": "replay"})
-        for each in members:
-            await _leaky(each, secrets, typed, form)
-        for each in members:
-            await done(each, "GET", "status")
-            await done(each, "GET", "journal")
+        for member in members:
+            await _leaky(member, secrets, typed, form)
+        for member in members:
+            await done(member, "GET", "status")
+            await done(member, "GET", "journal")
         places = await _tables(postgres_dsn, url)
-        places |= {f"log of {each.pid}": each.stderr.encode() for each in members}
+        places |= {f"log of {member.pid}": member.stderr.encode() for member in members}
 
     places = {where: text for where, text in places.items() if text}
     assert any(b"REDACTED" in text for text in places.values())

@@ -120,10 +120,10 @@ async def test_an_output_that_is_gone_stops_nothing(
 def _listens_on(pid: int) -> list[int]:
     """The ports of a process that cannot say them."""
     own = set()
-    for each in Path(f"/proc/{pid}/fd").iterdir():
+    for path in Path(f"/proc/{pid}/fd").iterdir():
         # One that was closed meanwhile is none.
         with contextlib.suppress(FileNotFoundError):
-            own.add(str(each.readlink()))
+            own.add(str(path.readlink()))
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     listening = "0A"
     return [

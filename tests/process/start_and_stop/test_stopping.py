@@ -37,7 +37,7 @@ async def test_with_nothing_in_flight_it_folds_its_files_and_ends(
         assert await tapeway.ended() == 0
 
     cassette = json.loads((tapeway.store / "default.json").read_text())
-    assert [each["kind"] for each in cassette["interactions"]] == ["http"]
+    assert [interaction["kind"] for interaction in cassette["interactions"]] == ["http"]
     assert not (tapeway.store / "default.journal").exists()
 
 

@@ -129,7 +129,7 @@ def _body(body: bytes) -> Any:
         text = body.decode(errors="replace")
     if text.startswith("# HELP"):
         lines = text.splitlines()
-        return [each for each in lines if each.startswith(("tapeway_requests", "tapeway_cass"))]
+        return [line for line in lines if line.startswith(("tapeway_requests", "tapeway_cass"))]
     return _text(text)
 
 
@@ -137,7 +137,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: None if key in _PASSING else _plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return _text(value) if isinstance(value, str) else value
 
 

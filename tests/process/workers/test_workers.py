@@ -51,15 +51,15 @@ async def test_equal_misses_ask_once_and_everything_is_told_by_one(tmp_path: Pat
         rest = await crew.rest_of_stdout()
 
     only = upstream.only_answer("/same")
-    assert {(each.status, each.body) for each in [*answers, again]} == {(200, only)}
-    assert Counter(each.outcome for each in answers) == {b"recorded": 1, b"replayed": 199}
+    assert {(answer.status, answer.body) for answer in [*answers, again]} == {(200, only)}
+    assert Counter(answer.outcome for answer in answers) == {b"recorded": 1, b"replayed": 199}
     assert status["counts"] == {"replayed": 200, "recorded": 1, "live": 0, "miss": 0, "error": 0}
     assert status["upstream_connections"] == upstream.connections == 1
     assert status["open_connections"] == {"in_use": 0, "idle": 1}
     assert (len(entries), misses, cleared, left) == (201, [], {"removed": 201}, [])
     assert len(makers(entries)) > 1
-    assert [each["id"] for _, page in pages for each in page["entries"]] == [
-        each["id"] for each in entries
+    assert [entry["id"] for _, page in pages for entry in page["entries"]] == [
+        entry["id"] for entry in entries
     ]
     (cassette,) = report["cassettes"]
     assert (cassette["replayed"], cassette["recorded"], cassette["unused"]) == (200, 1, [])
@@ -95,7 +95,7 @@ async def test_recordings_of_all_are_listed_and_followed_while_they_grow(tmp_pat
     assert (last["id"], last["bytes"]) == (followed, len(upstream.only_answer("/3")))
     assert (rest, ended, code) == (b"", {"recordings": []}, 404)
     assert gone["error"]["code"] == "no_recording"
-    assert {each.outcome for each in answers} == {b"recorded"}
+    assert {answer.outcome for answer in answers} == {b"recorded"}
 
 
 async def _event(stream: ClientResponse) -> Any:
@@ -126,12 +126,12 @@ async def test_a_slot_points_to_the_same_cassette_and_take_on_all(tmp_path: Path
         await crew.done("DELETE", "slots/w0")
         gone = await crew.ask_all(["/@~w0/turn"] * 4)
 
-    assert Counter(each.status for each in answers) == {200: 8, 400: 2}
-    hits = [each["interaction"] for each in entries if each["outcome"] == "replayed"]
+    assert Counter(answer.status for answer in answers) == {200: 8, 400: 2}
+    hits = [entry["interaction"] for entry in entries if entry["outcome"] == "replayed"]
     assert sorted(hits) == sorted(order) == list(range(8))
-    assert sorted(each["interaction"] for each in others) == sorted(order[:6])
+    assert sorted(other["interaction"] for other in others) == sorted(order[:6])
     assert (cassette["name"], cassette["unused"]) == ("shared", [])
-    assert {each.status for each in gone} == {404}
+    assert {answer.status for answer in gone} == {404}
 
 
 async def test_what_is_steered_is_in_force_on_all_when_it_is_answered(tmp_path: Path) -> None:
@@ -139,12 +139,12 @@ async def test_what_is_steered_is_in_force_on_all_when_it_is_answered(tmp_path: 
         outcomes: dict[str, Counter[bytes]] = {}
         for turn, mode in enumerate(("replay", "passthrough", "auto", "replay", "record")):
             await crew.done("PUT", "mode", {"mode": mode})
-            answers = await crew.ask_all([f"/{turn}/{each}" for each in range(20)])
-            outcomes[f"{turn} {mode}"] = Counter(each.outcome for each in answers)
+            answers = await crew.ask_all([f"/{turn}/{number}" for number in range(20)])
+            outcomes[f"{turn} {mode}"] = Counter(answer.outcome for answer in answers)
         await crew.done("POST", "insert", {"cassette": "other", "mode": "auto"})
-        others = await crew.ask_all([f"/other/{each}" for each in range(20)])
+        others = await crew.ask_all([f"/other/{number}" for number in range(20)])
         alone = await crew.done("PUT", "mode", {"mode": "replay", "cassette": "alone"})
-        missed = await crew.ask_all([f"/@alone/{each}" for each in range(20)])
+        missed = await crew.ask_all([f"/@alone/{number}" for number in range(20)])
 
     assert outcomes == {
         "0 replay": {b"miss": 20},
@@ -153,11 +153,11 @@ async def test_what_is_steered_is_in_force_on_all_when_it_is_answered(tmp_path: 
         "3 replay": {b"miss": 20},
         "4 record": {b"recorded": 20},
     }
-    assert {(each.value(b"Tapeway-Cassette"), each.outcome) for each in others} == {
+    assert {(other.value(b"Tapeway-Cassette"), other.outcome) for other in others} == {
         (b"other", b"recorded")
     }
     assert (alone["mode"], alone["cassette"]) == ("replay", "alone")
-    assert {each.outcome for each in missed} == {b"miss"}
+    assert {answer.outcome for answer in missed} == {b"miss"}
 
 
 @pytest.mark.slow
@@ -166,9 +166,9 @@ async def test_an_eject_waits_for_a_recording_that_a_worker_still_makes(tmp_path
         await crew.ask("/first")
         upstream.gate.clear()
         async with asyncio.TaskGroup() as tasks:
-            asking = [tasks.create_task(crew.ask(f"/{each}")) for each in range(8)]
-            for each in range(8):
-                await upstream.was_asked(f"/{each}")
+            asking = [tasks.create_task(crew.ask(f"/{number}")) for number in range(8)]
+            for number in range(8):
+                await upstream.was_asked(f"/{number}")
             ejecting = tasks.create_task(crew.done("POST", "eject", {}))
             await crew.status()
             assert not ejecting.done()
@@ -177,7 +177,7 @@ async def test_an_eject_waits_for_a_recording_that_a_worker_still_makes(tmp_path
 
     (report,) = ejecting.result()["cassettes"]
     assert (report["name"], report["recorded"], report["unused"]) == ("default", 9, [])
-    assert {each.result().outcome for each in asking} == {b"recorded"}
+    assert {task.result().outcome for task in asking} == {b"recorded"}
     assert again[0] == 409
 
 
@@ -186,18 +186,18 @@ async def test_what_any_worker_missed_can_be_accepted_for_all(tmp_path: Path) ->
     async with serving(tmp_path, workers=2) as (_, crew):
         await crew.ask("/v1/models?page=1")
         await crew.done("PUT", "mode", {"mode": "replay"})
-        before = await crew.ask_all([f"/v1/models?page={each}" for each in range(2, 14)])
+        before = await crew.ask_all([f"/v1/models?page={number}" for number in range(2, 14)])
         entry = (await crew.journal("outcome=miss"))[-1]
         await crew.done("POST", f"journal/{entry['id']}/accept", {})
-        after = await crew.ask_all([f"/v1/models?page={each}" for each in range(2, 14)])
+        after = await crew.ask_all([f"/v1/models?page={number}" for number in range(2, 14)])
 
-    assert {each.outcome for each in before} == {b"miss"}
+    assert {answer.outcome for answer in before} == {b"miss"}
     document = json.loads(before[0].body)
     assert document["tapeway"]["journal"] == f"{crew.ready['admin']}/api/v1/journal?outcome=miss"
     page = f"{crew.ready['admin']}/#/journal/{document['request_id']}"
     assert document["tapeway"]["page"] == page
     assert entry["suggestion"] == 'ignore = ["query.page"]'
-    assert {each.outcome for each in after} == {b"replayed"}
+    assert {answer.outcome for answer in after} == {b"replayed"}
 
 
 async def test_events_and_metrics_come_from_all(tmp_path: Path) -> None:
@@ -221,7 +221,9 @@ async def test_events_and_metrics_come_from_all(tmp_path: Path) -> None:
 
     assert events == entries[::-1]
     # Whoever served them, they stand in the order they were answered in.
-    assert [each["path"] for each in entries] == [f"/{each}" for each in range(asked - 1, -1, -1)]
+    assert [entry["path"] for entry in entries] == [
+        f"/{number}" for number in range(asked - 1, -1, -1)
+    ]
     found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     route = 'outcome="recorded",route="default",status="2xx"'
     assert found[f'tapeway_requests_total{{cassette="default",{route}}}'] == f"{asked}.0"

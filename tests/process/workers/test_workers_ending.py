@@ -23,7 +23,7 @@ async def test_one_that_is_killed_comes_back_and_what_it_told_stays(tmp_path: Pa
     async with Upstream() as upstream:
         crew = Crew(tmp_path, WORKERS, "--upstream", upstream.url, own_workers=True)
         async with Running(crew):
-            await crew.ask_all([f"/{each}" for each in range(20)])
+            await crew.ask_all([f"/{number}" for number in range(20)])
             victim, other = crew.workers
             admin = str(crew.ready["admin"])
             asked = partial(request, host=admin.removeprefix("http://"))
@@ -37,17 +37,17 @@ async def test_one_that_is_killed_comes_back_and_what_it_told_stays(tmp_path: Pa
                 os.kill(crew.pid, signal.SIGCONT)
                 refused = await client.answer()
             # Half of them are for the one that is not there: they wait for the next.
-            during = await crew.ask_all([f"/{each}" for each in range(20)])
+            during = await crew.ask_all([f"/{number}" for number in range(20)])
             ready = await crew.is_ready()
             workers = crew.workers
             journal, status = await crew.journal(), await crew.status()
 
     assert (refused.status, json.loads(refused.body)["error"]["code"]) == (503, "worker_down")
-    assert {each.outcome for each in during} == {b"replayed"}
+    assert {answer.outcome for answer in during} == {b"replayed"}
     assert ready
     assert (len(workers), victim in workers, other in workers) == (WORKERS, False, True)
     assert status["counts"]["recorded"] == 20
-    assert len([each for each in journal if each["outcome"] == "recorded"]) == 20
+    assert len([entry for entry in journal if entry["outcome"] == "recorded"]) == 20
     (line,) = [each["message"] for each in crew.log if each["level"] == "error"]
     assert line == "worker 1 was killed by SIGKILL: starting another one"
 
@@ -65,17 +65,17 @@ async def test_one_that_is_told_to_end_finishes_what_it_does_and_is_replaced(
         upstream.gate.clear()
         before = crew.workers
         async with asyncio.TaskGroup() as tasks:
-            asking = [tasks.create_task(crew.ask(f"/{each}")) for each in range(8)]
-            for each in range(8):
-                await upstream.was_asked(f"/{each}")
+            asking = [tasks.create_task(crew.ask(f"/{number}")) for number in range(8)]
+            for number in range(8):
+                await upstream.was_asked(f"/{number}")
             os.kill(before[0], signal.SIGTERM)
             await crew.until(lambda: "stopping: waiting for" in crew.stderr, "it was told to end")
             upstream.gate.set()
         await eventually(lambda: len(set(crew.workers) - set(before)) == 1)
-        again = await crew.ask_all([f"/{each}" for each in range(16)])
+        again = await crew.ask_all([f"/{number}" for number in range(16)])
 
-    assert {each.result().outcome for each in asking} == {b"recorded"}
-    assert Counter(each.outcome for each in again) == {b"replayed": 8, b"recorded": 8}
+    assert {task.result().outcome for task in asking} == {b"recorded"}
+    assert Counter(answer.outcome for answer in again) == {b"replayed": 8, b"recorded": 8}
     said, *_ = [each for each in crew.log if each["message"].startswith("stopping: waiting for")]
     assert said["worker"] == 1
 
@@ -116,9 +116,9 @@ async def test_all_drain_when_the_process_above_them_is_told_to_stop(tmp_path: P
         upstream.gate.clear()
         async with Crew(tmp_path, WORKERS, *options) as crew, asyncio.TaskGroup() as tasks:
             workers = crew.workers
-            asking = [tasks.create_task(crew.ask(f"/{each}")) for each in range(8)]
-            for each in range(8):
-                await upstream.was_asked(f"/{each}")
+            asking = [tasks.create_task(crew.ask(f"/{number}")) for number in range(8)]
+            for number in range(8):
+                await upstream.was_asked(f"/{number}")
             crew.signal(signal.SIGTERM)
             await crew.unready()
             with pytest.raises(ConnectionRefusedError):
@@ -129,10 +129,10 @@ async def test_all_drain_when_the_process_above_them_is_told_to_stop(tmp_path: P
             await gone(workers)
 
     assert during[1]["error"]["code"] == "draining"
-    assert {each.result().outcome for each in asking} == {b"recorded"}
+    assert {task.result().outcome for task in asking} == {b"recorded"}
     async with Upstream() as upstream, Tapeway(tmp_path, *options, *crew.reopened) as again:
-        replayed = [await again.ask(f"/{each}") for each in range(8)]
-    assert [each.body for each in replayed] == [each.result().body for each in asking]
+        replayed = [await again.ask(f"/{number}") for number in range(8)]
+    assert [answer.body for answer in replayed] == [task.result().body for task in asking]
 
 
 @pytest.mark.slow
@@ -164,9 +164,9 @@ async def test_none_outlives_the_process_above_them_and_each_finishes_what_it_do
         crew = Crew(tmp_path, WORKERS, *options)
         async with Running(crew), asyncio.TaskGroup() as tasks:
             workers = crew.workers
-            asking = [tasks.create_task(crew.ask(f"/{each}")) for each in range(8)]
-            for each in range(8):
-                await upstream.was_asked(f"/{each}")
+            asking = [tasks.create_task(crew.ask(f"/{number}")) for number in range(8)]
+            for number in range(8):
+                await upstream.was_asked(f"/{number}")
             crew.signal(signal.SIGKILL)
             assert await crew.ended() == -signal.SIGKILL
             with pytest.raises(ConnectionRefusedError):
@@ -174,7 +174,7 @@ async def test_none_outlives_the_process_above_them_and_each_finishes_what_it_do
             upstream.gate.set()
             await gone(workers)
 
-    assert {each.result().outcome for each in asking} == {b"recorded"}
+    assert {task.result().outcome for task in asking} == {b"recorded"}
 
 
 @pytest.mark.slow

@@ -42,8 +42,8 @@ class Crew(Tapeway):
     async def ask_all(self, targets: Sequence[str]) -> list[Answer]:
         """The answers to GETs that are under way at the same time, each on its own connection."""
         async with asyncio.TaskGroup() as tasks:
-            asked = [tasks.create_task(self.ask(each)) for each in targets]
-        return [each.result() for each in asked]
+            asked = [tasks.create_task(self.ask(target)) for target in targets]
+        return [task.result() for task in asked]
 
     async def journal(self, query: str = "limit=1000") -> list[dict[str, Any]]:
         """What the journal says, newest first."""
@@ -54,7 +54,7 @@ class Crew(Tapeway):
     async def order(self, cassette: str) -> list[int]:
         """The indexes of a cassette's recordings, in its order: calls end in another than they began."""
         page = await self.done("GET", f"cassettes/{cassette}/interactions?limit=1000")
-        return [each["index"] for each in page["interactions"]]
+        return [interaction["index"] for interaction in page["interactions"]]
 
     async def done(self, method: str, path: str, body: object = None) -> Any:
         """What an admin call answers that must go well."""
@@ -70,7 +70,7 @@ class Crew(Tapeway):
 def children(pid: int) -> list[int]:
     """The processes that one started and that are still there."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(each) for each in found]
+    return [int(text) for text in found]
 
 
 async def gone(pids: Sequence[int]) -> None:
@@ -84,4 +84,4 @@ async def gone(pids: Sequence[int]) -> None:
 
 def makers(entries: Sequence[dict[str, Any]]) -> set[str]:
     """Which workers served these: an id names the process that gave it out."""
-    return {str(each["id"]).rpartition("-")[0] for each in entries}
+    return {str(entry["id"]).rpartition("-")[0] for entry in entries}

@@ -90,7 +90,7 @@ async def test_a_value_that_is_not_utf8_reaches_the_upstream_byte_for_byte(mode:
         for path, part in ((b"GET /1", values[:64]), (b"GET /2", values[64:])):
             answers = [await proxy.ask(path, *part) for _ in range(2)]
 
-            assert [each.status for each in answers] == [200, 200]
+            assert [answer.status for answer in answers] == [200, 200]
             assert {*map(tuple, map(fields_of, peer.requests))} == {tuple(part)}
             peer.requests.clear()
 
@@ -175,7 +175,7 @@ async def test_a_field_that_would_break_the_answer_is_an_error(line: bytes, mode
 
         assert (first.status, second.status) == (502, 200)
         assert b"upstream_protocol" in first.body
-        assert all(each.request.target == "/2" for each in await proxy.recorded())
+        assert all(exchange.request.target == "/2" for exchange in await proxy.recorded())
 
 
 async def test_marks_of_another_tapeway_upstream_are_not_passed_on() -> None:

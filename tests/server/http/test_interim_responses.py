@@ -179,7 +179,7 @@ async def test_an_interim_answer_is_not_taken_for_the_final_one(
         first = await app.ask(proxy.request(b"POST /1", body=b"{}"))
         second = await app.ask(proxy.request(b"GET /2"))
 
-        assert [(each.status, each.body) for each in (first, second)] == [(200, b"ok")] * 2
+        assert [(answer.status, answer.body) for answer in (first, second)] == [(200, b"ok")] * 2
         assert first.passed_on == []
         for interaction in await proxy.recorded():
             assert interaction.response.status == 200

@@ -166,7 +166,7 @@ async def test_an_answer_beyond_the_limit_is_not_recorded(framing: str) -> None:
         assert answer.status == 502
         assert b'"code":"upstream_too_large"' in answer.body
         assert (await proxy.ask(b"GET /2")).body == b"ok"
-        assert [each.request.target for each in await proxy.recorded()] == ["/2"]
+        assert [exchange.request.target for exchange in await proxy.recorded()] == ["/2"]
 
 
 async def test_no_limit_holds_for_what_only_passes_through() -> None:

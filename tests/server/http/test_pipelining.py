@@ -145,7 +145,7 @@ async def test_every_complete_request_is_answered_when_the_client_stops_sending(
         app.finish()
         answers = [await app.answer() for _ in range(count)]
 
-        assert [each.status for each in answers] == [200] * count
+        assert [answer.status for answer in answers] == [200] * count
         rest = await app.rest()
         # Of a body that is missing its client is told.
         assert rest.startswith(b"HTTP/1.1 400 ") if "bod" in part or "chunk" in part else not rest

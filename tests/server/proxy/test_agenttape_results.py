@@ -54,10 +54,10 @@ async def test_a_result_is_streamed_if_a_stream_is_requested() -> None:
         answer = await post(proxy, CHAT, asked)
 
     assert answer.values(b"content-type") == [b"text/event-stream; charset=utf-8"]
-    events = [each.removeprefix(b"data: ") for each in answer.body.strip().split(b"\n\n")]
+    events = [part.removeprefix(b"data: ") for part in answer.body.strip().split(b"\n\n")]
     assert events.pop() == b"[DONE]"
-    chunks = [json.loads(each) for each in events]
-    assert {each["object"] for each in chunks} == {"chat.completion.chunk"}
+    chunks = [json.loads(event) for event in events]
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
     assert chunks[0]["choices"][0]["delta"] == {"content": "echo: Hi", "role": "assistant"}
     assert chunks[1]["choices"][0]["finish_reason"] == "stop"
     assert chunks[2]["choices"] == []
@@ -136,7 +136,7 @@ async def test_the_text_from_which_a_key_is_made_is_stored_nowhere(
     places = {
         "pages": b"".join(page.body for page in pages),
         "journal": repr(list(proxy.journal)).encode(),
-        "log": (caplog.text + repr([vars(each) for each in caplog.records])).encode(),
+        "log": (caplog.text + repr([vars(record) for record in caplog.records])).encode(),
         "store": repr(held).encode(),
         "memory": repr(vars(loaded_cassette)["take"]).encode(),
     }

@@ -57,7 +57,7 @@ async def test_an_upstream_s_url_that_repeats_the_client_s_version_is_an_error(p
         status, code, message = fault(wrong)
         assert (status, code, right.status) == (404, "base_url", 200)
         assert f"set the client's base URL to {proxy.url}{prefix}" in message
-        assert [target_of(each) for each in peer.requests] == ["/llm/v1/responses"]
+        assert [target_of(request) for request in peer.requests] == ["/llm/v1/responses"]
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ async def test_a_coded_answer_is_replayed_plain_whatever_the_client_takes(
 
 def bodies(answers: list[Answer]) -> list[tuple[bytes, bytes]]:
     """Content coding and body of each answer."""
-    return [(each.value(b"Content-Encoding"), each.body) for each in answers]
+    return [(answer.value(b"Content-Encoding"), answer.body) for answer in answers]
 
 
 @pytest.mark.parametrize("delivery", ["buffer", "stream"])
@@ -151,7 +151,7 @@ async def test_a_coded_object_with_a_secret_is_stored_plain_and_the_log_says_so(
     assert live.body == packed
     assert b"REDACTED" in recorded.response.body
     assert recorded.response.headers == ((b"Content-Type", b"application/json"),)
-    [said] = [each.getMessage() for each in caplog.records]
+    [said] = [record.getMessage() for record in caplog.records]
     assert said.startswith(
         "cassette 'default': the response to GET /x in the coding gzip shows a secret"
     )
@@ -224,16 +224,16 @@ async def test_an_upload_in_another_coding_is_another_request() -> None:
             for coding in (b"gzip", b"br", b"zstd, gzip") * 2
         ]
         answers.append(await proxy.ask(b"POST /x", upload(b"")[0], body=TEXT))
-        recorded = [each.request for each in await proxy.recorded()]
+        recorded = [exchange.request for exchange in await proxy.recorded()]
 
         assert peer.requests[0].endswith(pack(b"gzip", TEXT)[-20:])
-    assert [each.outcome for each in answers] == [
+    assert [answer.outcome for answer in answers] == [
         *([b"recorded"] * 3 + [b"replayed"] * 3),
         b"recorded",
     ]
-    assert [each.body for each in recorded] == [TEXT] * 4
+    assert [answer.body for answer in recorded] == [TEXT] * 4
     assert [each.coding for each in recorded] == [b"gzip", b"br", b"zstd, gzip", b""]
-    assert {each.headers for each in recorded} == {((b"Content-Type", b"application/json"),)}
+    assert {answer.headers for answer in recorded} == {((b"Content-Type", b"application/json"),)}
 
 
 async def test_a_coded_body_in_base64_replays_as_it_stands() -> None:
@@ -270,6 +270,6 @@ async def test_a_client_that_joins_a_call_gets_a_large_answer_decoded() -> None:
         gate.set()
         answers = [await each for each in asking]
 
-    found = {each.outcome: (each.value(b"Content-Encoding"), each.body) for each in answers}
+    found = {answer.outcome: (answer.value(b"Content-Encoding"), answer.body) for answer in answers}
     assert found[b"recorded"] == (b"gzip", packed)
     assert found[b"replayed"] == (b"", text)

@@ -19,8 +19,8 @@ def reply(body: Json, *fields: bytes) -> bytes:
 
 def stream(*calls: str) -> bytes:
     """An event stream that calls tools, as OpenAI's does."""
-    events = [dump({"choices": [{"delta": {"tool_calls": [{"id": each}]}}]}) for each in calls]
-    text = b"".join([b"data: %b\n\n" % each for each in [*events, b"[DONE]"]])
+    events = [dump({"choices": [{"delta": {"tool_calls": [{"id": call}]}}]}) for call in calls]
+    text = b"".join([b"data: %b\n\n" % event for event in [*events, b"[DONE]"]])
     return (
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
         b"%x\r\n%b\r\n0\r\n\r\n" % (len(text), text)
@@ -54,20 +54,20 @@ async def test_a_loop_of_three_turns_replays_with_other_tool_call_ids(
     async with Peer() as peer, running_proxy(peer.url) as proxy:
         peer.then(stream(*CALLS)).then(stream("call_Zz9Yy8Xx7W")).then(stream())
         await ask(proxy, turn())
-        first, second = ((each, "sun") for each in CALLS)
+        first, second = ((call, "sun") for call in CALLS)
         await ask(proxy, turn(first, second))
         await ask(proxy, turn(first, second, ("call_Zz9Yy8Xx7W", "fog")))
         store = await written_and_read(proxy.store)
 
     async with running_proxy("http://127.0.0.1:9", mode="replay", store=store) as proxy:
-        one, two = ((each, "sun") for each in names)
+        one, two = ((name, "sun") for name in names)
         answers = [
             await ask(proxy, turn()),
             await ask(proxy, turn(one, two)),
             await ask(proxy, turn(one, two, ("another", "fog"))),
         ]
 
-        assert [each.outcome for each in answers] == [b"replayed"] * 3
+        assert [answer.outcome for answer in answers] == [b"replayed"] * 3
         assert [entry.interaction for entry in proxy.journal] == [2, 1, 0]
         latest, before, _ = [entry.message or "" for entry in proxy.journal]
         assert "call_Zz9Yy8Xx7W is another" in latest

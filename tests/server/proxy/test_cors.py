@@ -86,7 +86,7 @@ GRANTED = {"origin": PAGE, "methods": b"PUT", "headers": b"authorization,content
 
 async def outcomes(proxy: RunningProxy) -> list[tuple[str, int]]:
     """How the journal says that requests ended."""
-    return [(each.outcome, each.status) for each in proxy.journal]
+    return [(answer.outcome, answer.status) for answer in proxy.journal]
 
 
 async def test_a_preflight_that_no_recording_answers_is_permitted_and_is_no_miss() -> None:
@@ -112,8 +112,8 @@ async def test_a_recorded_preflight_is_replayed() -> None:
     async with Peer(OK) as peer, running_proxy(peer.url, mode="auto") as proxy:
         answers = [await proxy.ask(b"OPTIONS /", *PREFLIGHT) for _ in range(2)]
 
-        assert [each.outcome for each in answers] == [b"recorded", b"replayed"]
-        assert [each.status for each in answers] == [200, 200]
+        assert [answer.outcome for answer in answers] == [b"recorded", b"replayed"]
+        assert [answer.status for answer in answers] == [200, 200]
 
 
 async def test_a_preflight_is_permitted_where_the_upstream_cannot_be_asked() -> None:
@@ -145,8 +145,8 @@ async def test_the_origin_that_a_service_echoed_is_replayed_as_that_of_the_askin
         again = await proxy.ask(line, ORIGIN)
 
     answers = [first, other, none, again]
-    assert [each.outcome for each in answers] == [b"recorded", *[b"replayed"] * 3]
-    allowed = [each.value(b"access-control-allow-origin") for each in answers]
+    assert [answer.outcome for answer in answers] == [b"recorded", *[b"replayed"] * 3]
+    allowed = [answer.value(b"access-control-allow-origin") for answer in answers]
     assert allowed == [PAGE, OTHER_PAGE, PAGE, PAGE]
 
 
@@ -155,8 +155,8 @@ async def test_an_origin_that_a_service_always_permits_is_replayed_as_it_is(allo
     async with Peer(ECHO % allowed) as peer, running_proxy(peer.url, mode="auto") as proxy:
         answers = [await proxy.ask(b"GET /", b"Origin: " + each) for each in (PAGE, OTHER_PAGE)]
 
-    assert [each.outcome for each in answers] == [b"recorded", b"replayed"]
-    assert {each.value(b"access-control-allow-origin") for each in answers} == {allowed}
+    assert [answer.outcome for answer in answers] == [b"recorded", b"replayed"]
+    assert {answer.value(b"access-control-allow-origin") for answer in answers} == {allowed}
 
 
 async def test_pages_that_ask_at_the_same_time_each_get_their_own_origin() -> None:
@@ -173,8 +173,8 @@ async def test_pages_that_ask_at_the_same_time_each_get_their_own_origin() -> No
         answered.set()
         answers = await asyncio.gather(first, *others)
 
-    assert [each.outcome for each in answers] == [b"recorded", b"replayed", b"replayed"]
-    allowed = [each.value(b"access-control-allow-origin") for each in answers]
+    assert [answer.outcome for answer in answers] == [b"recorded", b"replayed", b"replayed"]
+    allowed = [answer.value(b"access-control-allow-origin") for answer in answers]
     assert allowed == [PAGE, OTHER_PAGE, PAGE]
 
 

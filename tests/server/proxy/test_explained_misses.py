@@ -201,7 +201,9 @@ async def test_each_miss_is_one_warning_with_the_nearest_recording_and_the_diffe
         )
         await missed(proxy, BODY, b"Tapeway-Cassette: absent")
 
-    first, second = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    first, second = [
+        record.getMessage() for record in caplog.records if record.levelname == "WARNING"
+    ]
     assert first.startswith(
         "replay miss: POST /v1/chat/completions is not in cassette 'default'; nearest #0 differs at "
         "messages[0].content: You are brief. → Be brief"

@@ -110,6 +110,6 @@ async def test_a_result_waits_for_an_answer_to_a_question_on_another_stream(
             assert (await app.answer(b"POST")).body == result
             await proxy.broker.set_mode("replay")
 
-        assert [each.outcome for each in proxy.journal] == ["replayed"] * 2 + ["recorded"] * 2
+        assert [answer.outcome for answer in proxy.journal] == ["replayed"] * 2 + ["recorded"] * 2
         (call, _) = await proxy.recorded()
         assert call.response.after_requests == (1, 2)

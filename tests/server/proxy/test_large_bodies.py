@@ -29,7 +29,7 @@ def bodies_of(seed: int, *sizes: int) -> list[bytes]:
 
 
 def chunked(*pieces: bytes, head: bytes = CHUNKED) -> bytes:
-    return head + b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in pieces) + b"0\r\n\r\n"
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
 def sized(body: bytes, *fields: bytes) -> bytes:
@@ -40,8 +40,8 @@ def sized(body: bytes, *fields: bytes) -> bytes:
 async def files_of(proxy: RunningProxy) -> tuple[list[int], list[int]]:
     """The sizes of the large bodies in the store, of requests and of answers."""
     recorded = await proxy.recorded()
-    asked = [each.request.file.size for each in recorded if each.request.file]
-    return asked, [each.response.file.size for each in recorded if each.response.file]
+    asked = [exchange.request.file.size for exchange in recorded if exchange.request.file]
+    return asked, [exchange.response.file.size for exchange in recorded if exchange.response.file]
 
 
 @pytest.mark.parametrize("delivery", ["buffer", "stream"])
@@ -56,7 +56,7 @@ async def test_the_chunks_of_a_large_answer_come_back_as_they_were(delivery: str
 
         assert [live.outcome, replayed.outcome] == [b"recorded", b"replayed"]
         assert live.body == replayed.body == b"".join(pieces)
-        assert [len(each) for each in replayed.chunks] == [len(each) for each in pieces]
+        assert [len(chunk) for chunk in replayed.chunks] == [len(piece) for piece in pieces]
         assert await files_of(proxy) == ([], [len(live.body)])
         assert len(peer.requests) == 1
 
@@ -67,7 +67,7 @@ async def test_one_giant_chunk_is_not_held_in_memory_but_cut() -> None:
         live, replayed = await proxy.ask(), await proxy.ask()
 
     assert live.body == replayed.body == body
-    assert max(len(each) for each in replayed.chunks) < 2 * LARGE_BODY
+    assert max(len(chunk) for chunk in replayed.chunks) < 2 * LARGE_BODY
 
 
 @pytest.mark.parametrize("over", [0, 1])
@@ -170,7 +170,7 @@ async def test_a_large_form_matches_whatever_its_boundary_and_tells_its_parts_ap
         ]
         recorded = await proxy.recorded()
 
-    assert [each.outcome for each in answers] == [
+    assert [answer.outcome for answer in answers] == [
         *(b"recorded", b"replayed", b"recorded", b"recorded"),
     ]
     assert recorded[0].request.file is not None
@@ -230,7 +230,7 @@ async def test_a_secret_in_a_large_answer_is_not_stored_wherever_it_is_cut(cut: 
     [before, after] = bodies_of(11, MIB + 77, MIB)
     pieces = [before[:MIB], before[MIB:] + KEY[:cut], KEY[cut:] + after]
     async with (
-        Peer(chunked(*[each for each in pieces if each])) as peer,
+        Peer(chunked(*[piece for piece in pieces if piece])) as peer,
         running_proxy(peer.url, mode="auto") as proxy,
     ):
         asked = (b"GET /", b"Authorization: Bearer " + KEY)
@@ -319,7 +319,7 @@ async def test_a_large_answer_at_its_pace_keeps_its_chunks() -> None:
         replayed = await proxy.ask()
 
     assert replayed.outcome == b"replayed"
-    assert [len(each) for each in replayed.chunks] == [len(each) for each in pieces]
+    assert [len(chunk) for chunk in replayed.chunks] == [len(piece) for piece in pieces]
     assert replayed.body == b"".join(pieces)
 
 
@@ -357,10 +357,10 @@ async def test_all_who_ask_the_same_at_once_get_the_large_answer_of_one_call() -
             asking = [tasks.create_task(proxy.ask()) for _ in range(4)]
             await peer.asked.wait()
             gate.set()
-        answers = [each.result() for each in asking]
+        answers = [task.result() for task in asking]
 
-    assert [each.body == body for each in answers] == [True] * 4
-    assert sorted(each.outcome for each in answers) == [b"recorded", *[b"replayed"] * 3]
+    assert [answer.body == body for answer in answers] == [True] * 4
+    assert sorted(answer.outcome for answer in answers) == [b"recorded", *[b"replayed"] * 3]
     assert len(peer.requests) == 1
 
 
@@ -383,7 +383,7 @@ async def test_a_client_that_leaves_stops_neither_the_recording_nor_the_next_one
             await client.until(b"\r\n\r\n")
         answers.append(await proxy.ask())
 
-    assert [each.body == body for each in answers] == [True] * 3
+    assert [answer.body == body for answer in answers] == [True] * 3
     assert len(peer.requests) == 1
 
 

@@ -36,7 +36,9 @@ async def test_whatever_the_upstream_does(way: str) -> None:
     async with Peer(*steps) as upstream:
         with no_collector() as garbage:
             async with running_proxy(upstream.url, policy=Policy(max_body=4 * MIB)) as proxy:
-                assert {(await proxy.ask(b"GET /%d" % each)).status for each in (1, 2)} == {status}
+                assert {(await proxy.ask(b"GET /%d" % number)).status for number in (1, 2)} == {
+                    status
+                }
                 left = garbage()
 
     assert left == set()
@@ -47,8 +49,8 @@ async def test_what_is_only_passed_on(way: str) -> None:
     async with Peer(*WAYS[way][0]) as upstream:
         with no_collector() as garbage:
             async with running_proxy(upstream.url, mode="passthrough") as proxy:
-                for each in (1, 2):
-                    await proxy.ask(b"GET /%d" % each)
+                for number in (1, 2):
+                    await proxy.ask(b"GET /%d" % number)
                 left = garbage()
 
     assert left == set()

@@ -81,8 +81,8 @@ async def test_a_request_that_comes_back_is_refused_at_its_first_return(
 
         assert answer.status == 508
         assert b'"code":"upstream_loop"' in answer.body
-        assert [each.client.connections for each in proxies] == [1] * count
-        assert [await each.recorded() for each in proxies] == [[]] * count
+        assert [proxy.client.connections for proxy in proxies] == [1] * count
+        assert [await proxy.recorded() for proxy in proxies] == [[]] * count
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -92,7 +92,7 @@ async def test_the_next_one_is_refused_too_and_so_is_another_path(mode: Mode) ->
             answer = await proxies[0].ask(line)
 
             assert answer.status == 508
-        assert max(each.client.connections for each in proxies) <= 3
+        assert max(proxy.client.connections for proxy in proxies) <= 3
 
 
 async def test_streaming_does_not_change_that() -> None:
@@ -104,7 +104,7 @@ async def test_streaming_does_not_change_that() -> None:
 async def test_a_path_that_grows_at_each_round_is_recognised() -> None:
     async with asyncio.timeout(60), ring(2, "passthrough", path="/base") as proxies:
         assert (await proxies[0].ask(b"GET /v1/x")).status == 508
-        assert max(each.client.connections for each in proxies) <= 2
+        assert max(proxy.client.connections for proxy in proxies) <= 2
 
 
 async def test_a_large_body_that_comes_back_is_refused() -> None:
@@ -114,9 +114,9 @@ async def test_a_large_body_that_comes_back_is_refused() -> None:
 
 async def test_equal_requests_that_go_round_together_are_all_refused() -> None:
     async with asyncio.timeout(60), ring(2, "passthrough") as proxies, asyncio.TaskGroup() as tasks:
-        asked = [tasks.create_task(each.ask(b"GET /x")) for each in (*proxies, *proxies)]
+        asked = [tasks.create_task(proxy.ask(b"GET /x")) for proxy in (*proxies, *proxies)]
 
-    assert {each.result().status for each in asked} == {508}
+    assert {task.result().status for task in asked} == {508}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -138,7 +138,7 @@ async def test_a_service_sees_neither_a_header_nor_a_request_of_ours(mode: Mode)
         answers = [await first.answer(), await second.answer()]
 
     assert interim.head.startswith(b"HTTP/1.1 100 Continue\r\nTapeway-Hops: ")
-    assert [(each.status, each.body) for each in answers] == [(200, b"ok")] * 2
+    assert [(answer.status, answer.body) for answer in answers] == [(200, b"ok")] * 2
     host = b"127.0.0.1:%d" % peer.port
     expected = b"GET /x HTTP/1.1\r\nHost: " + host + b"\r\nA: b\r\n\r\n"
     assert peer.requests == [expected] * (1 if mode == "auto" else 2)
@@ -184,7 +184,7 @@ async def test_a_tapeway_before_another_passes_on_who_was_asked_and_its_service_
         for _ in range(3):
             assert (await first.ask(b"GET /x")).body == b"ok"
 
-    assert all(b"hops" not in each.lower() for each in peer.requests)
+    assert all(b"hops" not in request.lower() for request in peer.requests)
 
 
 async def test_a_loop_on_one_path_is_found_where_another_path_has_a_service() -> None:

@@ -55,7 +55,7 @@ async def session(url: str, *, leaves: bool) -> list[str]:
     try:
         async with client(url) as streams, ClientSession(streams[0], streams[1]) as own:
             await own.initialize()
-            found += [each.name for each in (await own.list_tools()).tools]
+            found += [tool.name for tool in (await own.list_tools()).tools]
             for city in ("Oslo", "Rome", "Oslo"):
                 called = await own.call_tool("weather", {"city": city})
                 found += [each.text for each in called.content if each.type == "text"]
@@ -92,11 +92,11 @@ async def test_sessions_replay_without_their_server(
         # The second one begins after the first has ended, and is another session.
         live = [await session(f"{proxy.url}/tools/{path}", leaves=leaves) for _ in range(2)]
         await proxy.broker.eject()
-        assert {each.outcome for each in proxy.journal} <= {"recorded", "replayed"}
+        assert {answer.outcome for answer in proxy.journal} <= {"recorded", "replayed"}
 
     async with serving("http://never", store, "replay", delivery) as proxy, asyncio.timeout(60):
         again = [await session(f"{proxy.url}/tools/{path}", leaves=leaves) for _ in range(2)]
-        assert {each.outcome for each in proxy.journal} == {"replayed"}
+        assert {answer.outcome for answer in proxy.journal} == {"replayed"}
 
     assert live[0] == ["weather", "sunny in Oslo", "sunny in Rome", "sunny in Oslo"]
     assert live[1] == live[0]

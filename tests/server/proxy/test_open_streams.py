@@ -51,9 +51,9 @@ async def serving(
 async def recorded(proxy: RunningProxy, count: int = 1) -> list[tuple[str, bytes, tuple[int, ...]]]:
     """Verdict, body and requests of each recording, once there are so many."""
     await proxy.broker.wait_for_calls("default")
-    found = [each.response for each in await proxy.recorded()]
+    found = [exchange.response for exchange in await proxy.recorded()]
     assert len(found) == count
-    return [(each.verdict, each.body, each.after_requests) for each in found]
+    return [(answer.verdict, answer.body, answer.after_requests) for answer in found]
 
 
 @BOTH
@@ -68,7 +68,7 @@ async def test_a_stream_is_recorded_as_far_as_it_came_when_its_client_leaves(
                 said = await app.until(FIRST + b"\r\n")
                 assert b"Tapeway-Outcome: recorded" in said
             assert await recorded(proxy) == [("open", FIRST, (1, 1))]
-            assert [each.outcome for each in proxy.journal] == ["recorded"]
+            assert [answer.outcome for answer in proxy.journal] == ["recorded"]
         # The connection to the service was closed too.
         async with asyncio.timeout(60):
             await peer.left.wait()
@@ -80,7 +80,7 @@ async def test_a_stream_is_recorded_as_far_as_it_came_when_its_client_leaves(
                 assert proxy.proxy.in_flight == 1
             async with asyncio.timeout(60):
                 await proxy.proxy.wait_until_idle()
-            assert [each.outcome for each in proxy.journal] == ["replayed"]
+            assert [answer.outcome for answer in proxy.journal] == ["replayed"]
 
 
 @BOTH
@@ -166,7 +166,7 @@ async def test_an_event_waits_for_the_requests_that_came_before_it(
         proxy.connect() as app,
     ):
         requests = proxy.broker.requests("default", "tools")
-        with requests.told(lambda: log.append(requests.count)):
+        with requests.listening(lambda: log.append(requests.count)):
             await app.send(proxy.request(OPEN))
             await app.until(FIRST + b"\r\n")
             assert (await proxy.ask(b"GET /other/x")).outcome == b"replayed"

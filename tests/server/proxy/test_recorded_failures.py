@@ -76,7 +76,7 @@ async def test_a_failure_is_recorded_with_the_bytes_received(name: str, mode: Mo
     assert (live.status, live.outcome) == (504 if kind == "timeout" else 502, b"error")
     assert recorded.failure is not None
     assert recorded.failure.kind == kind
-    assert recorded.response.pieces() == [each for each in pieces if each]
+    assert recorded.response.pieces() == [piece for piece in pieces if piece]
     assert recorded.response.status == (200 if name in MIDWAY else 0)
 
 
@@ -133,7 +133,7 @@ async def test_a_replay_breaks_off_at_the_same_byte(name: str, version: bytes) -
         answer = await proxy.send(sent)
 
         assert (answer.status, answer.outcome, answer.complete) == (200, b"replayed", False)
-        assert [each for each in answer.chunks if each] == [each for each in pieces if each]
+        assert [piece for piece in answer.chunks if piece] == [piece for piece in pieces if piece]
         [entry] = proxy.journal
         assert (entry.outcome, entry.interaction) == ("replayed", 0)
         assert entry.message
@@ -189,8 +189,8 @@ async def test_failures_and_answers_take_turns() -> None:
         answers = [await outcome_of(proxy) for _ in range(3)]
 
         assert answers[0] is None
-        assert [each and each.body for each in answers[1:]] == [b"ok", CHAT]
-        assert [each and each.complete for each in answers[1:]] == [True, False]
+        assert [answer and answer.body for answer in answers[1:]] == [b"ok", CHAT]
+        assert [answer and answer.complete for answer in answers[1:]] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ async def test_calls_that_share_one_answer_at_the_same_time_are_named() -> None:
         await proxy.proxy.wait_until_idle()
         found = await report_of(proxy)
 
-    assert [each.index for each in found.repeated] == [0]
+    assert [recording.index for recording in found.repeated] == [0]
 
 
 async def test_what_is_replayed_in_another_take_is_not_named() -> None:

@@ -23,8 +23,8 @@ async def test_a_connection_that_stays_open_polls_a_job_to_its_end() -> None:
         await proxy.broker.set_mode("replay")
         again = [await app.ask(proxy.request(b"GET /jobs/1")) for _ in range(5)]
 
-    assert [each.outcome for each in polled] == [b"recorded"] * 3 + [b"replayed"] * 2
-    assert [each.body for each in again] == [each.body for each in polled]
+    assert [response.outcome for response in polled] == [b"recorded"] * 3 + [b"replayed"] * 2
+    assert [response.body for response in again] == [response.body for response in polled]
 
 
 async def test_a_connection_that_stays_open_reads_what_another_one_wrote() -> None:
@@ -37,8 +37,8 @@ async def test_a_connection_that_stays_open_reads_what_another_one_wrote() -> No
         await proxy.ask(b"POST /items/new", body=b"one")
         after = [await app.ask(proxy.request(b"GET /items")) for _ in range(2)]
 
-    assert [each.body for each in (*before, *after)] == [b"[]", b"[]", b"[1]", b"[1]"]
-    assert [each.outcome for each in (*before, *after)] == [b"recorded", b"replayed"] * 2
+    assert [response.body for response in (*before, *after)] == [b"[]", b"[]", b"[1]", b"[1]"]
+    assert [response.outcome for response in (*before, *after)] == [b"recorded", b"replayed"] * 2
 
 
 async def test_who_sees_the_head_of_a_write_reads_what_was_written() -> None:
@@ -58,7 +58,11 @@ async def test_who_sees_the_head_of_a_write_reads_what_was_written() -> None:
         after = [await proxy.ask(b"GET /items") for _ in range(2)]
 
     # What was read while the answer came may be older than the rest of it.
-    assert [each.outcome for each in (during, *after)] == [b"recorded", b"recorded", b"replayed"]
+    assert [response.outcome for response in (during, *after)] == [
+        b"recorded",
+        b"recorded",
+        b"replayed",
+    ]
     assert during.body == b"[1]"
 
 

@@ -300,7 +300,9 @@ async def test_a_stream_whose_framing_alone_is_whole_is_recorded_and_named(
         assert (entry.outcome, entry.interaction) == ("recorded", 0)
         assert "without the mark its protocol ends with" in (entry.message or "")
         assert replayed.message is None
-        [warning] = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+        [warning] = [
+            record.getMessage() for record in caplog.records if record.levelname == "WARNING"
+        ]
         assert "'default' #0, POST /v1/chat/completions: the stream ended" in warning
         for report in await proxy.broker.reports():
             [named] = report.unmarked

@@ -47,12 +47,12 @@ class Answered:
 
     def at(self, up: str) -> bytes:
         body = self.body.replace(b"{up}", up.encode())
-        lines = [b"HTTP/1.1 200 OK", *[each.replace("{up}", up).encode() for each in self.fields]]
+        lines = [b"HTTP/1.1 200 OK", *[field.replace("{up}", up).encode() for field in self.fields]]
         if not self.chunks:
             return b"\r\n".join([*lines, b"Content-Length: %d" % len(body), b"", body])
         size = -(-len(body) // self.chunks)
         parts = [body[at : at + size] for at in range(0, len(body), size)]
-        framed = b"".join([b"%x\r\n%b\r\n" % (len(each), each) for each in parts])
+        framed = b"".join([b"%x\r\n%b\r\n" % (len(part), part) for part in parts])
         return b"\r\n".join([*lines, b"Transfer-Encoding: chunked", b"", framed + b"0\r\n\r\n"])
 
 
@@ -108,7 +108,7 @@ def _written(answer: Answer, names: dict[str, str]) -> Answer:
     """The answer with these URLs written as their names."""
     parts = [answer.head, *answer.chunks]
     for name, url in names.items():
-        parts = [each.replace(url.encode(), name.encode()) for each in parts]
+        parts = [part.replace(url.encode(), name.encode()) for part in parts]
     return Answer(parts[0], parts[1:], answer.complete)
 
 
@@ -265,7 +265,7 @@ async def test_a_replay_at_the_recorded_pace_leads_back_too() -> None:
         peer.then(Answered((JSON,), PAGE).at(peer.url))
         answers = [await proxy.ask(b"GET /svc/x") for _ in range(2)]
 
-        assert [each.outcome for each in answers] == [b"recorded", b"replayed"]
+        assert [answer.outcome for answer in answers] == [b"recorded", b"replayed"]
         assert answers[0].body == answers[1].body
         assert orjson.loads(answers[1].body)["nextLink"] == f"{proxy.url}/svc/2"
 
@@ -282,11 +282,11 @@ async def test_an_origin_without_a_route_is_named_once(caplog: pytest.LogCapture
         answers = [await proxy.ask(b"GET /svc/x") for _ in range(3)]
         tally = proxy.journal.tallies["default"]
 
-    assert [each.outcome for each in answers] == [b"recorded", b"replayed", b"replayed"]
-    assert {each.value(b"location") for each in answers} == {location}
+    assert [answer.outcome for answer in answers] == [b"recorded", b"replayed", b"replayed"]
+    assert {answer.value(b"location") for answer in answers} == {location}
     assert list(tally.elsewhere) == ["https://other.example", "https://third.example"]
-    messages = [each.getMessage() for each in caplog.records]
-    assert [("other.example" in each, "third.example" in each) for each in messages] == [
+    messages = [record.getMessage() for record in caplog.records]
+    assert [("other.example" in message, "third.example" in message) for message in messages] == [
         (True, False),
         (False, True),
     ]

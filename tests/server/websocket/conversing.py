@@ -37,7 +37,7 @@ async def connected(
     protocols: Sequence[str] = (),
 ) -> AsyncIterator[ClientConnection]:
     """A connection to a proxy."""
-    offered = [cast(Subprotocol, each) for each in protocols]
+    offered = [cast(Subprotocol, protocol) for protocol in protocols]
     async with connect(
         url.replace("http", "ws", 1) + path,
         additional_headers=headers,

@@ -20,8 +20,8 @@ async def notify(
     """Answer a call, and go on with a notification for each of these."""
     if "id" in asked:
         await socket.send_json({"jsonrpc": "2.0", "id": asked["id"], "result": "done"})
-    for each in texts:
-        await socket.send_json(news(asked["method"], each))
+    for text in texts:
+        await socket.send_json(news(asked["method"], text))
 
 
 def notifying(count: int = 3, text: Callable[[int], object] = lambda number: number) -> Handler:
@@ -29,7 +29,9 @@ def notifying(count: int = 3, text: Callable[[int], object] = lambda number: num
 
     async def answer(socket: web.WebSocketResponse) -> None:
         async for message in socket:
-            await notify(socket, json.loads(message.data), [text(each) for each in range(count)])
+            await notify(
+                socket, json.loads(message.data), [text(number) for number in range(count)]
+            )
         await socket.close()
 
     return answer

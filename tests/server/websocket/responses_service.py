@@ -37,7 +37,7 @@ def events(request: dict[str, Any]) -> list[dict[str, Any]]:
     if "previous_response_id" in request:
         response["previous_response_id"] = request["previous_response_id"]
     begun = {"type": "response.created", "response": {**response, "status": "in_progress"}}
-    deltas = [{"type": "response.output_text.delta", "delta": each} for each in said.split()]
+    deltas = [{"type": "response.output_text.delta", "delta": part} for part in said.split()]
     usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
     done = {
         "type": "response.completed",

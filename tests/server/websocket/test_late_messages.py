@@ -50,7 +50,7 @@ async def _said(client: ClientConnection, asked: Event, count: int = 4) -> list[
 
 async def _stored(proxy: RunningProxy) -> list[list[Event]]:
     return [
-        [json.loads(each) for each in item.response.pieces()] for item in await proxy.recorded()
+        [json.loads(piece) for piece in item.response.pieces()] for item in await proxy.recorded()
     ]
 
 
@@ -124,7 +124,7 @@ async def test_events_behind_a_response_are_replayed_in_the_lane_of_who_asks(
         [each | {"stream_id": "two"} if "stream_id" in each else each for each in said]
         for said in recorded
     ]
-    assert [each.usage for each in items] == [
+    assert [item.usage for item in items] == [
         {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     ] * 2
 
@@ -291,7 +291,7 @@ async def test_a_take_replaces_a_turn_of_the_take_before_that_is_written_at_the_
             await proxy.broker.rewind()
             await second.send(json.dumps(call(1)))
             calls = proxy.broker.recorder.under_way
-            await until(lambda: [each.state for each in calls.values()] == ["storing"])
+            await until(lambda: [recorded.state for recorded in calls.values()] == ["storing"])
         said = [await next_event(second)]
         assert await next_event(first) == news("of the take before")
         assert await _stored(proxy) == [said]
@@ -335,7 +335,7 @@ async def test_the_journal_names_the_recording_that_holds_all_of_a_turn() -> Non
         for method in ("a", "b"):
             await _said(client, call(1, method))
         named = [each.interaction for each in proxy.journal][::-1]
-        assert named == [each.index for each in await proxy.recorded()]
+        assert named == [recording.index for recording in await proxy.recorded()]
 
 
 async def test_recording_anew_replaces_what_came_after_the_end_too() -> None:

@@ -56,8 +56,8 @@ async def _gemini(socket: web.WebSocketResponse) -> None:
             answers = [{"serverContent": {"turnComplete": True}}]
         else:
             continue
-        for each in answers:
-            await socket.send_bytes(json.dumps(each).encode())
+        for answer in answers:
+            await socket.send_bytes(json.dumps(answer).encode())
 
 
 async def _speak(url: str, event_id: str, pieces: int) -> list[Any]:
@@ -120,7 +120,7 @@ async def test_gemini_goes_on_by_any_handle_and_neither_handle_nor_key_is_stored
         await _ask_gemini(proxy.url, KEY, {"handle": HANDLE})
         assert first[1]["sessionResumptionUpdate"]["newHandle"] == HANDLE
         [one, two] = await proxy.recorded()
-    stored = b"".join([each.request.body + each.response.body for each in (one, two)])
+    stored = b"".join([exchange.request.body + exchange.response.body for exchange in (one, two)])
     stored += (one.request.target + two.request.target).encode()
     assert HANDLE.encode() not in stored
     assert KEY.encode() not in stored

@@ -80,7 +80,7 @@ async def test_a_graphql_operation_is_replayed_under_another_id() -> None:
 
         assert replayed == [each | {"id": "x"} for each in recorded]
         assert (missed["id"], missed["payload"][0]["extensions"]["code"]) == ("y", "replay_miss")
-        stored = [each.request.body for each in await proxy.recorded()]
+        stored = [exchange.request.body for exchange in await proxy.recorded()]
         assert not any(b"canary" in each for each in stored)
         assert len(service.handshakes) == 1
 
@@ -103,7 +103,7 @@ async def test_a_subscription_that_its_client_ends_is_recorded_as_open() -> None
                     await _subscribe(client, "2", "{ a }")
             await proxy.proxy.wait_until_idle()
 
-        verdicts = [each.response.verdict for each in await proxy.recorded()]
+        verdicts = [exchange.response.verdict for exchange in await proxy.recorded()]
         assert verdicts == ["marked", "open", "marked"]
         assert len(service.handshakes) == 1
 
@@ -136,7 +136,7 @@ async def test_a_subscription_whose_client_closes_the_connection_is_stored_with_
             await proxy.proxy.wait_until_idle()
         stored = await proxy.recorded()
 
-    assert [each.response.verdict for each in stored] == ["marked", "open"]
+    assert [exchange.response.verdict for exchange in stored] == ["marked", "open"]
     assert len([*stored[1].response.pieces()]) == 2
     assert proxy.journal.counts == {"recorded": 2, "replayed": 2}
 
@@ -170,7 +170,7 @@ async def test_a_subscription_that_the_service_leaves_in_good_order_is_stored_wi
                 await client.recv()
             assert client.close_code == code
         await proxy.proxy.wait_until_idle()
-        stored = [each.response.verdict for each in await proxy.recorded()]
+        stored = [exchange.response.verdict for exchange in await proxy.recorded()]
 
     assert stored == ["marked", *verdicts]
 
@@ -189,8 +189,8 @@ async def test_a_subscription_ends_with_its_take_and_goes_on_for_its_client() ->
         assert [each["type"] for each in await _subscribe(client, "2", "{ a }")][-1] == "complete"
         stored = await proxy.recorded()
 
-    operations = [each for each in stored if b"subscription" in each.request.body]
-    assert [each.response.verdict for each in operations] == ["open", "open"]
+    operations = [exchange for exchange in stored if b"subscription" in exchange.request.body]
+    assert [operation.response.verdict for operation in operations] == ["open", "open"]
 
 
 async def test_auto_prepares_the_connection_for_an_operation_that_is_not_recorded() -> None:

@@ -90,7 +90,7 @@ async def test_a_path_that_begins_with_two_slashes_names_no_other_host(target: s
         running_proxy(service.url, mode="passthrough") as proxy,
         connect(_ws(proxy.url, target)),
     ):
-        assert [each.raw_path for each in service.handshakes] == [target]
+        assert [handshake.raw_path for handshake in service.handshakes] == [target]
 
 
 @pytest.mark.parametrize("route", ["/@x/up", "/up"])

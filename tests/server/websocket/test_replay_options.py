@@ -61,11 +61,15 @@ async def _an_hour_apart(store: CassetteStore) -> MemoryStore:
     stored = await store.load("default", writable=False)
     assert stored is not None
     items: list[Interaction] = []
-    for each in stored.interactions:
-        assert isinstance(each, Interaction)
-        chunks = [(piece, HOUR_S * 1000 * at) for at, piece in enumerate(each.response.pieces())]
-        spread = type(each.response).of_chunks(each.response.head, chunks)
-        items.append(replace(each, response=replace(spread, verdict=each.response.verdict)))
+    for interaction in stored.interactions:
+        assert isinstance(interaction, Interaction)
+        chunks = [
+            (piece, HOUR_S * 1000 * at) for at, piece in enumerate(interaction.response.pieces())
+        ]
+        spread = type(interaction.response).of_chunks(interaction.response.head, chunks)
+        items.append(
+            replace(interaction, response=replace(spread, verdict=interaction.response.verdict))
+        )
     copy = MemoryStore()
     await copy.save("default", replace(stored, interactions=tuple(items)))
     return copy

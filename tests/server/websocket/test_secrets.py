@@ -57,7 +57,7 @@ async def test_no_secret_is_stored_and_the_recording_is_found_without_them(
                 await proxy.proxy.wait_until_idle()
                 shown = "\n".join([repr(each.written()) for each in proxy.journal])
                 assert proxy.journal.counts == {"recorded" if mode == "record" else "replayed": 1}
-                assert not any(each in shown for each in SECRETS), shown
+                assert not any(secret in shown for secret in SECRETS), shown
             if mode == "record":
                 assert ISSUED in answers[0]
                 handshake = service.handshakes[0]
@@ -65,6 +65,6 @@ async def test_no_secret_is_stored_and_the_recording_is_found_without_them(
                 assert handshake.query["key"] == QUERY
 
     stored = (tmp_path / "default.json").read_text()
-    assert not any(each in stored for each in SECRETS), stored
-    assert not any(each in caplog.text for each in SECRETS)
+    assert not any(secret in stored for secret in SECRETS), stored
+    assert not any(secret in caplog.text for secret in SECRETS)
     assert len(service.handshakes) == 1

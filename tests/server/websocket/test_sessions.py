@@ -95,7 +95,7 @@ async def test_a_session_is_recorded_and_replayed_without_the_upstream() -> None
         assert len(service.handshakes) == 1
         assert proxy.journal.counts == {"recorded": 1, "replayed": 1}
         [item] = await proxy.recorded()
-        lines = [json.loads(each) for each in item.response.body.splitlines()]
+        lines = [json.loads(line) for line in item.response.body.splitlines()]
         assert lines == [
             {"client_text": "hello"},
             {"service_text": "HELLO"},
@@ -202,7 +202,9 @@ async def test_a_running_session_whose_recording_somebody_changed_is_recorded_no
         await proxy.proxy.wait_until_idle()
 
         kept = [] if changed is None else [(changed.metadata, item.response.body)]
-        assert [(each.metadata, each.response.body) for each in await proxy.recorded()] == kept
+        assert [
+            (exchange.metadata, exchange.response.body) for exchange in await proxy.recorded()
+        ] == kept
         assert proxy.journal.counts == {"recorded": 1}
         [report] = await proxy.broker.reports()
         [unrecorded] = report.unrecorded
@@ -231,7 +233,9 @@ async def test_a_change_of_its_recording_ends_the_recording_of_a_session_in_a_st
         await proxy.proxy.wait_until_idle()
 
         kept = [] if changed is None else [(changed.metadata, item.response.body)]
-        assert [(each.metadata, each.response.body) for each in await proxy.recorded()] == kept
+        assert [
+            (exchange.metadata, exchange.response.body) for exchange in await proxy.recorded()
+        ] == kept
         assert proxy.journal.counts == {"recorded": 1}
 
 
@@ -248,17 +252,20 @@ async def test_the_report_names_a_session_whose_tail_no_client_reached(
             if number == 1:
                 await proxy.broker.set_mode("replay")
             async with _client(proxy) as client:
-                for each in texts[spoken]:
-                    await client.send(each)
-                    assert await _said(client) == each.upper()
+                for text in texts[spoken]:
+                    await client.send(text)
+                    assert await _said(client) == text.upper()
             await proxy.proxy.wait_until_idle()
         [report] = await proxy.broker.reports()
 
     assert report.unused == ()
-    found = [(each.index, each.method, each.first, each.count) for each in report.unreached]
+    found = [
+        (recording.index, recording.method, recording.first, recording.count)
+        for recording in report.unreached
+    ]
     assert found == ([] if "all" in replays else [(0, "WEBSOCKET", 2, 4)])
     lines = text_report([report]).splitlines()
-    assert [each for each in lines if "not reached to its end: #0 WEBSOCKET" in each] == [
+    assert [line for line in lines if "not reached to its end: #0 WEBSOCKET" in line] == [
         "  not reached to its end: #0 WEBSOCKET "
         + report.unreached[0].path
         + ": the session ended "
@@ -276,12 +283,12 @@ async def test_the_journal_names_what_a_client_has_not_reached() -> None:
         for mode, texts in (("record", ("one", "two", "three")), ("replay", ("one",))):
             await proxy.broker.set_mode(mode)  # type: ignore[arg-type]
             async with _client(proxy) as client:
-                for each in texts:
-                    await client.send(each)
-                    assert await _said(client) == each.upper()
+                for text in texts:
+                    await client.send(text)
+                    assert await _said(client) == text.upper()
             await proxy.proxy.wait_until_idle()
 
-        entry = next(each for each in proxy.journal if each.outcome == "replayed")
+        entry = next(answer for answer in proxy.journal if answer.outcome == "replayed")
         assert entry.message == (
             "the session ended before 4 of its messages, from message 2 on; it waited for message 2 "
             "of the recording, a text of the client"

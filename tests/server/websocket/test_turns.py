@@ -36,7 +36,7 @@ async def test_a_turn_is_recorded_and_replayed_without_the_upstream(delivery: De
 
         assert len(service.handshakes) == 1
         assert proxy.journal.counts == {"recorded": 2, "replayed": 2}
-        assert {(each.method, each.path, each.status) for each in proxy.journal} == {
+        assert {(answer.method, answer.path, answer.status) for answer in proxy.journal} == {
             ("WEBSOCKET", RESPONSES, 200)
         }
 
@@ -60,7 +60,7 @@ async def test_a_recorded_turn_is_a_readable_interaction() -> None:
         "input": "a",
     }
     assert item.request.target == RESPONSES
-    assert [json.loads(each) for each in item.response.pieces()] == events
+    assert [json.loads(piece) for piece in item.response.pieces()] == events
     assert item.usage == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     assert item.metadata["model"] == "gpt-5"
     assert item.metadata["websocket"] == {"protocol": "openai-responses", "lane": '"l1"'}

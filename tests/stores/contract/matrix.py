@@ -168,7 +168,9 @@ def _word(row: Mapping[str, Result], store: str) -> str:
 def _store(item: pytest.Item) -> str | None:
     callspec = getattr(item, "callspec", None)
     params = callspec.params if callspec is not None else {}
-    return next((str(params[each]) for each in _STORE_PARAMETERS if each in params), None)
+    return next(
+        (str(params[parameter]) for parameter in _STORE_PARAMETERS if parameter in params), None
+    )
 
 
 def _promise(item: pytest.Item) -> str:

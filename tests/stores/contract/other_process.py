@@ -27,5 +27,5 @@ async def work(url: str, name: str, numbers: list[int]) -> list[bytes]:
 if __name__ == "__main__":
     install()
     _, address, cassette, _, *rest = sys.argv
-    found = asyncio.run(work(address, cassette, [int(each) for each in rest]))
-    sys.stdout.write(json.dumps([each.decode() for each in found]))
+    found = asyncio.run(work(address, cassette, [int(text) for text in rest]))
+    sys.stdout.write(json.dumps([piece.decode() for piece in found]))

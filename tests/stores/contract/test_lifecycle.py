@@ -122,4 +122,4 @@ async def _elsewhere(url: str, *work: str) -> list[bytes]:
     )
     output, _ = await process.communicate()
     assert process.returncode == 0
-    return [each.encode() for each in json.loads(output)]
+    return [item.encode() for item in json.loads(output)]

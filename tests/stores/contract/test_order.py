@@ -46,16 +46,16 @@ async def test_two_stores_that_record_into_one_cassette_lose_nothing_acknowledge
             *[stores[index % 2].append("x", HEAD, recording(index)) for index in range(40)],
             return_exceptions=True,
         )
-        refused = [each for each in results if each is not None]
-        kept = [index for index, each in enumerate(results) if each is None]
+        refused = [result for result in results if result is not None]
+        kept = [index for index, result in enumerate(results) if result is None]
         found = bodies(await first.load("x", writable=False))
 
-    assert all(isinstance(each, CassetteLocked) for each in refused)
+    assert all(isinstance(error, CassetteLocked) for error in refused)
     assert kept
     assert not (kind.concurrent_writers and refused)
     assert sorted(found) == sorted(answers(*kept))
-    for each in (0, 1):
-        own = answers(*[index for index in kept if index % 2 == each])
+    for number in (0, 1):
+        own = answers(*[index for index in kept if index % 2 == number])
         assert [body for body in found if body in own] == own
 
 
@@ -88,11 +88,11 @@ async def test_order_is_by_sequence_and_not_by_what_a_time_says(store: CassetteS
     for _ in range(2):
         found = await store.load("x", writable=True)
         assert found is not None
-        assert [each.index for each in found.interactions] == [0, 1, 2, 3, 4]
+        assert [interaction.index for interaction in found.interactions] == [0, 1, 2, 3, 4]
         numbers = [
-            each.document["response"]
-            for each in found.interactions[:4]
-            if isinstance(each, ForeignInteraction)
+            interaction.document["response"]
+            for interaction in found.interactions[:4]
+            if isinstance(interaction, ForeignInteraction)
         ]
         assert numbers == [0, 1, 2, 3]
         await store.release("x")

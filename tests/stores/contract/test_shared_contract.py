@@ -50,7 +50,7 @@ async def test_a_recording_is_found_under_its_key_by_every_instance(
     await append_recordings(one, 0, 1, 2)
 
     found = await recordings_under(other, "x", [key(1)])
-    assert [each.item for each in found] == [recording(1).interaction]
+    assert [item.item for item in found] == [recording(1).interaction]
     assert found_indexes(await recordings_under(other, "x", [key(2), key(0), b"nothing"])) == [0, 2]
     assert await recordings_under(other, "x", []) == []
     assert await recordings_under(other, "y", [key(1)]) == []
@@ -62,7 +62,7 @@ async def test_equal_requests_are_found_in_order_with_their_takes(store: SharedS
     await store.append("x", HEAD, recording(1))
 
     found = await recordings_under(store, "x", [key(0)])
-    assert [(each.item.index, each.take) for each in found] == [(0, 0), (4, 7)]
+    assert [(item.item.index, item.take) for item in found] == [(0, 0), (4, 7)]
 
 
 async def test_a_recording_that_supersedes_takes_the_place_of_the_first(
@@ -203,11 +203,11 @@ async def test_unused_are_those_a_take_has_not_touched(pair: list[SharedStore]) 
     assert await advanced(one, "x", 2, key(2), None, b"1", 2)
     assert await advanced(one, "x", 1, key(9), None, b"1", 99)
 
-    assert [each.index for each in (await other.unused("x", [1], 10)).first] == [0, 2, 3]
-    assert [each.index for each in (await other.unused("x", [1], 2)).first] == [0, 2]
+    assert [item.index for item in (await other.unused("x", [1], 10)).first] == [0, 2, 3]
+    assert [item.index for item in (await other.unused("x", [1], 2)).first] == [0, 2]
     assert (await other.unused("x", [1], 0)).total == 3
     assert (await other.unused("x", [3], 0)).total == 4
-    assert [each.index for each in (await other.unused("x", [1, 2, 7], 10)).first] == [0, 3]
+    assert [item.index for item in (await other.unused("x", [1, 2, 7], 10)).first] == [0, 3]
     assert (await other.unused("x", [1, 2, 7], 0)).total == 2
     assert (await other.unused("y", [1], 0)).total == 0
     (first, *_) = (await other.unused("x", [2], 1)).first
@@ -222,7 +222,7 @@ async def test_what_a_slot_used_counts_once(pair: list[SharedStore]) -> None:
 
     for store in pair:
         assert (await store.unused("x", [3, 5], 0)).total == 1
-        assert [each.index for each in (await store.unused("x", [3, 5], 9)).first] == [2]
+        assert [item.index for item in (await store.unused("x", [3, 5], 9)).first] == [2]
     # Another take began: what those used is as good as new.
     assert (await other.unused("x", [6], 0)).total == 3
 
@@ -243,7 +243,7 @@ async def test_what_was_removed_or_replaced_counts_neither_as_used_nor_as_unused
     # As if it had been found before it was removed.
     assert await advanced(other, "x", 1, key(0), before, b"2", 0)
 
-    assert [each.index for each in (await one.unused("x", [1], 9)).first] == [3]
+    assert [item.index for item in (await one.unused("x", [1], 9)).first] == [3]
     assert (await one.unused("x", [1], 0)).total == 1
     assert await other.edit("x", 4, replace(recording(4).exchange, index=4))
     assert (await one.unused("x", [1], 0)).total == 1
@@ -258,7 +258,7 @@ async def test_duplicates_are_those_of_one_key_on_one_route(store: SharedStore) 
     await store.append("x", HEAD, other_answer(0, 4))
 
     found = await store.duplicates("x", 10)
-    assert [[each.index for each in group] for group in found] == [[0, 2, 4]]
+    assert [[item.index for item in group] for group in found] == [[0, 2, 4]]
     assert found[0][0].target == "/v1/0"
     assert await store.duplicates("y", 10) == []
 

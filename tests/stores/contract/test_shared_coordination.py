@@ -56,7 +56,7 @@ async def test_a_look_finds_recordings_and_no_older_turns_than_theirs(
     await one.append("x", HEAD, with_step(other_answer(0, 1), 3))
 
     turns, found, mark = await other.look("x", 3, [key(0), key(1)], [key(0), b"nothing"])
-    assert {each: turn.state for each, turn in turns.items()} == {key(0): b"2"}
+    assert {name: turn.state for name, turn in turns.items()} == {key(0): b"2"}
     assert found_indexes(found) == [0, 1]
     assert found == await recordings_under(one, "x", [key(0)])
     assert (await other.look("x", 4, [key(0)], [])) == ({}, [], mark)
@@ -178,7 +178,7 @@ async def test_all_see_which_leases_are_held_for_a_cassette(pair: list[SharedSto
     one, other = pair
     leases = [await pair[n % 2].claim("x", key(n)) for n in range(3)]
     elsewhere = await one.claim("y", key(0))
-    held = {each.fence for each in leases if each is not None}
+    held = {lease.fence for lease in leases if lease is not None}
     assert await one.fences("x") == await other.fences("x") == held
     assert len(held) == 3
 

@@ -117,7 +117,7 @@ async def test_a_step_without_a_cassette_uses_no_recording(store: SharedStore) -
     await append_recordings(store, 0)
 
     assert (await store.unused("x", [1], 0)).total == 1
-    assert [each.index for each in (await store.unused("x", [1], 9)).first] == [0]
+    assert [item.index for item in (await store.unused("x", [1], 9)).first] == [0]
 
 
 async def test_a_step_uses_no_recording_that_is_not_there_yet(store: SharedStore) -> None:
@@ -282,7 +282,7 @@ def chosen(made: Sequence[Recording], missed: Recording) -> list[int]:
     items = {each.exchange.index: each.exchange for each in made}
     request = missed.exchange.request
     found = Neighbours(items.values()).near(sought(request, request.target), items.get)
-    return [each.index for each in found]
+    return [item.index for item in found]
 
 
 async def test_of_many_recordings_those_beside_a_missed_request_are_found(
@@ -291,8 +291,8 @@ async def test_of_many_recordings_those_beside_a_missed_request_are_found(
     made = [asked_for(number, text=f"{number % 7} words, and the") for number in range(300)]
     await filled(store, *made)
     missed = [
-        asked_for(each, text=f"{each % 7} words, and the", target="/v1/chat?a=2")
-        for each in (3, 150)
+        asked_for(number, text=f"{number % 7} words, and the", target="/v1/chat?a=2")
+        for number in (3, 150)
     ]
 
     for each in missed:
@@ -419,7 +419,7 @@ async def test_the_first_recording_that_issued_an_identifier_is_known(
 
     async def issuers() -> dict[str, Issuer]:
         found = await other.issuers("x", [*keys.values()])
-        return {each: found[key] for each, key in keys.items() if key in found}
+        return {name: found[key] for name, key in keys.items() if key in found}
 
     assert await issuers() == {first: Issuer(0, 3), second: Issuer(1, 4)}
     await one.replace_head("x", replace(HEAD, meta=meta_with_rules({}, Rules(ignore=("body.a",)))))

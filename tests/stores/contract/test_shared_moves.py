@@ -61,12 +61,14 @@ async def test_each_of_many_steps_is_made_and_told_of(pair: list[SharedStore]) -
     one, other = pair
     await append_recordings(one, 0)
     moves, mark = Moves(one), await _mark(one)
-    begun = [moves.begin(each, None, b"%d" % each, mark=mark) for each in range(COUNT)]
+    begun = [moves.begin(number, None, b"%d" % number, mark=mark) for number in range(COUNT)]
 
     assert {id(move) for move in await moves.settled(COUNT)} == {*map(id, begun)}
-    found = await cursors_of(other, "x", 1, [key(each) for each in range(COUNT)])
+    found = await cursors_of(other, "x", 1, [key(number) for number in range(COUNT)])
     assert found == {move.key: move.after for move in begun}
-    assert [found[key(each)].state for each in range(COUNT)] == [b"%d" % n for n in range(COUNT)]
+    assert [found[key(number)].state for number in range(COUNT)] == [
+        b"%d" % n for n in range(COUNT)
+    ]
 
 
 async def test_steps_of_one_cursor_go_on_from_each_other(pair: list[SharedStore]) -> None:
@@ -75,8 +77,8 @@ async def test_steps_of_one_cursor_go_on_from_each_other(pair: list[SharedStore]
     moves, mark = Moves(one), await _mark(one)
     before: CursorMove | None = None
     for round_ in (range(5), range(5, 9)):
-        for each in round_:
-            before = moves.begin(0, before, b"%d" % each, mark=mark)
+        for number in round_:
+            before = moves.begin(0, before, b"%d" % number, mark=mark)
         await moves.settled(round_.stop)
 
     versions = [move.after.version for move, _ in moves.told if move.after is not None]
@@ -107,13 +109,13 @@ async def test_where_one_step_is_refused_those_that_go_on_from_it_are(
     assert [late.after, later.after, last.after] == [None] * 3
     assert free.after is not None
     found = await cursors_of(other, "x", 1, [key(0), key(1)])
-    assert [found[key(each)].state for each in (0, 1)] == [b"2", b"free"]
+    assert [found[key(number)].state for number in (0, 1)] == [b"2", b"free"]
 
 
 async def test_of_equal_steps_the_first_is_made(store: SharedStore) -> None:
     await append_recordings(store, 0)
     moves = Moves(store)
-    begun = [moves.begin(0, None, b"%d" % each) for each in range(9)]
+    begun = [moves.begin(0, None, b"%d" % number) for number in range(9)]
     await moves.settled(9)
 
     assert [move.after is not None for move in begun] == [True] + [False] * 8
@@ -137,7 +139,7 @@ async def test_a_step_in_a_cassette_that_was_changed_is_refused_and_others_are_m
 
     assert refused.after is None
     assert made.after is not None
-    assert [each.index for each in (await other.unused("x", [1], 9)).first] == [0]
+    assert [item.index for item in (await other.unused("x", [1], 9)).first] == [0]
 
 
 async def test_what_a_step_touched_counts_as_used(pair: list[SharedStore]) -> None:
@@ -150,7 +152,7 @@ async def test_what_a_step_touched_counts_as_used(pair: list[SharedStore]) -> No
     moves.begin(2, None, b"1", mark=mark)
     await moves.settled(4)
 
-    assert [each.index for each in (await other.unused("x", [1], 9)).first] == [1, 3]
+    assert [item.index for item in (await other.unused("x", [1], 9)).first] == [1, 3]
     assert (await other.unused("x", [1], 0)).total == 2
 
 
@@ -175,7 +177,7 @@ async def test_instances_that_step_at_once_never_make_the_same_step(
         for number, store in enumerate(pair, 1):
             tasks.create_task(one_of(store, number))
 
-    assert sorted(made, key=int) == [b"%d" % each for each in range(1, len(made) + 1)]
+    assert sorted(made, key=int) == [b"%d" % number for number in range(1, len(made) + 1)]
 
 
 async def test_a_cursor_that_stays_is_compared_with_its_cassette_alone(

@@ -62,7 +62,9 @@ async def test_nothing_takes_the_place_of_none(pair_with_two: list[SharedStore])
 
     assert await other.names() == ["x", "y"]
     assert bodies(await other.load("x", writable=False)) == answers(0, 1, 2)
-    assert [each.state for each in (await cursors_of(other, "x", 1, [key(1)])).values()] == [b"1"]
+    assert [cursor.state for cursor in (await cursors_of(other, "x", 1, [key(1)])).values()] == [
+        b"1"
+    ]
 
 
 async def test_a_cassette_is_given_a_name_nobody_has(pair_with_two: list[SharedStore]) -> None:

@@ -38,7 +38,7 @@ async def test_names_that_hold_nothing_are_forgotten(
             await setup.ask(0, Sent(ASKED, f"c{number}"))
             assert len(broker.journal.tallies) <= MOST + 3
 
-        names = {each.name for each in await broker.source.counts()}
+        names = {count.name for count in await broker.source.counts()}
         assert names == {"default", "held", *[f"c{at}" for at in range(2 * MOST, 3 * MOST)]}
         assert sum(broker.journal.counts.values()) == 3 * MOST + 2
         again = await setup.ask(0, Sent(recording(0).exchange.request, "held"))

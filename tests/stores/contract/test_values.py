@@ -53,7 +53,7 @@ def _foreign() -> Iterable[ForeignInteraction]:
 
 
 EVERYTHING: list[AnyInteraction] = [
-    *[replace(each, index=at) for at, each in enumerate(_exchanges())],
+    *[replace(exchange, index=at) for at, exchange in enumerate(_exchanges())],
     *[replace(each, index=at) for at, each in enumerate(_foreign(), 5)],
 ]
 
@@ -75,7 +75,7 @@ async def test_every_kind_of_interaction_comes_back_as_it_was(place: Place, save
 
     assert found is not None
     assert found.head == head
-    assert [each.index for each in found.interactions] == [each.index for each in EVERYTHING]
+    assert [item.index for item in found.interactions] == [item.index for item in EVERYTHING]
     assert _settled(found) == _settled(given)
 
 

@@ -153,7 +153,7 @@ async def _read(url: str) -> set[int]:
         assert list(await store.check()) == []
         # A journal that was begun and says nothing yet has a name, but is no cassette.
         loaded = [await store.load(name, writable=False) for name in await store.names()]
-        found = [each for cassette in loaded if cassette for each in contents(cassette)]
+        found = [content for cassette in loaded if cassette for content in contents(cassette)]
     finally:
         await store.close()
     numbers = [5 if each == LARGE else int(each[11:-1]) for each in found]

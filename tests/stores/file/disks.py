@@ -148,10 +148,10 @@ class WatchedDisk:
         if stat.S_ISDIR(found.st_mode):
             entries = Path(f"/proc/self/fd/{fd}").iterdir()
             self._names[found.st_ino] = names = {}
-            for each in entries:
-                names[each.name] = each.stat().st_ino
-                if each.is_dir():
-                    self._folders.add(names[each.name])
+            for entry in entries:
+                names[entry.name] = entry.stat().st_ino
+                if entry.is_dir():
+                    self._folders.add(names[entry.name])
         else:
             self._synced[found.st_ino] = Path(f"/proc/self/fd/{fd}").read_bytes()
 
@@ -182,7 +182,7 @@ class WatchedDisk:
         for name, inode in self._names.get(folder, {}).items():
             if inode in self._folders:
                 inner = self._durable(inode)
-                found |= {f"{name}/{each}": file for each, file in inner.items()}
+                found |= {f"{name}/{other_name}": file for other_name, file in inner.items()}
             else:
                 found[name] = inode
         return found

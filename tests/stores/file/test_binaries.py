@@ -60,7 +60,7 @@ async def test_a_binary_body_is_in_a_file_of_its_own_and_comes_back_whole(
     (name,) = assets(root)
     lines = (root / "x.assets" / name).read_text().splitlines()
     assert base64.b64decode("".join(lines)) == PICTURE
-    assert {len(each) for each in lines[:-1]} == {76}
+    assert {len(line) for line in lines[:-1]} == {76}
     (file,) = [path for path in root.glob("x.*") if path.is_file() and path.suffix != ".lock"]
     assert name.replace("-", ":") in file.read_text()
 
@@ -86,7 +86,7 @@ async def test_a_binary_part_of_a_form_is_in_a_file_of_its_own(
 
 def session(index: int, *messages: WebSocketMessage) -> Recording:
     made = recording(index)
-    lines = [session_line(each, by_client=not number) for number, each in enumerate(messages)]
+    lines = [session_line(message, by_client=not number) for number, message in enumerate(messages)]
     head = message_head(ResponseHead(101, "Switching Protocols"))
     chunk_times = ChunkTimes([(number * 2.5, len(line)) for number, line in enumerate(lines)])
     whole = Response(head, b"".join(lines)).with_arrivals(chunk_times)
@@ -116,7 +116,7 @@ async def test_audio_of_a_session_is_in_files_of_its_own_and_comes_back_byte_for
 
     found = await store.load("x", writable=False) or StoredCassette(HEAD)
     assert exchanges(found.interactions)[0].response == said.exchange.response
-    held = [(root / "x.assets" / each).read_bytes() for each in assets(root)]
+    held = [(root / "x.assets" / asset).read_bytes() for asset in assets(root)]
     assert sorted(held) == sorted([PICTURE, OTHER])
     (file,) = [path for path in root.glob("x.*") if path.is_file() and path.suffix != ".lock"]
     assert AUDIO not in file.read_text().replace(AUDIO + "!", "")
@@ -154,8 +154,8 @@ async def test_a_message_that_looks_like_base64_or_a_reference_stays_as_it_is(
 
     found = await store.load("x", writable=False) or StoredCassette(HEAD)
     (item,) = exchanges(found.interactions)
-    lines = [(0.0, each) for each in item.response.pieces()]
-    assert tuple(each.message for each in read_session(lines).messages) == messages
+    lines = [(0.0, piece) for piece in item.response.pieces()]
+    assert tuple(message.message for message in read_session(lines).messages) == messages
 
 
 async def test_a_lost_file_of_a_session_is_named(store: FileStore, root: Path) -> None:

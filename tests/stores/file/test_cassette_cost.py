@@ -85,4 +85,4 @@ def test_a_long_journal_is_folded_one_recording_after_the_other(
     assert memory.peak < size / 4
     found = FileCassette(tmp_path, "x").load(writable=False)
     assert found is not None
-    assert [each.index for each in found.interactions] == [*range(120)]
+    assert [interaction.index for interaction in found.interactions] == [*range(120)]

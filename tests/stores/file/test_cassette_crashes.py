@@ -188,7 +188,7 @@ def test_no_crash_while_folding_loses_a_body_that_is_referred_to(
         _record_large(again, 3)
         again.release()
         assert found_in(folder) == [body(2), body(1), body(3)]
-        assert assets(folder) == sorted(name(body(each)) for each in (1, 2, 3))
+        assert assets(folder) == sorted(name(body(number)) for number in (1, 2, 3))
     assert next(numbers) > 5
 
 
@@ -209,4 +209,4 @@ def test_whatever_fails_while_a_body_is_kept_what_was_acknowledged_stays(
 
     assert disk.count >= nth
     assert found_in(tmp_path)[: len(kept)] == kept
-    assert [each for each in assets(tmp_path) if each.endswith(".tmp")] == []
+    assert [asset for asset in assets(tmp_path) if asset.endswith(".tmp")] == []

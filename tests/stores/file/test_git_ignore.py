@@ -55,7 +55,7 @@ async def test_it_is_there_before_the_first_lock(
 ) -> None:
     seen: list[list[str]] = []
     monkeypatch.setattr(
-        "fcntl.flock", lambda *_: seen.append(sorted(each.name for each in root.iterdir()))
+        "fcntl.flock", lambda *_: seen.append(sorted(path.name for path in root.iterdir()))
     )
 
     await files.append("x", HEAD, recording(0))

@@ -50,9 +50,9 @@ async def few(root: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[File
 
 def open_below(root: Path) -> list[str]:
     """The files and folders below a root that this process has open."""
-    links = [f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")]
-    found = [os.readlink(each) for each in links if os.path.islink(each)]
-    return [each for each in found if each.startswith(str(root))]
+    links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    found = [os.readlink(link) for link in links if os.path.islink(link)]
+    return [text for text in found if text.startswith(str(root))]
 
 
 async def test_cassettes_that_are_not_recorded_to_give_their_handles_back(

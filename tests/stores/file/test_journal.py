@@ -49,8 +49,8 @@ def _written(*batches: list[Header | Recorded | Commit]) -> list[bytes]:
 
 def _seen(steps: Iterable[JournaledRecording | Commit]) -> list[Recorded | Commit]:
     return [
-        each if isinstance(each, Commit) else Recorded(each.document, each.supersedes)
-        for each in steps
+        step if isinstance(step, Commit) else Recorded(step.document, step.supersedes)
+        for step in steps
     ]
 
 

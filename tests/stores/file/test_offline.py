@@ -35,7 +35,7 @@ async def test_a_cassette_and_its_journal_are_read_as_one(tmp_path: Path) -> Non
     found = offline.read(tmp_path, "a/x")
 
     assert [
-        each.response.body for each in exchanges([page.item for page in found.interactions])
+        exchange.response.body for exchange in exchanges([page.item for page in found.interactions])
     ] == (answers(0, 1))
     assert [page.document["kind"] for page in found.interactions] == ["http", "http"]
     assert found.head == HEAD

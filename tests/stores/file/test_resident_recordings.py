@@ -81,9 +81,9 @@ def load(folder: Path, resident: ResidentRecordings | None = None) -> StoredCass
 
 def in_file(items: object) -> Iterator[LazyInteraction]:
     assert isinstance(items, tuple)
-    for each in items:
-        assert isinstance(each, LazyInteraction)
-        yield each
+    for item in items:
+        assert isinstance(item, LazyInteraction)
+        yield item
 
 
 def test_recordings_are_those_that_were_written(tmp_path: Path, reads: list[int]) -> None:
@@ -94,7 +94,7 @@ def test_recordings_are_those_that_were_written(tmp_path: Path, reads: list[int]
     assert len([*in_file(items)]) == 20
     assert reads == []
     assert items == document.load(text).interactions
-    assert reads == [each for each in range(20) for _ in range(2)], "the request, and the rest"
+    assert reads == [number for number in range(20) for _ in range(2)], "the request, and the rest"
     assert document.save(StoredCassette(HEAD, items)) == text
 
 
@@ -121,17 +121,17 @@ def test_recordings_stay_in_a_file_that_another_tool_wrote(
     items = [replace(recording(number), response=said) for number in range(4)]
     file = saved(tmp_path, *items)
     before = load(tmp_path)
-    wanted = [document.encode(each) for each in before.interactions]
+    wanted = [document.encode(interaction) for interaction in before.interactions]
     reads.clear()
     file.write_bytes(LAYOUTS[layout](orjson.loads(file.read_bytes())))
 
     found = load(tmp_path)
 
-    assert [each.index for each in in_file(found.interactions)] == [0, 1, 2, 3]
+    assert [item.index for item in in_file(found.interactions)] == [0, 1, 2, 3]
     assert found.head == before.head
     assert reads == []
     # Told by the contents, which are read now.
-    assert [document.encode(each) for each in found.interactions] == wanted
+    assert [document.encode(interaction) for interaction in found.interactions] == wanted
     assert reads != []
 
 
@@ -173,7 +173,7 @@ def test_only_what_is_whole_by_itself_stays_in_the_file(tmp_path: Path) -> None:
     assert b"as in #0" in file.read_bytes()
 
     found = load(tmp_path).interactions
-    assert [isinstance(each, LazyInteraction) for each in found] == [True] + [False] * 5
+    assert [isinstance(item, LazyInteraction) for item in found] == [True] + [False] * 5
     assert found == document.load(file.read_bytes()).interactions
 
 
@@ -188,7 +188,7 @@ def test_what_comes_after_a_reference_is_read_in_its_own_place(tmp_path: Path) -
     assert b"as in #2" in file.read_bytes()
 
     found = load(tmp_path)
-    filed_ones = [isinstance(each, LazyInteraction) for each in found.interactions]
+    filed_ones = [isinstance(interaction, LazyInteraction) for interaction in found.interactions]
     assert filed_ones == [number != 5 for number in range(9)]
     assert found.interactions == document.load(file.read_bytes()).interactions
     assert sorted(found.keys) == [0, 1, 2, 3, 4, 6, 7, 8]
@@ -282,9 +282,9 @@ def test_a_change_in_place_is_an_error_and_no_answer(edit: str, tmp_path: Path) 
 
 def held_open(folder: Path) -> list[str]:
     """The files of a folder that this process holds open."""
-    links = [f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")]
-    found = [os.readlink(each) for each in links if os.path.islink(each)]
-    return [each for each in found if each.startswith(f"{folder}/")]
+    links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    found = [os.readlink(link) for link in links if os.path.islink(link)]
+    return [text for text in found if text.startswith(f"{folder}/")]
 
 
 def test_the_file_is_closed_with_the_last_recording(tmp_path: Path) -> None:
@@ -296,7 +296,8 @@ def test_the_file_is_closed_with_the_last_recording(tmp_path: Path) -> None:
     del first
     assert second.response.body == b'{"answer": 1}'
     assert not any(
-        isinstance(each, LazyInteraction) for each in load(tmp_path, resident).interactions
+        isinstance(interaction, LazyInteraction)
+        for interaction in load(tmp_path, resident).interactions
     )
     assert len(held_open(tmp_path)) == 1
     del second
@@ -351,7 +352,7 @@ def test_a_file_with_a_fault_is_read_as_a_whole_and_keeps_no_keys(tmp_path: Path
 
     found = load(tmp_path)
     assert found.keys == {}
-    assert [type(each) for each in found.interactions] == [Interaction, Interaction]
+    assert [type(interaction) for interaction in found.interactions] == [Interaction, Interaction]
 
 
 def test_a_cassette_is_written_from_its_own_file(tmp_path: Path) -> None:
@@ -386,9 +387,9 @@ def test_a_thread_that_loads_or_reads_many_lets_others_run(
     items = load(tmp_path).interactions
     assert len(slept) == 4
 
-    for each in items:
-        assert isinstance(each, LazyInteraction)
-        _ = each.response
+    for item in items:
+        assert isinstance(item, LazyInteraction)
+        _ = item.response
     assert len(slept) == 8
 
 
@@ -397,6 +398,6 @@ async def test_who_answers_clients_does_not_sleep(tmp_path: Path, slept: list[fl
     items = await asyncio.to_thread(load, tmp_path)
     slept.clear()
 
-    for each in in_file(items.interactions):
-        _ = each.response
+    for exchange in in_file(items.interactions):
+        _ = exchange.response
     assert slept == []

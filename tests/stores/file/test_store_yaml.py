@@ -39,7 +39,7 @@ async def test_a_yaml_file_is_read_and_written_in_yaml(
 
     assert sorted(each.name for each in root.iterdir()) == [".gitignore", ".x.lock", path.name]
     written = yaml.safe_load(path.read_text())
-    assert [each["response"]["json"] for each in written["interactions"]] == [
+    assert [interaction["response"]["json"] for interaction in written["interactions"]] == [
         {"answer": 0},
         {"answer": 1},
     ]
@@ -58,7 +58,7 @@ async def test_a_new_cassette_is_written_in_the_notation_asked_for_and_an_old_on
     await record(store, 2, name="new")
     await store.close()
 
-    assert sorted(each.name for each in root.glob("*")) == [
+    assert sorted(path.name for path in root.glob("*")) == [
         *(".gitignore", ".new.lock", ".old.lock", "new.yaml", "old.json"),
     ]
     assert (root / "old.json").read_bytes() == file(root, "same.json", 0, 1).read_bytes()

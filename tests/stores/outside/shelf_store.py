@@ -98,8 +98,8 @@ class ShelfStore(WholeCassettes):
         text, number = recording_text(recording), recording.interaction.index
         with self._transaction():
             place = (1, number)
-            for each in recording.supersedes:
-                earlier = (name, each)
+            for index in recording.supersedes:
+                earlier = (name, index)
                 sql = "SELECT added, place FROM interaction WHERE cassette = ? AND number = ?"
                 place = min([place, *self._all(sql, *earlier)])
                 self._all("DELETE FROM interaction WHERE cassette = ? AND number = ?", *earlier)
@@ -110,8 +110,10 @@ class ShelfStore(WholeCassettes):
 
     async def put(self, name: str, cassette: StoredCassette) -> None:
         check_cassette_name(name)
-        items = [replace(each, index=at) for at, each in enumerate(cassette.interactions)]
-        texts = [imported_text(each) for each in items]
+        items = [
+            replace(interaction, index=at) for at, interaction in enumerate(cassette.interactions)
+        ]
+        texts = [imported_text(item) for item in items]
         with self._transaction():
             self._put_head(name, cassette.head)
             self._all("DELETE FROM interaction WHERE cassette = ?", name)
@@ -122,7 +124,9 @@ class ShelfStore(WholeCassettes):
 
     async def release(self, name: str) -> None:
         stored = await self.load(name, writable=True)
-        if stored and any(each.index != at for at, each in enumerate(stored.interactions)):
+        if stored and any(
+            interaction.index != at for at, interaction in enumerate(stored.interactions)
+        ):
             await self.save(name, stored)
 
     async def delete(self, name: str) -> bool:

@@ -28,7 +28,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
 async def pair(postgres_url: str, statements: Statements) -> AsyncIterator[list[PostgresStore]]:
     async with instances(lambda: PostgresStore(f"{postgres_url}&connections=2")) as stores:
         await append_recordings(stores[0], 0, 1)
-        yield [each for each in stores if isinstance(each, PostgresStore)]
+        yield [store for store in stores if isinstance(store, PostgresStore)]
 
 
 async def _mark(store: PostgresStore) -> str | None:
@@ -41,13 +41,13 @@ async def test_steps_that_come_together_are_one_statement_and_those_that_come_me
     moves, mark = Moves(pair[0]), await _mark(pair[0])
     statements.executed.clear()
     statements.gate.clear()
-    for each in range(COUNT):
-        moves.begin(each, None, b"1", mark=mark)
+    for number in range(COUNT):
+        moves.begin(number, None, b"1", mark=mark)
     await until(lambda: statements.moves == 1)
     before: CursorMove | None = None
-    for each in range(COUNT):
-        moves.begin(COUNT + each, None, b"1", mark=mark)
-        before = moves.begin(2 * COUNT, before, b"%d" % each, mark=mark)
+    for number in range(COUNT):
+        moves.begin(COUNT + number, None, b"1", mark=mark)
+        before = moves.begin(2 * COUNT, before, b"%d" % number, mark=mark)
     statements.gate.set()
 
     assert all(move.after is not None for move in await moves.settled(3 * COUNT))
@@ -60,9 +60,9 @@ async def test_no_more_cursors_than_it_may_are_moved_by_one_statement(
     monkeypatch.setattr(moves_module, "MOST", 3)
     moves = Moves(pair[0])
     last: CursorMove | None = None
-    for each in range(10):
-        last = moves.begin(0, last, b"%d" % each)
-        moves.begin(1 + each, None, b"1")
+    for number in range(10):
+        last = moves.begin(0, last, b"%d" % number)
+        moves.begin(1 + number, None, b"1")
 
     assert all(move.after is not None for move in await moves.settled(20))
     assert statements.moves == 5
@@ -139,7 +139,7 @@ async def test_steps_in_doubt_are_made_once(
     assert statements.cuts == []
     found = await cursors_of(other, "x", 1, [key(0), key(1)])
     assert found == {key(0): third.after, key(1): begun.after}
-    assert [each.state for each in found.values()] == [b"3", b"1"]
+    assert [cursor.state for cursor in found.values()] == [b"3", b"1"]
     assert (await other.unused("x", [1], 0)).total == 0
 
 
@@ -153,7 +153,7 @@ async def test_of_steps_that_may_have_been_made_the_error_says_that_the_store_is
     await until(lambda: len(moves.told) == 2)
 
     errors = [refused for _, refused in moves.told]
-    assert [type(each) for each in errors] == [StoreAway] * 2
+    assert [type(error) for error in errors] == [StoreAway] * 2
     assert errors[0] is not errors[1]
     assert "could not advance cursors" in str(errors[0])
     assert [move.after for move, _ in moves.told] == [None, None]

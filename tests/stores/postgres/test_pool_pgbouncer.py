@@ -90,7 +90,7 @@ async def pair(pooler: str) -> AsyncIterator[list[PostgresStore]]:
         fresh(pooler) as url,
         instances(lambda: PostgresStore(url, lease_s=1)) as stores,
     ):
-        yield [each for each in stores if isinstance(each, PostgresStore)]
+        yield [store for store in stores if isinstance(store, PostgresStore)]
 
 
 async def test_everything_works_behind_a_pooler_of_transactions(

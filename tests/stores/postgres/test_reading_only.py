@@ -48,7 +48,7 @@ async def check_replay(folder: Path, url: str, upstream: Upstream) -> None:
 
         async def interactions(count: int) -> list[bytes]:
             answers = [await tapeway.ask("/a") for _ in range(count)]
-            return [each.value(b"Tapeway-Interaction") for each in answers]
+            return [response.value(b"Tapeway-Interaction") for response in answers]
 
         assert await interactions(3) == [b"0", b"1", b"1"]
         assert (await tapeway.admin("POST", "/api/v1/rewind", {}))[0] == 200

@@ -208,7 +208,7 @@ async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
 
     async def left(session: Session) -> list[int]:
         tables = ("turn", "touched")
-        found = [await session.row(f"SELECT count(*) AS count FROM @{each}") for each in tables]  # noqa: S608
+        found = [await session.row(f"SELECT count(*) AS count FROM @{table}") for table in tables]  # noqa: S608
         return [row["count"] for row in found if row is not None]
 
     async def some(session: Session) -> bool:

@@ -51,7 +51,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
 @pytest.fixture
 async def pair(postgres_url: str) -> AsyncIterator[list[PostgresStore]]:
     async with instances(lambda: PostgresStore(postgres_url)) as stores:
-        yield [each for each in stores if isinstance(each, PostgresStore)]
+        yield [store for store in stores if isinstance(store, PostgresStore)]
 
 
 def knows(store: SharedStore) -> bool:
@@ -473,9 +473,9 @@ async def test_a_recording_whose_connection_is_lost_at_any_statement_is_made_onc
         reached, cut.left = cut.left <= 0, 0
 
         state = next_state(state)
-        assert [each.state for each in (await cursors_of(other, "x", 1, [key(0)])).values()] == [
-            state
-        ]
+        assert [
+            cursor.state for cursor in (await cursors_of(other, "x", 1, [key(0)])).values()
+        ] == [state]
         assert indexes(await other.load("x", writable=False)) == [number]
         assert await other.check() == []
     assert number > 8

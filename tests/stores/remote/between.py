@@ -31,7 +31,7 @@ class Between:
 
     def spoil(self, call: str, *faults: Spoil) -> None:
         """Spoil the next calls that begin like this, such as `POST /api/v1/cassettes/x/`."""
-        self.faults += [(call, each) for each in faults]
+        self.faults += [(call, fault) for fault in faults]
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()

@@ -230,7 +230,7 @@ async def test_what_the_far_side_serves_itself_stays_in() -> None:
         async with opened(far.store()) as store:
             await store.append("x", CassetteHead("then", "mine"), recording(0))
         assert far.broker.is_loaded("x")
-        assert [each.interactions for each in await far.broker.source.counts()] == [1]
+        assert [count.interactions for count in await far.broker.source.counts()] == [1]
 
 
 async def test_names_come_by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,10 +259,10 @@ async def test_a_cassette_is_gone_through_bit_by_bit(tmp_path: Path, shared: boo
         }
         found: list[int] = []
         while page := await store.page("x", after=found[-1] if found else None, limit=6):
-            found += [each.item.index for each in page]
+            found += [item.item.index for item in page]
         assert found == list(range(20))
         # From anywhere, as if it had broken off there.
-        assert [each.item.index for each in await store.page("x", after=17, limit=9)] == [18, 19]
+        assert [item.item.index for item in await store.page("x", after=17, limit=9)] == [18, 19]
         with pytest.raises(CassetteEdited, match="begin again"):
             await store.page("x", after=33, limit=1)
 
@@ -287,9 +287,9 @@ async def test_a_way_through_that_breaks_off_goes_on_behind_what_came() -> None:
         )
         through = await walk_cassette(store, "x")
         assert through is not None
-        found = [each async for each in through.items]
+        found = [item async for item in through.items]
 
-    assert [each.index for each in found] == list(range(200))
+    assert [item.index for item in found] == list(range(200))
     asked = [path for _, path, _ in way.seen if "/copy" in path]
     assert "after" not in asked[0]
     assert "after=" in asked[-1]

@@ -202,7 +202,7 @@ async def test_one_that_is_refused_does_not_take_others_along(far: FarSide, way:
         sent = [
             tasks.create_task(_tried(store.append("x", HEAD, recording(at)))) for at in range(5)
         ]
-    refused, *others = [each.result() for each in sent]
+    refused, *others = [task.result() for task in sent]
     assert isinstance(refused, StoreError)
     assert others == [None] * 4
     assert await kept(far) == answers(1, 2, 3, 4)

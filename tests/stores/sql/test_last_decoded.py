@@ -24,7 +24,7 @@ def test_what_is_read_again_is_the_same_object_and_what_was_changed_is_not() -> 
     again = last.items("x", [(1, "b"), (2, "changed"), (3, "d")], decoder)
 
     assert again[0] is first[1]
-    assert [each.index for each in again] == [1, 2, 3]
+    assert [item.index for item in again] == [1, 2, 3]
     assert decoder.decoded == [("changed", 2), ("d", 3)]
 
 

@@ -34,7 +34,7 @@ class Statements:
 
     def count(self, beginning: str) -> int:
         """How many statements began so."""
-        return sum(each.startswith(beginning) for each in self.executed)
+        return sum(text.startswith(beginning) for text in self.executed)
 
 
 @contextmanager

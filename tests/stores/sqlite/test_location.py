@@ -260,8 +260,8 @@ async def test_a_file_that_lost_its_log_before_the_first_checkpoint_is_refused(
             async with opened(copy) as store:
                 await (append_recordings(store, 3) if writes else store.names())
     assert copy.read_bytes() == before
-    for each in copies.iterdir():
-        each.unlink()
+    for path in copies.iterdir():
+        path.unlink()
     async with opened(copy) as store:
         await append_recordings(store, 3)
     assert await recorded(copy) == answers(3)

@@ -58,10 +58,10 @@ async def _together(
 
     statements.gate.clear()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(settled(each)) for each in works]
+        tasks = [group.create_task(settled(work)) for work in works]
         await asyncio.sleep(0)
         statements.gate.set()
-    return [each.result() for each in tasks]
+    return [task.result() for task in tasks]
 
 
 async def test_steps_that_wait_are_made_in_one_transaction(
@@ -72,10 +72,13 @@ async def test_steps_that_wait_are_made_in_one_transaction(
 
     made = await _together(
         statements,
-        *[advanced(store, "x", 1, key(each), None, b"1", each, mark) for each in range(_COUNT)],
+        *[
+            advanced(store, "x", 1, key(number), None, b"1", number, mark)
+            for number in range(_COUNT)
+        ],
     )
 
-    assert len({each.version for each in made if isinstance(each, CursorState)}) == _COUNT
+    assert len({cursor.version for cursor in made if isinstance(cursor, CursorState)}) == _COUNT
     # The first of them did not wait for the others.
     assert statements.count("COMMIT") <= 2
     assert statements.count("SELECT state.id, changed") <= 2
@@ -86,10 +89,11 @@ async def test_of_equal_steps_that_wait_together_the_first_is_made(
     store: SqliteStore, statements: Statements
 ) -> None:
     made = await _together(
-        statements, *[advanced(store, "x", 1, key(0), None, b"%d" % each, 0) for each in range(9)]
+        statements,
+        *[advanced(store, "x", 1, key(0), None, b"%d" % number, 0) for number in range(9)],
     )
 
-    assert [each.state for each in made if isinstance(each, CursorState)] == [b"0"]
+    assert [cursor.state for cursor in made if isinstance(cursor, CursorState)] == [b"0"]
     assert (await cursors_of(store, "x", 1, [key(0)]))[key(0)] == made[0]
 
 
@@ -119,7 +123,8 @@ async def test_a_step_that_cannot_be_tried_fails_for_each_who_waits(
     monkeypatch.setattr(cursor_moves, "make_steps", broken)
 
     found = await _together(
-        statements, *[advanced(store, "x", 1, key(each), None, b"1", each) for each in range(3)]
+        statements,
+        *[advanced(store, "x", 1, key(number), None, b"1", number) for number in range(3)],
     )
 
     assert [type(each) for each in found] == [CassetteCorrupt] * 3
@@ -134,7 +139,7 @@ async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
     make = cursor_moves.make_steps
 
     def full(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
-        if any(len(each.state or b"") > 1 for each in moves):
+        if any(len(move.state or b"") > 1 for move in moves):
             raise apsw.FullError("database or disk is full")
         make(moves, connection)
 
@@ -145,7 +150,7 @@ async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
         *[advanced(store, "x", 1, key(n), None, state, n) for n, state in enumerate(states)],
     )
 
-    assert [each.state for each in made if isinstance(each, CursorState)] == [b"1", b"2"]
+    assert [cursor.state for cursor in made if isinstance(cursor, CursorState)] == [b"1", b"2"]
     assert isinstance(made[1], StoreFull)
 
 

@@ -48,14 +48,14 @@ async def store(file: Path, clock: Clock) -> AsyncIterator[SqliteStore]:
 
 async def test_recordings_of_all_processes_are_kept(store: SqliteStore, file: Path) -> None:
     with peers(file, 3) as others:
-        for number, each in enumerate(others):
-            each.send(f"append {number * 100} 40")
-        assert [each.receive() for each in others] == ["done"] * 3
+        for number, other in enumerate(others):
+            other.send(f"append {number * 100} 40")
+        assert [other.receive() for other in others] == ["done"] * 3
 
     outline = await store.outline("x")
     assert outline is not None
     assert outline.count == 120
-    numbers = [number + each for number in (0, 100, 200) for each in range(40)]
+    numbers = [number + position for number in (0, 100, 200) for position in range(40)]
     assert sorted(found_indexes(await store.page("x", after=None, limit=200))) == numbers
 
 
@@ -81,7 +81,7 @@ async def test_a_mode_is_in_force_in_every_process_when_it_is_answered(
     store: SqliteStore, file: Path
 ) -> None:
     with peers(file, 2) as others:
-        joined = [each.ask("join") for each in others]
+        joined = [other.ask("join") for other in others]
         assert joined == ["joined 1", "joined 1"]
         heard: list[Control] = []
         assert (await store.join(WANTED, heard.append)).takes == 1
@@ -91,7 +91,7 @@ async def test_a_mode_is_in_force_in_every_process_when_it_is_answered(
         assert laggards == ()
         assert heard == [control]
         # It is there already: nothing is waited for.
-        assert [each.receive() for each in others] == ["applied replay"] * 2
+        assert [other.receive() for other in others] == ["applied replay"] * 2
 
 
 async def test_a_stopped_process_is_named_until_it_is_taken_for_gone(
@@ -103,7 +103,7 @@ async def test_a_stopped_process_is_named_until_it_is_taken_for_gone(
         other.process.send_signal(signal.SIGSTOP)
 
         _, laggards = await store.steer(lambda now: with_mode(now, "record"))
-        assert [each.endswith(f":{other.process.pid}") for each in laggards] == [True]
+        assert [laggard.endswith(f":{other.process.pid}") for laggard in laggards] == [True]
 
         clock.ahead = STALE_S + 1
         _, laggards = await store.steer(with_take)

@@ -44,10 +44,12 @@ async def test_what_is_recorded_and_edited_meanwhile_is_found_under_them_too(
 
     assert number > 105
     edited = range(50, min(number - 50, 60))
-    for each in (*range(50), *range(100, number)):
-        if each not in edited:
-            assert found_indexes(await recordings_under(store, "x", [wider(each)])) == [each]
-            assert await recordings_under(store, "x", [key(each)]) == []
+    for position in (*range(50), *range(100, number)):
+        if position not in edited:
+            assert found_indexes(await recordings_under(store, "x", [wider(position)])) == [
+                position
+            ]
+            assert await recordings_under(store, "x", [key(position)]) == []
     for each in edited:
         assert found_indexes(await recordings_under(store, "x", [wider(each + 1050)])) == [each]
     with closing(apsw.Connection(str(file))) as connection:

@@ -34,7 +34,7 @@ def test_a_thread_is_made_where_all_are_busy_up_to_the_most() -> None:
     assert len(_named("busy")) == 2
     go_on.set()
 
-    assert all(each.result(5) for each in waiting)
+    assert all(task.result(5) for task in waiting)
     threads.shutdown()
     assert not _named("busy")
 

@@ -105,13 +105,21 @@ class RunningBroker:
         found = await super(FakeStore, self.store).load(cassette, writable=False)
         if found is None:
             return []
-        return [each.response.body for each in found.interactions if isinstance(each, Interaction)]
+        return [
+            interaction.response.body
+            for interaction in found.interactions
+            if isinstance(interaction, Interaction)
+        ]
 
     def held(self, cassette: str | None = None) -> list[bytes]:
         """The bodies the loaded cassette holds."""
         loaded = self.broker.cassette(cassette)
         assert loaded is not None
-        return [each.response.body for each in loaded if isinstance(each, Interaction)]
+        return [
+            interaction.response.body
+            for interaction in loaded
+            if isinstance(interaction, Interaction)
+        ]
 
 
 async def recorded(*bodies: str, path: str = "/v1/x", route: str = "openai") -> FakeStore:

@@ -112,7 +112,7 @@ class BrokersOnOneStore:
 
     async def add_rules(self, turn: int, name: str, rules: Rules) -> Observed:
         """Only for a cassette that is in and holds something: others differ in what they refuse."""
-        if not (any(each.is_loaded(name) for each in self.brokers) and await self._held(name)):
+        if not (any(broker.is_loaded(name) for broker in self.brokers) and await self._held(name)):
             return ("nothing there",)
         both = await self._broker(turn).add_rules(name, rules)
         # What the take had used up is known to a cassette in memory alone.
@@ -122,7 +122,9 @@ class BrokersOnOneStore:
     async def eject(self, _: int, name: str, *, prune: bool) -> Observed:
         """Its report, from one that has it in."""
         held = await self._held(name)
-        broker = next((each for each in self.brokers if each.is_loaded(name)), self.brokers[0])
+        broker = next(
+            (candidate for candidate in self.brokers if candidate.is_loaded(name)), self.brokers[0]
+        )
         try:
             report = await broker.eject(name, prune=prune)
         except TapewayError as error:
@@ -132,7 +134,7 @@ class BrokersOnOneStore:
 
     async def edit(self, turn: int, name: str, place: int, changed: Interaction | None) -> Observed:
         """Replace or remove one of the recordings."""
-        held = sorted(await self._held(name), key=lambda each: each.response.body)
+        held = sorted(await self._held(name), key=lambda exchange: exchange.response.body)
         if place >= len(held):
             return ("nothing there",)
         await self._broker(turn).editor.edit(name, held[place].index, changed)
@@ -159,7 +161,7 @@ class BrokersOnOneStore:
 
     async def order(self, name: str) -> list[bytes]:
         """The same in its order."""
-        return [each.response.body for each in await self._held(name)]
+        return [exchange.response.body for exchange in await self._held(name)]
 
     async def reports(self) -> Observed:
         """A report for each cassette: counts only where one broker made them all."""
@@ -217,11 +219,11 @@ class BrokersOnOneStore:
             # Nor does it know which part of a path is its host's route.
             return [
                 (
-                    named[each.index],
-                    each.method,
-                    _PLACEHOLDER.sub("REDACTED", each.path) if self.routed else "",
+                    named[recording.index],
+                    recording.method,
+                    _PLACEHOLDER.sub("REDACTED", recording.path) if self.routed else "",
                 )
-                for each in some
+                for recording in some
             ]
 
         counts: Observed = ()
@@ -230,8 +232,8 @@ class BrokersOnOneStore:
                 *(report.replayed, report.recorded, report.live, report.retries),
                 *(
                     [
-                        (each.method, _PLACEHOLDER.sub("REDACTED", each.path), each.times)
-                        for each in report.misses
+                        (miss.method, _PLACEHOLDER.sub("REDACTED", miss.path), miss.times)
+                        for miss in report.misses
                     ],
                     sorted(report.usage.items()),
                 ),
@@ -251,7 +253,7 @@ async def _decided(broker: Broker, name: str, sent: Sent) -> Plan | TapewayError
 
 
 def _named(held: Sequence[Interaction]) -> Mapping[int, bytes]:
-    return {each.index: each.response.body for each in held}
+    return {recording.index: recording.response.body for recording in held}
 
 
 @asynccontextmanager

@@ -51,7 +51,11 @@ class SharedBrokers:
 
     def stored(self, name: str = "default") -> list[bytes]:
         held = self.common.held.get(name, [])
-        return [each.response.body for each in held if isinstance(each, Interaction)]
+        return [
+            interaction.response.body
+            for interaction in held
+            if isinstance(interaction, Interaction)
+        ]
 
 
 @asynccontextmanager

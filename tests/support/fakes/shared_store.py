@@ -54,7 +54,8 @@ class BitByBitStore(MemoryStore):
     async def put(self, name: str, cassette: StoredCassette) -> None:
         self.heads[name] = cassette.head
         self.held[name] = [
-            replace(each, index=index) for index, each in enumerate(cassette.interactions)
+            replace(interaction, index=index)
+            for index, interaction in enumerate(cassette.interactions)
         ]
 
     async def release(self, name: str) -> None:
@@ -81,22 +82,30 @@ class BitByBitStore(MemoryStore):
         self.pages.append(limit)
         start = 0
         if after is not None:
-            start = [each.index for each in self.held[name]].index(after) + 1
+            start = [recording.index for recording in self.held[name]].index(after) + 1
         return [
             TakenRecording(copy.deepcopy(each)) for each in self.held[name][start : start + limit]
         ]
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
-        return next((TakenRecording(each) for each in self.held[name] if each.index == index), None)
+        return next(
+            (
+                TakenRecording(recording)
+                for recording in self.held[name]
+                if recording.index == index
+            ),
+            None,
+        )
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
     ) -> Found:
         rules = rules_of_meta(self.heads[name].meta)
         under = [
-            TakenRecording(each)
-            for each in self.held[name]
-            if isinstance(each, Interaction) and set(index_keys(each, rules)) & set(digests)
+            TakenRecording(interaction)
+            for interaction in self.held[name]
+            if isinstance(interaction, Interaction)
+            and set(index_keys(interaction, rules)) & set(digests)
         ]
         return Found({}, under, None)
 
@@ -107,7 +116,7 @@ class BitByBitStore(MemoryStore):
         self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
     ) -> bool:
         items = self.held[name]
-        at = next((at for at, each in enumerate(items) if each.index == index), None)
+        at = next((at for at, item in enumerate(items) if item.index == index), None)
         if at is None:
             return False
         condition.check(interaction_digest(items[at]))
@@ -122,4 +131,4 @@ class BitByBitStore(MemoryStore):
         self.heads.setdefault(name, head)
         held = self.held.setdefault(name, [])
         first = held[-1].index + 1 if held else 0
-        held += [replace(copy.deepcopy(each), index=first + at) for at, each in enumerate(items)]
+        held += [replace(copy.deepcopy(item), index=first + at) for at, item in enumerate(items)]

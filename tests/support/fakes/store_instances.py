@@ -94,7 +94,7 @@ class InstanceStore(BitByBitStore):
 
     async def neighbours(self, name: str, asked: SoughtRequest) -> Sequence[TakenRecording]:
         self.calls["neighbours"] += 1
-        items = {each.index: each for each in self.held.get(name, [])}
+        items = {recording.index: recording for recording in self.held.get(name, [])}
         near = Neighbours(items.values()).near(asked, items.get)
         return [self._dated(name, each) for each in near]
 
@@ -105,23 +105,27 @@ class InstanceStore(BitByBitStore):
     async def issuers(self, name: str, keys: Sequence[bytes]) -> Mapping[bytes, Issuer]:
         self.calls["issuers"] += 1
         found: dict[bytes, Issuer] = {}
-        for each in self.held.get(name, []):
-            exchange = exchange_of(each)
+        for recording in self.held.get(name, []):
+            exchange = exchange_of(recording)
             for key in issued_keys(exchange) if exchange is not None else ():
                 if key in keys:
-                    found.setdefault(key, Issuer(each.index, self._dated(name, each).take))
+                    found.setdefault(
+                        key, Issuer(recording.index, self._dated(name, recording).take)
+                    )
         return found
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
-        found = [each for each in self.held.get(name, []) if each.index == index]
+        found = [recording for recording in self.held.get(name, []) if recording.index == index]
         return self._dated(name, found[0]) if found else None
 
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
-        touched = set[int]().union(*[self.common.touched.get((name, each), ()) for each in takes])
+        touched = set[int]().union(*[self.common.touched.get((name, take), ()) for take in takes])
         found = [
-            RecordingTitle(each.index, each.request.method, each.request.target)
-            for each in self.held.get(name, [])
-            if isinstance(each, Interaction) and each.index not in touched
+            RecordingTitle(
+                interaction.index, interaction.request.method, interaction.request.target
+            )
+            for interaction in self.held.get(name, [])
+            if isinstance(interaction, Interaction) and interaction.index not in touched
         ]
         return FoundUnused(len(found), found[:limit])
 
@@ -188,7 +192,9 @@ class InstanceStore(BitByBitStore):
     async def fences(self, name: str) -> frozenset[int]:
         self.calls["fences"] += 1
         self._looked.set()
-        return frozenset([each.fence for (of, _), each in self.common.leases.items() if of == name])
+        return frozenset(
+            [lease.fence for (of, _), lease in self.common.leases.items() if of == name]
+        )
 
     async def looked(self, count: int) -> None:
         """Wait until somebody has looked so many times who holds leases."""
@@ -208,9 +214,9 @@ class InstanceStore(BitByBitStore):
         assert self.common.control is not None
         now = self.common.control
         now = self.common.control = replace(change(now), generation=now.generation + 1)
-        for each in self.common.instances:
-            if not each.deaf:
-                each._apply(now)
+        for instance in self.common.instances:
+            if not instance.deaf:
+                instance._apply(now)
         return now, await self.behind(now.generation)
 
     async def behind(self, generation: int) -> Sequence[str]:
@@ -218,8 +224,8 @@ class InstanceStore(BitByBitStore):
         is_known = now is not None and generation <= now.generation
         return [
             f"instance {at}"
-            for at, each in enumerate(self.common.instances)
-            if each.deaf or not is_known
+            for at, instance in enumerate(self.common.instances)
+            if instance.deaf or not is_known
         ]
 
     def steal(self, lease_of: bytes, name: str = "default") -> None:

@@ -38,7 +38,7 @@ async def list_cassettes(
     broker, limit = context.broker, call.query.limit
     # A loaded cassette may have nothing stored yet.
     if (wanted := call.query.name) is None:
-        loaded = {each.name: each.interactions for each in await broker.source.counts()}
+        loaded = {count.name: count.interactions for count in await broker.source.counts()}
         names = sorted({*await broker.store.names(), *loaded})
     else:
         loaded = await _loaded(context, wanted)

@@ -63,19 +63,19 @@ async def get_eject(
     """The effects of an eject: recordings to wait for, recordings that `prune` would drop."""
     broker = context.broker
     name = call.query.cassette or broker.active
-    found = next((each for each in await broker.source.counts() if each.name == name), None)
+    loaded = next((count for count in await broker.source.counts() if count.name == name), None)
     instances, lagging = await broker.instances()
     slots = broker.source.control.slots
-    recorded = broker.journal.tallies[name].outcomes["recorded"] if found is not None else 0
+    recorded = broker.journal.tallies[name].outcomes["recorded"] if loaded is not None else 0
     single = isinstance(context.processes, SingleProcess)
     return EjectPreview(
         cassette=name,
-        loaded=found is not None,
+        loaded=loaded is not None,
         in_flight=broker.recordings_in_flight(name) if single else context.processes.in_flight,
-        interactions=0 if found is None else found.interactions,
+        interactions=0 if loaded is None else loaded.interactions,
         recorded=recorded,
-        unused=0 if found is None else found.unused,
-        slots=sorted(slot for slot, each in slots.items() if each.cassette == name),
+        unused=0 if loaded is None else loaded.unused,
+        slots=sorted(slot for slot, pointed in slots.items() if pointed.cassette == name),
         instances=list(instances),
         lagging=list(lagging),
     )
@@ -112,7 +112,7 @@ async def report(
         return web.Response(text=text, content_type=content_type)
 
     def body() -> bytes:
-        cassettes = [reported_cassette(each) for each in reports]
+        cassettes = [reported_cassette(one_report) for one_report in reports]
         made = Report(cassettes=cassettes, upstream_connections=connections)
         return made.model_dump_json().encode()
 

@@ -158,18 +158,23 @@ def _format(form: str) -> "Format":
     # Imported only here: the module imports the formats of all other tools.
     from tapeway.formats import registry
 
-    found = registry.by_name(registry.TAPEWAY.name if form == "json" else form)
-    if found is None:
+    known = registry.by_name(registry.TAPEWAY.name if form == "json" else form)
+    if known is None:
         raise ValueError(f"there is no format {form}")
-    return found
+    return known
 
 
 async def _inlined(name: str, stored: StoredCassette) -> StoredCassette:
     """The cassette with all bodies in it. Raises AdminError (413) if those in files are too large."""
-    found = [
+    exchanges = [
         interaction for interaction in stored.interactions if isinstance(interaction, Interaction)
     ]
-    files = [file for each in found for file in (each.request.file, each.response.file) if file]
+    files = [
+        file
+        for exchange in exchanges
+        for file in (exchange.request.file, exchange.response.file)
+        if file
+    ]
     if not files:
         return stored
     if (size := sum(file.size for file in files)) > MAX_INLINED:

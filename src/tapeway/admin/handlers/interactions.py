@@ -77,8 +77,8 @@ async def page_of(
     """Some interactions, and the index after which there are more, if there are."""
     if context.broker.store.shared is None:
         stored = await read_cassette(context, name)
-        in_order = sorted(stored.interactions, key=lambda each: each.index)
-        later = [each for each in in_order if after is None or each.index > after]
+        in_order = sorted(stored.interactions, key=lambda stored_item: stored_item.index)
+        later = [item for item in in_order if after is None or item.index > after]
         return later[:limit], later[limit - 1].index if len(later) > limit else None
     if (walk := await context.broker.editor.walk(name, after)) is None:
         raise no_cassette(name)
@@ -93,7 +93,7 @@ async def page_of(
 
 
 def _listed(name: str, page: Sequence[AnyInteraction], following: int | None) -> bytes:
-    documents: list[Json] = [interaction_document(name, each) for each in page]
+    documents: list[Json] = [interaction_document(name, item) for item in page]
     return dump({"interactions": documents, "next": following})
 
 

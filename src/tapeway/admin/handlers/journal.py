@@ -23,7 +23,7 @@ from tapeway.admin.models.journal import (
 )
 from tapeway.admin.models.schema import NearRecording, Nothing, iso_time
 from tapeway.admin.operation import OperationCall, PlainCall
-from tapeway.conversations.gist import MOST, asked
+from tapeway.conversations.gist import MOST, last_question
 from tapeway.conversations.gist import gist as gist_of
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import (
@@ -62,10 +62,10 @@ async def get_journal(
     query, limit = call.query, call.query.limit
     if query.text is not None:
         return await _searched(context, query, query.text)
-    found = list(islice(_matching(context, query), limit + 1))
+    entries = list(islice(_matching(context, query), limit + 1))
     return JournalPage(
-        entries=await _entries(context, found[:limit], gist=query.gist),
-        next=found[limit - 1].id if len(found) > limit else None,
+        entries=await _entries(context, entries[:limit], gist=query.gist),
+        next=entries[limit - 1].id if len(entries) > limit else None,
     )
 
 
@@ -91,8 +91,8 @@ async def events(
         if call.request.method != "HEAD":
             # The client may disconnect at any time.
             with suppress(ConnectionError):
-                for each in (_OPENING, *missed):
-                    await response.write(each)
+                for event in (_OPENING, *missed):
+                    await response.write(event)
                 async for batch in _batches(context, entries, gist=call.query.gist):
                     await response.write(batch)
     return response
@@ -102,8 +102,8 @@ async def _missed_since(context: HandlerContext, id: str, *, gist: bool) -> list
     """Events for the entries after this entry, oldest first; for all entries if `id` is gone."""
     newer = list(takewhile(lambda entry: entry.id != id, context.journal))
     is_gone = len(newer) == len(context.journal)
-    found = [_event(each) for each in await _entries(context, newer[::-1], gist=gist)]
-    return [_GAP, *found] if is_gone else found
+    new_events = [_event(entry) for entry in await _entries(context, newer[::-1], gist=gist)]
+    return [_GAP, *new_events] if is_gone else new_events
 
 
 async def accept(context: HandlerContext, call: OperationCall[Nothing, Acceptance]) -> Accepted:
@@ -129,23 +129,23 @@ async def accept(context: HandlerContext, call: OperationCall[Nothing, Acceptanc
 
 async def _searched(context: HandlerContext, query: JournalQuery, text: str) -> JournalPage:
     """A page of the entries with a text; an empty page may have a next page."""
-    entries = list(_after(context, query.after))
+    entries = list(_entries_after(context, query.after))
     numbered = ((entry, _passes(entry, query)) for entry in entries)
-    found = await search(context, numbered, text, negate=query.negate, limit=query.limit)
-    left = len(entries) - found.passed
+    searched = await search(context, numbered, text, negate=query.negate, limit=query.limit)
+    left = len(entries) - searched.passed
     return JournalPage(
-        entries=await _entries(context, found.found, gist=query.gist),
-        next=found.last if left else None,
-        searched=found.passed,
+        entries=await _entries(context, searched.found, gist=query.gist),
+        next=searched.last if left else None,
+        searched=searched.passed,
         left=left,
     )
 
 
 def _matching(context: HandlerContext, query: JournalQuery) -> Iterator[ServedRequest]:
-    return (each for each in _after(context, query.after) if _passes(each, query))
+    return (entry for entry in _entries_after(context, query.after) if _passes(entry, query))
 
 
-def _after(context: HandlerContext, id: str | None) -> Iterator[ServedRequest]:
+def _entries_after(context: HandlerContext, id: str | None) -> Iterator[ServedRequest]:
     entries = iter(context.journal)
     if id is None:
         return entries
@@ -165,7 +165,7 @@ def _passes(entry: ServedRequest, query: JournalQuery) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _ToldCall:
+class _CallGist:
     """The gist of an entry: question, outcome, model and tokens."""
 
     asked: str
@@ -174,7 +174,7 @@ class _ToldCall:
     tokens: int | None = None
 
 
-def journal_entry(entry: ServedRequest, told: _ToldCall | None = None) -> JournalEntry:
+def journal_entry(entry: ServedRequest, gist: _CallGist | None = None) -> JournalEntry:
     """A request as the API returns it."""
     entry = entry.written()
     return JournalEntry(
@@ -201,10 +201,10 @@ def journal_entry(entry: ServedRequest, told: _ToldCall | None = None) -> Journa
         client_address=entry.client_address,
         request_id=entry.request_id,
         trace_id=entry.trace_id,
-        asked=None if told is None else told.asked,
-        answered=None if told is None else told.answered,
-        model=None if told is None else told.model,
-        tokens=None if told is None else told.tokens,
+        asked=None if gist is None else gist.asked,
+        answered=None if gist is None else gist.answered,
+        model=None if gist is None else gist.model,
+        tokens=None if gist is None else gist.tokens,
     )
 
 
@@ -225,22 +225,25 @@ async def _entries(
         return [journal_entry(entry) for entry in entries]
     reader = EntryReader(context)
     items = [await reader.read(entry) for entry in entries]
-    said = await asyncio.to_thread(lambda: [*map(_told, entries, items)])
-    return [journal_entry(entry, told) for entry, told in zip(entries, said, strict=True)]
+    gists = await asyncio.to_thread(lambda: [*map(_described, entries, items)])
+    return [
+        journal_entry(entry, gist_of_entry)
+        for entry, gist_of_entry in zip(entries, gists, strict=True)
+    ]
 
 
-def _told(entry: ServedRequest, item: Searchable) -> _ToldCall:
+def _described(entry: ServedRequest, item: Searchable) -> _CallGist:
     if isinstance(item, MissedRequest):
         call = describe_call(item.request.route, item.request)
         model = None if call is None else call.model
-        return _ToldCall(asked(item.request), _why_missed(entry), model)
+        return _CallGist(last_question(item.request), _why_missed(entry), model)
     message = (entry.message or "")[:MOST]
     if item is None:
-        return _ToldCall("", message)
-    said = gist_of(item)
+        return _CallGist("", message)
+    call_gist = gist_of(item)
     # The message says what failed; the answer is the same in the words of the API.
-    answered = message if entry.outcome == "error" else said.answered
-    return _ToldCall(said.asked, answered or said.answered, *model_and_tokens(item))
+    answered = message if entry.outcome == "error" else call_gist.answered
+    return _CallGist(call_gist.asked, answered or call_gist.answered, *model_and_tokens(item))
 
 
 def _why_missed(entry: ServedRequest) -> str:
@@ -270,7 +273,7 @@ async def _batches(
             continue
         while len(batch) < _MOST_IN_BATCH and not entries.empty():
             batch.append(entries.get_nowait())
-        served = [each for each in batch if each is not None]
+        served = [entry for entry in batch if entry is not None]
         if events := b"".join(map(_event, await _entries(context, served, gist=gist))):
             yield events
         if batch[-1] is None:

@@ -84,7 +84,9 @@ def _documents(sent: RunReport) -> list[Document]:
     documents: list[Document] = [cassette.model_dump(mode="json") for cassette in sent.cassettes]
     for document in documents:
         for near in (near for miss in document["misses"] for near in miss["nearest"]):
-            if not all(isinstance(found.get("path"), str) for found in near["differences"]):
+            if not all(
+                isinstance(difference.get("path"), str) for difference in near["differences"]
+            ):
                 raise AdminError("each difference of a recording needs a 'path'")
     return documents
 
@@ -104,10 +106,10 @@ def _page(
     if transport is None:
         raise ConnectionResetError("the caller has left")
     host, port, *_ = transport.get_extra_info("sockname")
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    host_and_port = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     token = call.request.headers.get("Authorization", "").partition(" ")[2]
     client = AdminClient(
-        urlunsplit((call.request.scheme, place, "", "", "")),
+        urlunsplit((call.request.scheme, host_and_port, "", "", "")),
         token or None,
         certificate=context.certificate,
     )
@@ -118,10 +120,10 @@ def _page(
 def _notes(sent: EndedRun, renamed: Mapping[str, str]) -> RunNotes:
     documents = _documents(sent)
     reports = [cassette_report(document) for document in documents]
-    places = {name: SourcePlace(each.file, each.line) for name, each in sent.places.items()}
-    found = causes([missed_call(miss) for document in documents for miss in document["misses"]])
+    places = {name: SourcePlace(place.file, place.line) for name, place in sent.places.items()}
+    common = causes([missed_call(miss) for document in documents for miss in document["misses"]])
     return RunNotes(
-        causes=[each.line for each in found if each.rule is not None or each.times > 1],
+        causes=[cause.line for cause in common if cause.rule is not None or cause.times > 1],
         gains=[*gains_of_all(reports)],
         notices=[*_notices(documents)],
         unreached=[
@@ -146,9 +148,13 @@ def _notes(sent: EndedRun, renamed: Mapping[str, str]) -> RunNotes:
 
 def _notices(documents: Iterable[Mapping[str, Any]]) -> Iterable[str]:
     documents = [*documents]
-    dated = [DatedRecording(**each) for document in documents for each in document["dated"]]
+    dated = [
+        DatedRecording(**recording) for document in documents for recording in document["dated"]
+    ]
     yield from dated_notices(dated)
-    yield from repeated_notices([each for document in documents for each in document["repeated"]])
+    yield from repeated_notices(
+        [repeated for document in documents for repeated in document["repeated"]]
+    )
 
 
 async def _renamed(
@@ -156,24 +162,24 @@ async def _renamed(
 ) -> dict[str, str]:
     """For each missing cassette the unclaimed cassette with the missed requests, each once."""
     keys: dict[str, frozenset[str]] = {}
-    found: dict[str, str] = {}
+    nearest_of: dict[str, str] = {}
     for name, missed in missing.items():
         nearest = await asyncio.to_thread(_nearest, name, unclaimed)
-        for each in nearest[:_MOST_READ]:
-            if each in found.values():
+        for candidate in nearest[:_MOST_READ]:
+            if candidate in nearest_of.values():
                 continue
-            if each not in keys:
-                keys[each] = await _keys(context, each)
-            if not keys[each].isdisjoint(missed):
-                found[name] = each
+            if candidate not in keys:
+                keys[candidate] = await _keys(context, candidate)
+            if not keys[candidate].isdisjoint(missed):
+                nearest_of[name] = candidate
                 break
-    return found
+    return nearest_of
 
 
 def _nearest(name: str, others: Sequence[str]) -> list[str]:
     """The names, in the order of likeness to `name`."""
     return sorted(
-        others, key=lambda each: -SequenceMatcher(None, name, each, autojunk=False).ratio()
+        others, key=lambda other: -SequenceMatcher(None, name, other, autojunk=False).ratio()
     )
 
 

@@ -69,9 +69,9 @@ async def list_slot_requests(
     redaction = context.broker.redaction
     return SentPage(
         requests=[
-            _sent_request(each, redaction.redact(sent.salt, replace(each.request, file=None)))
-            for each in sent.of_slot(call.slot)
-            if take in (None, each.take) and each.take >= (since or 0)
+            _sent_request(request, redaction.redact(sent.salt, replace(request.request, file=None)))
+            for request in sent.of_slot(call.slot)
+            if take in (None, request.take) and request.take >= (since or 0)
         ]
     )
 

@@ -54,12 +54,12 @@ async def clients(context: HandlerContext, call: PlainCall) -> Clients:
 def _listed(broker: Broker, loaded: list[CassetteCounts]) -> list[LoadedCassette]:
     return [
         LoadedCassette(
-            name=each.name,
-            mode=broker.mode_of(each.name),
-            interactions=each.interactions,
-            unused=each.unused,
+            name=cassette.name,
+            mode=broker.mode_of(cassette.name),
+            interactions=cassette.interactions,
+            unused=cassette.unused,
         )
-        for each in loaded
+        for cassette in loaded
     ]
 
 
@@ -100,7 +100,7 @@ def is_page(request: web.Request) -> bool:
     if request.method not in ("GET", "HEAD"):
         return False
     if path == "/":
-        return any("text/html" in each.lower() for each in request.headers.getall("Accept", []))
+        return any("text/html" in accept.lower() for accept in request.headers.getall("Accept", []))
     return path.startswith("/web/")
 
 
@@ -110,11 +110,11 @@ async def page_file(request: web.Request) -> web.Response:
 
 
 def _page_response(name: str) -> web.Response:
-    if (found := page_files().get(name)) is None:
+    if (file := page_files().get(name)) is None:
         raise web.HTTPNotFound
     return web.Response(
-        body=found.content,
-        content_type=found.content_type,
+        body=file.content,
+        content_type=file.content_type,
         charset="utf-8",
         headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY},
     )

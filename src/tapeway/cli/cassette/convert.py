@@ -94,9 +94,9 @@ def convert(
             return asyncio.run(_convert_store(source, target, known, force=force))
         code, sources = terminal.DONE, [source]
         if Path(source).is_dir() and from_format is None:
-            found, code = _sources(folder_of_files.find(Path(source)))
-            sources = [each.argument for each in found] or sources
-        ends = [endpoints.source(each, from_format) for each in sources]
+            readable, code = _sources(folder_of_files.find(Path(source)))
+            sources = [file.argument for file in readable] or sources
+        ends = [endpoints.source(argument, from_format) for argument in sources]
         to = endpoints.target(target, to_format)
         done = conversion.convert(ends, to, settings.store, known, _new_head(), force=force)
         return max(code, _print(asyncio.run(done)))
@@ -162,27 +162,27 @@ async def _convert_folder(
 
 def _sources(files: Sequence[Path]) -> tuple[list[Endpoint], int]:
     """The files of other tools, and the exit code for unreadable files."""
-    found: list[Endpoint] = []
+    readable: list[Endpoint] = []
     code = terminal.DONE
     for file in files:
         try:
             if (source := folder_of_files.source_of(file)) is not None:
-                found.append(source)
+                readable.append(source)
         except CassetteCorrupt as exc:
             terminal.print_error(exc.message)
             code = terminal.NOT_DONE
         except ConfigError as exc:
             terminal.print_error(f"{exc.message}: passed over")
-    return found, code
+    return readable, code
 
 
 async def _bring_over(
     files: NamedFiles, to: CassetteStore, known: KnownValues | None, *, force: bool
 ) -> int:
-    place = CassetteInStore(to, files.name, f"{to.url}#{files.name}")
+    cassette = CassetteInStore(to, files.name, f"{to.url}#{files.name}")
     try:
         result = await conversion.import_files(
-            files.sources, place, known, _new_head(), force=force
+            files.sources, cassette, known, _new_head(), force=force
         )
     except TapewayError as exc:
         terminal.print_error(exc.message)

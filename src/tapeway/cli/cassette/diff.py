@@ -79,9 +79,9 @@ def diff(
     if len(cassettes) != 2:
         raise click.UsageError("give two cassettes, or a revision of git.")
     places = [locate(cassette, settings.store) for cassette in cassettes]
-    found = asyncio.run(compare_places(settings, places[0], places[1], headers=headers))
-    _print([found], form, alone=True)
-    return terminal.DONE if found.same else terminal.FOUND
+    diff_of_two = asyncio.run(compare_places(settings, places[0], places[1], headers=headers))
+    _print([diff_of_two], form, alone=True)
+    return terminal.DONE if diff_of_two.same else terminal.FOUND
 
 
 async def compare_places(
@@ -126,7 +126,7 @@ async def _compare_revision(settings: Settings, name: str, form: _Form, *, heade
         terminal.print_error(error)
     if errors:
         return terminal.NOT_DONE
-    return terminal.DONE if all(each.same for each in diffs) else terminal.FOUND
+    return terminal.DONE if all(cassette_diff.same for cassette_diff in diffs) else terminal.FOUND
 
 
 @contextmanager
@@ -134,14 +134,14 @@ def _in_revision(revision: Revision, name: str) -> Iterator[CassetteInStore]:
     """The cassette of a name in the revision, empty if there was no cassette."""
     shown = f"{revision.name}:{name}"
     if name not in revision.files:
-        with _copy(_NOTHING, ".json", shown) as place:
-            yield place
+        with _copy(_NOTHING, ".json", shown) as copied:
+            yield copied
         return
     suffix = Path(revision.files[name]).suffix
-    with _copy(revision.text(name), suffix, shown, revision.root / f"{name}{ASSETS}") as place:
+    with _copy(revision.text(name), suffix, shown, revision.root / f"{name}{ASSETS}") as copied:
         for file, body in revision.large_bodies(name):
-            _write(_assets_of(place) / file, body)
-        yield place
+            _write(_assets_of(copied) / file, body)
+        yield copied
 
 
 @contextmanager
@@ -150,8 +150,8 @@ def _in_folder(folder: Path, name: str) -> Iterator[CassetteInStore]:
     if name in find_names(folder):
         yield CassetteInStore(FileStore(folder), name, name)
         return
-    with _copy(_NOTHING, ".json", name) as place:
-        yield place
+    with _copy(_NOTHING, ".json", name) as copied:
+        yield copied
 
 
 @contextmanager
@@ -160,17 +160,17 @@ def _copy(
 ) -> Iterator[CassetteInStore]:
     """A cassette of this text in a temporary folder, with the large bodies of a given folder."""
     with TemporaryDirectory(prefix="tapeway-") as folder:
-        place = CassetteInStore(FileStore(Path(folder)), "cassette", shown)
+        cassette = CassetteInStore(FileStore(Path(folder)), "cassette", shown)
         Path(folder, f"cassette{suffix}").write_bytes(text)
         for path in large_bodies.iterdir() if large_bodies and large_bodies.is_dir() else ():
-            _write(_assets_of(place) / path.name, path)
-        yield place
+            _write(_assets_of(cassette) / path.name, path)
+        yield cassette
 
 
-def _assets_of(place: CassetteInStore) -> Path:
-    if (folder := place.store.facts.folder) is None:
+def _assets_of(cassette: CassetteInStore) -> Path:
+    if (folder := cassette.store.facts.folder) is None:
         raise ValueError("the copy of a revision is in a folder")
-    return folder / f"{place.name}{ASSETS}"
+    return folder / f"{cassette.name}{ASSETS}"
 
 
 def _write(file: Path, content: bytes | Path) -> None:
@@ -190,18 +190,18 @@ def _drive(settings: Settings, arguments: Sequence[str], *, headers: bool) -> in
         raise click.UsageError("git gives its driver seven or nine arguments.")
     path, old, new = arguments[0], arguments[1], arguments[4]
     try:
-        with _driven(old, path, "a") as first, _driven(new, path, "b") as second:
-            found = asyncio.run(compare_places(settings, first, second, headers=headers))
+        with _side_of_git(old, path, "a") as first, _side_of_git(new, path, "b") as second:
+            diff_of_two = asyncio.run(compare_places(settings, first, second, headers=headers))
     except TapewayError as exc:
         click.echo(f"{terminal.line(path)}: {terminal.line(exc.message)}")
         return terminal.DONE
     click.echo(terminal.styled(f"tapeway cassette diff {terminal.line(path)}", "heading"))
-    _print([found], "text", alone=True)
+    _print([diff_of_two], "text", alone=True)
     return terminal.DONE
 
 
 @contextmanager
-def _driven(file: str, path: str, side: str) -> Iterator[CassetteInStore]:
+def _side_of_git(file: str, path: str, side: str) -> Iterator[CassetteInStore]:
     """One of git's two files, of which `path` is the place in the working tree."""
     place = Path(path)
     try:
@@ -217,13 +217,15 @@ def _print(diffs: Sequence[CassetteDiff], form: _Form, *, alone: bool = False) -
     """Print comparisons; a comparison `alone` is no list in JSON."""
     if form == "json":
         documents: list[Json] = [
-            diff_document(each) if alone else {"cassette": each.names[1], **diff_document(each)}
-            for each in diffs
+            diff_document(compared)
+            if alone
+            else {"cassette": compared.names[1], **diff_document(compared)}
+            for compared in diffs
         ]
         click.echo(dump(documents[0] if alone else documents, indent=True).decode())
         return
-    for each in diffs:
-        for line in forms.markdown(each) if form == "markdown" else forms.lines(each):
+    for compared in diffs:
+        for line in forms.markdown(compared) if form == "markdown" else forms.lines(compared):
             click.echo(line)
         if form == "markdown" and not alone:
             click.echo()

@@ -47,12 +47,12 @@ def ls(output_format: OutputFormat, settings: Settings) -> int:
         0  all could be read
         2  one could not, or there is no such store; standard error says why
     """
-    found = asyncio.run(listed(existing(open_store(settings.store))))
+    rows = asyncio.run(listed(existing(open_store(settings.store))))
     if output_format == "json":
-        click.echo(dump([as_document(each) for each in found], indent=True).decode())
+        click.echo(dump([as_document(row) for row in rows], indent=True).decode())
     else:
-        _print(found)
-    return terminal.NOT_DONE if any(each.error for each in found) else terminal.DONE
+        _print(rows)
+    return terminal.NOT_DONE if any(row.error for row in rows) else terminal.DONE
 
 
 async def listed(store: CassetteStore) -> list[ListedCassette]:

@@ -78,7 +78,7 @@ def _merge(
     assets = path.with_suffix(ASSETS)
     # For a file that both sides added git has no base.
     before = _read(base, serializer, assets) if base.text.strip() else three_way.EMPTY
-    sides = [_read(each, serializer, assets) for each in (ours, theirs)]
+    sides = [_read(side, serializer, assets) for side in (ours, theirs)]
     merged = three_way.merge(before, sides[0], sides[1], settings.rules)
     text = serialize_cassette(serializer, merged.head, merged.documents)
     write_file(target, text, lambda written: _check(serializer, written), force=True)
@@ -96,10 +96,10 @@ def _in_conflict(path: Path) -> tuple[_Side, _Side, _Side]:
     text = read_file(path)
     if conflict_markers.first_line(text) is None:
         raise ConfigError(f"{path} has no conflict markers: give BASE, OURS and THEIRS")
-    names = [f"{path}, {each}" for each in ("base", "ours", "theirs")]
-    found = stages(path)
-    if 2 in found and 3 in found:
-        texts = [found.get(1, b""), found[2], found[3]]
+    names = [f"{path}, {side}" for side in ("base", "ours", "theirs")]
+    texts_by_stage = stages(path)
+    if 2 in texts_by_stage and 3 in texts_by_stage:
+        texts = [texts_by_stage.get(1, b""), texts_by_stage[2], texts_by_stage[3]]
     else:
         try:
             sides = conflict_markers.sides(text)

@@ -140,8 +140,8 @@ async def _prune(
     async with OpenStores() as stores:
         for name in names:
             try:
-                async with stores.cassette(locate(name, store)) as place:
-                    results.append(await _prune_one(place, options))
+                async with stores.cassette(locate(name, store)) as cassette:
+                    results.append(await _prune_one(cassette, options))
             except TapewayError as exc:
                 terminal.print_error(exc.message)
                 code = terminal.NOT_DONE
@@ -154,31 +154,31 @@ async def _prune(
     return code
 
 
-async def _prune_one(place: CassetteInStore, options: _PruneOptions) -> PruneResult:
-    check_persistent(place.store)
-    if (shared := place.store.shared) is not None:
-        result = await _select(place, await place.walk(), options)
-        for each in result.dropped if not options.dry_run else ():
-            await shared.edit(place.name, each.index, None)
+async def _prune_one(cassette: CassetteInStore, options: _PruneOptions) -> PruneResult:
+    check_persistent(cassette.store)
+    if (shared := cassette.store.shared) is not None:
+        result = await _select(cassette, await cassette.walk(), options)
+        for recording in result.dropped if not options.dry_run else ():
+            await shared.edit(cassette.name, recording.index, None)
         return result
     # The cassette is claimed before reading: no process may change it meanwhile.
-    stored = await place.load(writable=not options.dry_run)
-    result = await _select(place, walk_over(stored), options)
+    stored = await cassette.load(writable=not options.dry_run)
+    result = await _select(cassette, walk_over(stored), options)
     if result.dropped and not options.dry_run:
-        dropped = {each.index for each in result.dropped}
+        dropped = {recording.index for recording in result.dropped}
         left = tuple(
             [interaction for interaction in stored.interactions if interaction.index not in dropped]
         )
-        await place.store.save(place.name, replace(stored, interactions=left))
+        await cassette.store.save(cassette.name, replace(stored, interactions=left))
     return result
 
 
 async def _select(
-    place: CassetteInStore, walk: CassetteWalk, options: _PruneOptions
+    cassette: CassetteInStore, walk: CassetteWalk, options: _PruneOptions
 ) -> PruneResult:
     """What to drop by either option. Raises ConfigError, StoreError."""
-    unused = _unused(place, options)
-    earlier = _earlier(place, walk.head, options)
+    unused = _unused(cassette, options)
+    earlier = _earlier(cassette, walk.head, options)
     dropped: dict[int, NamedRecording] = {}
     total = 0
     async for item in walk.items:
@@ -188,29 +188,29 @@ async def _select(
         if earlier is not None and (superfluous := earlier.add(item)) is not None:
             dropped[superfluous.index] = superfluous
     if unused is not None:
-        dropped |= {each.index: each for each in unused.found()}
+        dropped |= {recording.index: recording for recording in unused.found()}
     in_order = tuple([dropped[index] for index in sorted(dropped)])
-    return PruneResult(place.shown, in_order, total)
+    return PruneResult(cassette.shown, in_order, total)
 
 
-def _unused(place: CassetteInStore, options: _PruneOptions) -> "UnusedRecordings | None":
+def _unused(cassette: CassetteInStore, options: _PruneOptions) -> "UnusedRecordings | None":
     if options.unused is None:
         return None
-    if place.name not in options.unused:
-        raise ConfigError(f"the report does not list {place.shown}: it was not used in that run")
+    if cassette.name not in options.unused:
+        raise ConfigError(f"the report does not list {cassette.shown}: it was not used in that run")
     return UnusedRecordings(
-        options.unused[place.name],
-        place.shown,
-        permanent_indexes=place.store.shared is not None,
+        options.unused[cassette.name],
+        cassette.shown,
+        permanent_indexes=cassette.store.shared is not None,
     )
 
 
 def _earlier(
-    place: CassetteInStore, head: CassetteHead, options: _PruneOptions
+    cassette: CassetteInStore, head: CassetteHead, options: _PruneOptions
 ) -> "EarlierAnswers | None":
     if options.keep_last is None:
         return None
-    return EarlierAnswers(options.keep_last, merged_rules(place.rules(head), options.rules))
+    return EarlierAnswers(options.keep_last, merged_rules(cassette.rules(head), options.rules))
 
 
 class UnusedRecordings:
@@ -224,13 +224,15 @@ class UnusedRecordings:
         self, reported: Sequence[ReportedRecording], shown: str, *, permanent_indexes: bool
     ) -> None:
         self._shown = shown
-        self._by_index = {each.index: each for each in reported if each.mark is None}
+        self._by_index = {
+            recording.index: recording for recording in reported if recording.mark is None
+        }
         if self._by_index and not permanent_indexes:
             raise ConfigError(f"the report does not say which recordings of {shown}: {_NEW_REPORT}")
         self._by_mark: dict[str, list[ReportedRecording]] = defaultdict(list)
-        for each in reported:
-            if each.mark is not None:
-                self._by_mark[each.mark].append(each)
+        for recording in reported:
+            if recording.mark is not None:
+                self._by_mark[recording.mark].append(recording)
         self._found_by_index: list[NamedRecording] = []
         self._found_by_mark: dict[str, list[NamedRecording]] = defaultdict(list)
 
@@ -248,16 +250,16 @@ class UnusedRecordings:
 
     def found(self) -> list[NamedRecording]:
         """Those to drop, after all interactions. Raises ConfigError if some are missing."""
-        found = [*self._found_by_index]
+        recordings = [*self._found_by_index]
         for mark, reported in self._by_mark.items():
-            indexes = {each.index for each in reported}
+            indexes = {recording.index for recording in reported}
             same = self._found_by_mark.get(mark, [])
             if len(same) < len(reported):
                 raise self._changed(reported[0])
             # Of several equal recordings the run did not reach the last.
-            same.sort(key=lambda each: (each.index not in indexes, -each.index))
-            found += same[: len(reported)]
-        return found
+            same.sort(key=lambda recording: (recording.index not in indexes, -recording.index))
+            recordings += same[: len(reported)]
+        return recordings
 
     def _changed(self, reported: ReportedRecording) -> ConfigError:
         return ConfigError(
@@ -289,8 +291,8 @@ class EarlierAnswers:
 def _print(result: PruneResult, *, dry_run: bool) -> None:
     shown = terminal.line(result.shown)
     verb = "would go" if dry_run else "dropped"
-    for each in result.dropped:
-        click.echo(f"{shown}: {verb}: {each.summary}")
+    for recording in result.dropped:
+        click.echo(f"{shown}: {verb}: {recording.summary}")
     total = terminal.counted(result.total, "interaction")
     click.echo(f"{shown}: {len(result.dropped)} of {total} {verb}, {result.left} left")
 

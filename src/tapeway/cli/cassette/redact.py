@@ -38,8 +38,8 @@ def redact(
     """
     known = KnownValues(process_secrets(settings, os.environ))
     action = secrets.plan if dry_run else secrets.redact
-    found, code = secrets.for_each(cassettes, settings.store, known, action)
-    secrets.print_findings(found.secrets, output_format)
-    secrets.print_summary(found, output_format)
-    left = any(secret.outcome == secrets.LEFT for secret in found.secrets)
+    outcomes, code = secrets.for_each(cassettes, settings.store, known, action)
+    secrets.print_findings(outcomes.secrets, output_format)
+    secrets.print_summary(outcomes, output_format)
+    left = any(secret.outcome == secrets.LEFT for secret in outcomes.secrets)
     return code or (terminal.FOUND if left else terminal.DONE)

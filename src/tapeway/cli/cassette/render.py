@@ -38,23 +38,23 @@ def conversations(messages: Sequence[ConversationMessage]) -> str:
     return terminal.block("\n".join(_conversations(messages)))
 
 
-def session(index: int, found: Mapping[str, Any]) -> str:
+def session(index: int, recorded: Mapping[str, Any]) -> str:
     """A WebSocket session: a line for each message, with sender and time."""
-    return "\n".join([terminal.line(each) for each in _session(index, found)])
+    return "\n".join([terminal.line(line) for line in _session(index, recorded)])
 
 
-def _session(index: int, found: Mapping[str, Any]) -> Iterator[str]:
+def _session(index: int, recorded: Mapping[str, Any]) -> Iterator[str]:
     yield f"Session #{index}"
-    for each in found["messages"]:
-        value, sound = each["value"], each["sound"]
-        said = each["text"] if value is None else dump(value).decode()
+    for message in recorded["messages"]:
+        value, sound = message["value"], message["sound"]
+        text = message["text"] if value is None else dump(value).decode()
         heard = "" if sound is None else f"{sound['size']} bytes of sound"
-        title = f"  {each['by']}  {each['at_ms'] / 1000:.2f} s  {each['type']}"
-        pieces = f"{each['pieces']} pieces" if each["pieces"] > 1 else ""
-        yield "  ".join(filter(None, (title, pieces, heard, _shortened(said))))
-    if found["left_out"]:
-        yield f"  {terminal.counted(found['left_out'], 'more message')}"
-    if (close := found["close"]) is not None:
+        title = f"  {message['by']}  {message['at_ms'] / 1000:.2f} s  {message['type']}"
+        pieces = f"{message['pieces']} pieces" if message["pieces"] > 1 else ""
+        yield "  ".join(filter(None, (title, pieces, heard, _shortened(text))))
+    if recorded["left_out"]:
+        yield f"  {terminal.counted(recorded['left_out'], 'more message')}"
+    if (close := recorded["close"]) is not None:
         reason = f": {close['reason']}" if close["reason"] else ""
         yield f"  closed by the {close['by']} with code {close['code']}{reason}"
 
@@ -63,13 +63,13 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}…"
 
 
-def turns(found: CassetteTurns) -> Iterator[str]:
+def turns(transcript: CassetteTurns) -> Iterator[str]:
     """The calls as turns, a line each, then the sums and the largest tool results."""
     yield "Turns"
-    for turn in found.turns:
+    for turn in transcript.turns:
         yield terminal.line(_indented("  ".join(_turn(turn))))
-    yield terminal.line(_indented(_sums(found.sums)))
-    if results := found.largest_results:
+    yield terminal.line(_indented(_sums(transcript.sums)))
+    if results := transcript.largest_results:
         yield "Largest tool results"
     for result in results:
         name = f"  {result.name}" if result.name else ""
@@ -161,7 +161,7 @@ def _message(message: ConversationMessage) -> Iterator[str]:
     fields = document(message)
     at = f"  {message.at}" if message.at else ""
     about = [fields.get(name) for name in ("model", "name", "tool_call_id")]
-    suffix = "".join([f"  {each}" for each in about if each])
+    suffix = "".join([f"  {note}" for note in about if note])
     yield f"{message.role}  #{message.interaction}{at}{suffix}"
     for name, label in (("thinking", "(thinking) "), ("content", "")):
         if text := fields.get(name):

@@ -35,9 +35,9 @@ def rm(cassettes: tuple[str, ...], settings: Settings) -> int:
     A cassette into which somebody records is not deleted.
     """
     places = [locate(cassette, settings.store) for cassette in cassettes]
-    for place in places:
-        check_persistent(place.store)
-        existing(place.store)
+    for located in places:
+        check_persistent(located.store)
+        existing(located.store)
     errors = asyncio.run(_remove(places))
     for error in errors:
         terminal.print_error(error)
@@ -48,13 +48,13 @@ async def _remove(places: Sequence[CassetteInStore]) -> list[str]:
     """What could not be deleted, and why."""
     errors: list[str] = []
     async with OpenStores() as stores:
-        for each in places:
+        for address in places:
             try:
-                async with stores.cassette(each) as place:
-                    if not await place.store.remove(place.name):
-                        raise await place.missing()
+                async with stores.cassette(address) as cassette:
+                    if not await cassette.store.remove(cassette.name):
+                        raise await cassette.missing()
             except TapewayError as exc:
-                errors.append(f"{each.shown}: {exc.message}")
+                errors.append(f"{address.shown}: {exc.message}")
                 continue
-            click.echo(f"{terminal.line(each.shown)} is deleted")
+            click.echo(f"{terminal.line(address.shown)} is deleted")
     return errors

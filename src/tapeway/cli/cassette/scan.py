@@ -48,11 +48,11 @@ def scan(
     """
     known = KnownValues(process_secrets(settings, os.environ))
     if history:
-        found, code = scan_history(cassettes, settings, known), terminal.DONE
+        findings, code = scan_history(cassettes, settings, known), terminal.DONE
     else:
-        found, code = secrets.for_each(
+        findings, code = secrets.for_each(
             cassettes, settings.store, known, secrets.scan, strict=strict
         )
-    secrets.print_findings(found.secrets, output_format)
-    secrets.print_summary(found, output_format)
-    return code or (terminal.FOUND if found.secrets else terminal.DONE)
+    secrets.print_findings(findings.secrets, output_format)
+    secrets.print_summary(findings, output_format)
+    return code or (terminal.FOUND if findings.secrets else terminal.DONE)

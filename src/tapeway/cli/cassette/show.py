@@ -22,7 +22,7 @@ from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode
 from tapeway.formats.yaml.writer import dump as yaml
-from tapeway.inspection.pairing import said
+from tapeway.inspection.pairing import without_varying
 from tapeway.inspection.session import session
 from tapeway.settings.options import Settings
 from tapeway.settings.price_file import load_prices
@@ -77,8 +77,10 @@ def show(
 async def _print_said(file: str, settings: Settings) -> None:
     """Print what a cassette's recordings say. Raises ConfigError, StoreError where there is no file."""
     try:
-        async with open_cassette(file, settings.store) as place:
-            text = "---\n".join([yaml(said(item)) async for item in (await place.walk()).items])
+        async with open_cassette(file, settings.store) as cassette:
+            text = "---\n".join(
+                [yaml(without_varying(item)) async for item in (await cassette.walk()).items]
+            )
     except TapewayError as exc:
         # git stops where its textconv fails, at the first revision with such a file.
         text = _as_it_is(file, exc)
@@ -97,36 +99,36 @@ async def _show(
     name: str, settings: Settings, index: int | None, output_format: OutputFormat, *, messages: bool
 ) -> None:
     as_json = output_format == "json"
-    async with open_cassette(name, settings.store) as place:
+    async with open_cassette(name, settings.store) as cassette:
         if messages:
             prices = load_prices(settings.prices)
-            stored = await _stored(place, index)
+            stored = await _stored(cassette, index)
             conversations = await read_conversations(stored, prices)
             _print_messages(*conversations, index, await _sessions(stored, index), as_json=as_json)
         elif index is not None:
-            item = await place.get(index)
+            item = await cassette.get(index)
             if item is None:
-                raise _no_interaction(place, index)
-            click.echo(_document(place, item).decode() if as_json else render.whole(item))
+                raise _no_interaction(cassette, index)
+            click.echo(_document(cassette, item).decode() if as_json else render.whole(item))
         elif as_json:
-            await _print_list(place, (await place.walk()).items)
+            await _print_list(cassette, (await cassette.walk()).items)
         else:
-            async for each in (await place.walk()).items:
-                click.echo(render.summary_in_colours(each))
+            async for stored_item in (await cassette.walk()).items:
+                click.echo(render.summary_in_colours(stored_item))
 
 
-async def _stored(place: CassetteInStore, index: int | None) -> StoredCassette:
-    stored = await place.load()
+async def _stored(cassette: CassetteInStore, index: int | None) -> StoredCassette:
+    stored = await cassette.load()
     if index is not None and index not in [
         interaction.index for interaction in stored.interactions
     ]:
-        raise _no_interaction(place, index)
+        raise _no_interaction(cassette, index)
     return stored
 
 
 async def _sessions(stored: StoredCassette, index: int | None) -> dict[int, dict[str, Json]]:
     """The WebSocket sessions by index."""
-    found: dict[int, dict[str, Json]] = {}
+    session_of: dict[int, dict[str, Json]] = {}
     for interaction in stored.interactions:
         if interaction.index != index and index is not None:
             continue
@@ -134,8 +136,8 @@ async def _sessions(stored: StoredCassette, index: int | None) -> dict[int, dict
             continue
         response = await with_body_in_memory(interaction.response)
         if (read := session(replace(interaction, response=response))) is not None:
-            found[interaction.index] = read
-    return found
+            session_of[interaction.index] = read
+    return session_of
 
 
 def _print_messages(
@@ -147,16 +149,19 @@ def _print_messages(
     as_json: bool,
 ) -> None:
     messages = [message for message in transcript.messages if index in (None, message.interaction)]
-    left_out = [each for each in transcript.left_out if index in (None, each.interaction)]
+    left_out = [
+        omission for omission in transcript.left_out if index in (None, omission.interaction)
+    ]
     of_index = [turn for turn in turns.turns if index in (None, turn.interaction)]
     shown = CassetteTurns(tuple(of_index))
     if as_json:
         lists: dict[str, Json] = {
             "messages": [document(message) for message in messages],
             "left_out": [
-                {"interaction": each.interaction, "reason": each.reason} for each in left_out
+                {"interaction": omission.interaction, "reason": omission.reason}
+                for omission in left_out
             ],
-            "sessions": [{"interaction": at, **each} for at, each in sessions.items()],
+            "sessions": [{"interaction": at, **recorded} for at, recorded in sessions.items()],
             "turns": [turn.document for turn in shown.turns],
             "sums": shown.sums,
             "largest_results": [
@@ -173,27 +178,27 @@ def _print_messages(
         click.echo()
         for line in render.turns(shown):
             click.echo(line)
-    for each in left_out:
-        terminal.print_error(f"interaction {each.interaction} is left out: {each.reason}")
+    for omission in left_out:
+        terminal.print_error(f"interaction {omission.interaction} is left out: {omission.reason}")
 
 
-async def _print_list(place: CassetteInStore, items: AsyncIterator[AnyInteraction]) -> None:
+async def _print_list(cassette: CassetteInStore, items: AsyncIterator[AnyInteraction]) -> None:
     # One after the other: a list may have a million interactions.
     before = "[\n  "
     async for item in items:
-        text = _document(place, item).decode()
+        text = _document(cassette, item).decode()
         click.echo(before + text.replace("\n", "\n  "), nl=False)
         before = ",\n  "
     click.echo("[]" if before[0] == "[" else "\n]")
 
 
-def _document(place: CassetteInStore, item: AnyInteraction) -> bytes:
+def _document(cassette: CassetteInStore, item: AnyInteraction) -> bytes:
     try:
         fields = encode(item)
     except FormatFault as fault:
-        raise CassetteCorrupt(f"cassette {place.shown} cannot be shown: {fault}") from fault
+        raise CassetteCorrupt(f"cassette {cassette.shown} cannot be shown: {fault}") from fault
     return dump({"index": item.index, **fields, **{"index": item.index}}, indent=True)
 
 
-def _no_interaction(place: CassetteInStore, index: int) -> ConfigError:
-    return ConfigError(f"cassette {place.shown} has no interaction {index}")
+def _no_interaction(cassette: CassetteInStore, index: int) -> ConfigError:
+    return ConfigError(f"cassette {cassette.shown} has no interaction {index}")

@@ -186,8 +186,8 @@ async def _verify_each(
 
 
 async def _names(store: str) -> Sequence[str]:
-    async with opened(open_store(store)) as found:
-        return await found.names()
+    async with opened(open_store(store)) as opened_store:
+        return await opened_store.names()
 
 
 async def _verify_one(
@@ -198,45 +198,47 @@ async def _verify_one(
     try:
         unopened = locate(argument, store)
         shown = unopened.shown
-        async with stores.cassette(unopened) as place:
+        async with stores.cassette(unopened) as cassette:
             if rewrite_keys:
-                await _rewrite_keys(place)
-            return await _check_cassette(place)
+                await _rewrite_keys(cassette)
+            return await _check_cassette(cassette)
     except StoreAway:
         raise
     except TapewayError as exc:
         return VerifyResult(shown, error=exc.message)
 
 
-async def _rewrite_keys(place: CassetteInStore) -> None:
+async def _rewrite_keys(cassette: CassetteInStore) -> None:
     """Write interactions with a wrong match key anew, with computed keys. Raises StoreError."""
-    if (shared := place.store.shared) is not None:
-        async for item in (await place.walk()).items:
+    if (shared := cassette.store.shared) is not None:
+        async for item in (await cassette.walk()).items:
             if _has_wrong_key(item):
-                await shared.edit(place.name, item.index, item)
+                await shared.edit(cassette.name, item.index, item)
         return
-    stored = await place.load()
+    stored = await cassette.load()
     if any(map(_has_wrong_key, stored.interactions)):
-        await place.store.save(place.name, await place.load(writable=True))
+        await cassette.store.save(cassette.name, await cassette.load(writable=True))
 
 
 def _has_wrong_key(item: AnyInteraction) -> bool:
     return isinstance(item, Interaction) and any(_check_key(item))
 
 
-async def _check_cassette(place: CassetteInStore) -> VerifyResult:
-    walk = await place.walk()
+async def _check_cassette(cassette: CassetteInStore) -> VerifyResult:
+    walk = await cassette.walk()
     index = None
-    if (shared := place.store.shared) is not None:
-        index = IndexCheck(shared, place.name, place.rules(walk.head))
+    if (shared := cassette.store.shared) is not None:
+        index = IndexCheck(shared, cassette.name, cassette.rules(walk.head))
     problems: list[Problem] = []
     bodies: set[str] = set()
     repeated = RepeatedAnswers()
     count = 0
-    with terminal.progress(place.shown, walk.count) as step:
+    with terminal.progress(cassette.shown, walk.count) as step:
         async for item in walk.items:
             count += 1
-            problems += [Problem(item.index, each) for each in _check_interaction(item, bodies)]
+            problems += [
+                Problem(item.index, problem) for problem in _check_interaction(item, bodies)
+            ]
             problems += await index.problems(item) if index is not None else []
             if isinstance(item, Interaction):
                 repeated.add(item)
@@ -249,7 +251,7 @@ async def _check_cassette(place: CassetteInStore) -> VerifyResult:
             Problem(None, f"the store counts {walk.count} interactions, but {count} are there")
         )
     notes = [Problem(difference.index, str(difference)) for difference in repeated.differences]
-    return VerifyResult(place.shown, count, len(bodies), tuple(problems), tuple(notes))
+    return VerifyResult(cassette.shown, count, len(bodies), tuple(problems), tuple(notes))
 
 
 def _check_interaction(item: AnyInteraction, bodies: set[str]) -> Iterator[str]:
@@ -306,18 +308,18 @@ def _check_headers(item: Interaction) -> Iterator[str]:
 
 def _check_round_trip(item: AnyInteraction) -> Iterator[str]:
     try:
-        again = load(write(_NO_HEAD, [encode(item)])).interactions[0]
+        reread = load(write(_NO_HEAD, [encode(item)])).interactions[0]
     except FormatFault as fault:
         yield f"it cannot be written and read again: {fault}"
         return
-    if _without_place(again) != _without_place(item):
+    if _without_place(reread) != _without_place(item):
         yield "written and read again, it is another one"
 
 
 def _without_place(item: AnyInteraction) -> AnyInteraction:
     """The interaction without the fields that depend on the store."""
     if isinstance(item, ForeignInteraction):
-        fields = {name: each for name, each in item.document.items() if name != "index"}
+        fields = {name: member for name, member in item.document.items() if name != "index"}
         return ForeignInteraction(0, fields)
     request: Request = item.request
     response: Response = item.response
@@ -367,7 +369,7 @@ class IndexCheck:
 
 
 async def _check_store(store: CassetteStore) -> list[VerifyResult]:
-    problems = tuple([Problem(None, each) for each in await store.check()])
+    problems = tuple([Problem(None, problem) for problem in await store.check()])
     return [VerifyResult(store.url, problems=problems)] if problems else []
 
 

@@ -18,7 +18,7 @@ def lines(diff: CassetteDiff) -> Iterator[str]:
     for pair in diff.different:
         yield f"{pair.first.summary}  and  #{pair.second.index}"
         for difference in pair.differences:
-            path, recorded, requested = _sides(difference)
+            path, recorded, requested = _path_and_values(difference)
             yield terminal.styled(terminal.line(f"  {path}"), "heading")
             yield terminal.styled(terminal.line(f"    {first}: {recorded}"), "bad")
             yield terminal.styled(terminal.line(f"    {second}: {requested}"), "good")
@@ -49,11 +49,11 @@ def markdown(diff: CassetteDiff) -> Iterator[str]:
     for pair in diff.different[:_MOST_IN_MARKDOWN]:
         yield from ("", _code(pair.first.summary), "", f"{_FENCE}diff")
         for difference in pair.differences:
-            path, recorded, requested = _sides(difference)
+            path, recorded, requested = _path_and_values(difference)
             yield from (
-                _inside(f"@@ {path} @@"),
-                _inside(f"- {recorded}"),
-                _inside(f"+ {requested}"),
+                _fenced_line(f"@@ {path} @@"),
+                _fenced_line(f"- {recorded}"),
+                _fenced_line(f"+ {requested}"),
             )
         yield _FENCE
         if pair.more:
@@ -63,12 +63,12 @@ def markdown(diff: CassetteDiff) -> Iterator[str]:
     for name, alone in ((first, diff.only_first), (second, diff.only_second)):
         if alone:
             yield from ("", f"Only in {_code(name)}:", "")
-            yield from [f"- {_code(each.summary)}" for each in alone[:_MOST_IN_MARKDOWN]]
+            yield from [f"- {_code(recording.summary)}" for recording in alone[:_MOST_IN_MARKDOWN]]
             if (left := len(alone) - _MOST_IN_MARKDOWN) > 0:
                 yield f"- and {left} more"
 
 
-def _sides(difference: Difference) -> tuple[str, str, str]:
+def _path_and_values(difference: Difference) -> tuple[str, str, str]:
     """Its path, and both values as JSON."""
     values = difference_document(difference)
     sides = [
@@ -84,9 +84,14 @@ def _code(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return "".join([f"\\{each}" if each in "\\`*_[]<>#|" else each for each in terminal.line(text)])
+    return "".join(
+        [
+            f"\\{character}" if character in "\\`*_[]<>#|" else character
+            for character in terminal.line(text)
+        ]
+    )
 
 
-def _inside(text: str) -> str:
+def _fenced_line(text: str) -> str:
     """A line of a fenced block, which must not end it."""
     return terminal.line(text).replace(_FENCE, "``\u200b`")

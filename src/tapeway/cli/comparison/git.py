@@ -58,28 +58,28 @@ class Revision:
             self.root, "diff", "--name-only", "-z", "--relative", "--no-ext-diff", self._commit
         )
         present = set(find_names(self.root))
-        journals = {each for each in present if (self.root / f"{each}{JOURNAL}").exists()}
+        journals = {name for name in present if (self.root / f"{name}{JOURNAL}").exists()}
         names = {name for name, _ in _cassettes(listed)}
-        moved = self._moved(
+        moved = self._renamed_cassettes(
             sorted(self.files.keys() - present), sorted(present - self.files.keys())
         )
         names |= journals | (present ^ self.files.keys())
         return {name: moved.get(name, name) for name in sorted(names - {*moved.values()})}
 
-    def _moved(self, gone: Sequence[str], added: Sequence[str]) -> dict[str, str]:
+    def _renamed_cassettes(self, removed: Sequence[str], added: Sequence[str]) -> dict[str, str]:
         """The new names of cassettes that are gone, and the old: more than half of their calls are there."""
-        before = {name: _keys(self.text(name), self.files[name]) for name in gone if added}
-        found: dict[str, str] = {}
-        for name in added if gone else ():
+        before = {name: _keys(self.text(name), self.files[name]) for name in removed if added}
+        renamed: dict[str, str] = {}
+        for name in added if removed else ():
             files = [self.root / f"{name}{ending}" for ending in SERIALIZER_BY_SUFFIX]
             file = next(filter(Path.is_file, files), None)
             now = _keys(file.read_bytes(), file.name) if file else Counter[str]()
-            left = [each for each in before if each not in found.values()]
-            common = {each: (before[each] & now).total() for each in left}
+            left = [old for old in before if old not in renamed.values()]
+            common = {old: (before[old] & now).total() for old in left}
             near = max(common, key=common.__getitem__, default=None)
             if near and 2 * common[near] > max(before[near].total(), now.total()):
-                found[name] = near
-        return found
+                renamed[name] = near
+        return renamed
 
 
 def _keys(text: bytes, path: str) -> Counter[str]:
@@ -165,11 +165,11 @@ def stages(file: Path) -> dict[int, bytes]:
         )
     except ConfigError:
         return {}
-    found: dict[int, bytes] = {}
+    blobs: dict[int, bytes] = {}
     for part in filter(None, listed.split(b"\0")):
         _, digest, stage = part.partition(b"\t")[0].decode().split()
-        found[int(stage)] = run_git(file.parent, "cat-file", "blob", digest)
-    return found
+        blobs[int(stage)] = run_git(file.parent, "cat-file", "blob", digest)
+    return blobs
 
 
 def run_git(folder: Path, *arguments: str, standard_input: bytes = b"") -> bytes:
@@ -182,8 +182,8 @@ def run_git(folder: Path, *arguments: str, standard_input: bytes = b"") -> bytes
     except FileNotFoundError:
         raise ConfigError("git is not installed, and only it knows revisions") from None
     if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
-        raise ConfigError(f"git: {said[0].removeprefix('fatal: ') if said else 'it failed'}")
+        lines = done.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
+        raise ConfigError(f"git: {lines[0].removeprefix('fatal: ') if lines else 'it failed'}")
     return done.stdout
 
 

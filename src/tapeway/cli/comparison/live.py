@@ -49,11 +49,13 @@ class LiveResult:
     @property
     def failed(self) -> bool:
         """Whether something that was to be asked could not be."""
-        return self.error is not None or any(each.failed for each in self.asked)
+        return self.error is not None or any(request.failed for request in self.asked)
 
     def count(self, level: str) -> int:
         """How many differences there are of one level."""
-        return sum([found.level == level for each in self.asked for found in each.drift])
+        return sum(
+            [difference.level == level for request in self.asked for difference in request.drift]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class _Questions:
             left.result.not_asked["beyond the budget"] += 1
 
     def __iter__(self) -> Iterator[_Question]:
-        yield from sorted(self._first + self._others, key=lambda each: each.item.index)
+        yield from sorted(self._first + self._others, key=lambda request: request.item.index)
 
 
 async def verify_live(
@@ -98,8 +100,8 @@ async def verify_live(
     asked = list(questions)
     async with make_client(settings, ()) as client:
         with terminal.progress("asking", len(asked)) as step:
-            for each in asked:
-                each.result.asked.append(await _ask(client, each.item, table, settings))
+            for request in asked:
+                request.result.asked.append(await _ask(client, request.item, table, settings))
                 step(1)
     return tuple(results)
 
@@ -109,23 +111,23 @@ async def _collect(
 ) -> LiveResult:
     result = LiveResult(name)
     try:
-        async with stores.cassette(locate(name, settings.store)) as place:
-            result.name = place.shown
-            await _collect_from(place, table, questions, result)
+        async with stores.cassette(locate(name, settings.store)) as cassette:
+            result.name = cassette.shown
+            await _collect_from(cassette, table, questions, result)
     except TapewayError as exc:
         result.error = exc.message
     return result
 
 
 async def _collect_from(
-    place: CassetteInStore, table: RouteTable, questions: _Questions, result: LiveResult
+    cassette: CassetteInStore, table: RouteTable, questions: _Questions, result: LiveResult
 ) -> None:
-    walk = await place.walk()
-    rules = place.rules(walk.head)
+    walk = await cassette.walk()
+    rules = cassette.rules(walk.head)
     seen: set[bytes] = set()
     issued: set[str] = set()
-    async for each in walk.items:
-        item = assign_route(each, table)
+    async for stored in walk.items:
+        item = assign_route(stored, table)
         call = None
         if isinstance(item, Interaction):
             call = describe_call(item.request.route, item.request)
@@ -157,13 +159,13 @@ async def _ask(
 def lines(result: LiveResult) -> Iterator[str]:
     """What was found for one cassette, recorded and live side by side."""
     name = terminal.line(result.name)
-    for each in result.asked:
-        if each.failed or each.drift:
-            yield terminal.line(f"{name} #{each.index} {each.request}")
-        if each.failed:
-            yield terminal.styled(f"  not answered: {terminal.line(each.failed)}", "bad")
-        yield from _table(each.drift)
-    failed = sum([bool(each.failed) for each in result.asked])
+    for request in result.asked:
+        if request.failed or request.drift:
+            yield terminal.line(f"{name} #{request.index} {request.request}")
+        if request.failed:
+            yield terminal.styled(f"  not answered: {terminal.line(request.failed)}", "bad")
+        yield from _table(request.drift)
+    failed = sum([bool(request.failed) for request in result.asked])
     counts = [
         terminal.counted(len(result.asked), "call"),
         *([f"{failed} not answered"] if failed else []),
@@ -176,10 +178,10 @@ def lines(result: LiveResult) -> Iterator[str]:
 
 def _table(drifts: Sequence[Drift]) -> Iterator[str]:
     rows = [
-        (each.level, terminal.line(each.path), each.recorded, each.live)
+        (difference.level, terminal.line(difference.path), difference.recorded, difference.live)
         for level in _LEVELS
-        for each in drifts
-        if each.level == level
+        for difference in drifts
+        if difference.level == level
     ]
     heading = ("", "field", "recorded", "live")
     widths = [max([len(row[at]) for row in (heading, *rows)]) for at in range(4)]
@@ -193,12 +195,12 @@ def document(result: LiveResult) -> Json:
     """The same as JSON."""
     asked: list[Json] = [
         {
-            "index": each.index,
-            "request": each.request,
-            "failed": each.failed or None,
-            "drift": [asdict(found) for found in each.drift],
+            "index": request.index,
+            "request": request.request,
+            "failed": request.failed or None,
+            "drift": [asdict(difference) for difference in request.drift],
         }
-        for each in result.asked
+        for request in result.asked
     ]
     not_asked: dict[str, Json] = {**result.not_asked}
     return {

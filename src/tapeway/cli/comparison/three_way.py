@@ -71,13 +71,13 @@ def merge(base: Version, ours: Version, theirs: Version, rules: Rules) -> Merged
     """The merged cassette, under the rules of all and these besides."""
     head, conflicts = _merge_heads(base.head, ours.head, theirs.head)
     every = merged_rules(rules_of_meta(head.meta), rules)
-    sides = [_recordings(each, every) for each in (base, ours, theirs)]
+    sides = [_recordings(document, every) for document in (base, ours, theirs)]
     kept = list(_merge_recordings(sides[0], sides[1], sides[2], every))
     for index, (recording, conflict) in enumerate(kept):
         if conflict:
             shown = summary(replace(recording.item, index=index))
             conflicts.append(f"{shown}: {conflict}")
-    return Merged(head, [each.recording.document for each in kept], conflicts)
+    return Merged(head, [recording.recording.document for recording in kept], conflicts)
 
 
 def _recordings(version: Version, rules: Rules) -> list[_Recording]:
@@ -85,7 +85,7 @@ def _recordings(version: Version, rules: Rules) -> list[_Recording]:
 
 
 def _recording(document: Document, item: AnyInteraction, rules: Rules) -> _Recording:
-    compared = {name: each for name, each in document.items() if name not in _NOT_COMPARED}
+    compared = {name: member for name, member in document.items() if name not in _NOT_COMPARED}
     whole = _digest(canonical(compared))
     if isinstance(item, Interaction):
         response = item.response
@@ -122,7 +122,7 @@ def _merge_recordings(
         elif known in in_theirs:
             yield from added[last]
             last = known
-            yield _chosen(base[known], own, theirs[in_theirs[known]], rules)
+            yield _merged_recording(base[known], own, theirs[in_theirs[known]], rules)
         elif own.whole != base[known].whole:
             yield _MergedRecording(own, _THEIRS_REMOVED)
     yield from added[last]
@@ -136,29 +136,29 @@ def _added_by_theirs(
     in_theirs: Mapping[int, int],
     rules: Rules,
 ) -> Mapping[int | None, list[_MergedRecording]]:
-    own = _without(ours, in_ours.values())
-    other = _without(theirs, in_theirs.values())
-    twice = {id(other[each]) for each in matched(own, other, _call_and_answer).values()}
+    own = _without_positions(ours, in_ours.values())
+    other = _without_positions(theirs, in_theirs.values())
+    twice = {id(other[position]) for position in matched(own, other, _call_and_answer).values()}
     twice |= {
         id(other[right])
-        for left, right in matched(own, other, lambda each: each.key).items()
+        for left, right in matched(own, other, lambda recording: recording.key).items()
         if _are_alike(own[left], other[right], rules)
     }
     of_base = {position: known for known, position in in_theirs.items()}
     added: dict[int | None, list[_MergedRecording]] = defaultdict(list)
     last: int | None = None
-    for position, each in enumerate(theirs):
+    for position, recording in enumerate(theirs):
         known = of_base.get(position)
         if known is None:
-            added[last] += [] if id(each) in twice else [_MergedRecording(each)]
+            added[last] += [] if id(recording) in twice else [_MergedRecording(recording)]
         elif known in in_ours:
             last = known
-        elif each.whole != base[known].whole:
-            added[last].append(_MergedRecording(each, _OURS_REMOVED))
+        elif recording.whole != base[known].whole:
+            added[last].append(_MergedRecording(recording, _OURS_REMOVED))
     return added
 
 
-def _chosen(
+def _merged_recording(
     base: _Recording, ours: _Recording, theirs: _Recording, rules: Rules
 ) -> _MergedRecording:
     if ours.whole == base.whole:
@@ -176,28 +176,30 @@ def _are_alike(ours: _Recording, theirs: _Recording, rules: Rules) -> bool:
 
 def _known_again(base: Sequence[_Recording], side: Sequence[_Recording]) -> dict[int, int]:
     """The positions in a side of the recordings of the base that it still has."""
-    found: dict[int, int] = {}
+    pairs_of_both: dict[int, int] = {}
     steps: list[Callable[[_Recording], Hashable]] = [
-        lambda each: each.whole,
+        lambda recording: recording.whole,
         _call_and_answer,
-        lambda each: each.key,
+        lambda recording: recording.key,
     ]
-    for by in steps:
-        left = [each for each in range(len(base)) if each not in found]
-        taken = set(found.values())
-        right = [each for each in range(len(side)) if each not in taken]
-        pairs = matched([base[each] for each in left], [side[each] for each in right], by)
-        found |= {left[one]: right[other] for one, other in pairs.items()}
-    return found
+    for digest_of in steps:
+        left = [position for position in range(len(base)) if position not in pairs_of_both]
+        taken = set(pairs_of_both.values())
+        right = [position for position in range(len(side)) if position not in taken]
+        pairs = matched(
+            [base[position] for position in left], [side[position] for position in right], digest_of
+        )
+        pairs_of_both |= {left[one]: right[other] for one, other in pairs.items()}
+    return pairs_of_both
 
 
-def _call_and_answer(each: _Recording) -> tuple[bytes, bytes]:
-    return each.key, each.answer
+def _call_and_answer(recording: _Recording) -> tuple[bytes, bytes]:
+    return recording.key, recording.answer
 
 
-def _without(side: Sequence[_Recording], positions: Iterable[int]) -> list[_Recording]:
+def _without_positions(side: Sequence[_Recording], positions: Iterable[int]) -> list[_Recording]:
     known = set(positions)
-    return [each for position, each in enumerate(side) if position not in known]
+    return [recording for position, recording in enumerate(side) if position not in known]
 
 
 def _merge_heads(
@@ -217,12 +219,12 @@ def _merge_objects(
     conflicts: list[str],
 ) -> Iterator[tuple[str, Json]]:
     for name in {**ours, **theirs}:
-        versions = [_found(each, name) for each in (base, ours, theirs)]
+        versions = [_value_if_present(document, name) for document in (base, ours, theirs)]
         for value in _merge_values(versions[0], versions[1], versions[2], (*at, name), conflicts):
             yield name, value
 
 
-def _found(values: Mapping[str, Json], name: str) -> _Found:
+def _value_if_present(values: Mapping[str, Json], name: str) -> _Found:
     return (values[name],) if name in values else ()
 
 
@@ -251,8 +253,8 @@ def _merge_values(
 
 def _merge_sets(base: Json, ours: list[Json], theirs: list[Json]) -> list[Json]:
     known = base if isinstance(base, list) else []
-    kept = [each for each in ours if each in theirs or each not in known]
-    return kept + [each for each in theirs if each not in ours and each not in known]
+    kept = [index for index in ours if index in theirs or index not in known]
+    return kept + [index for index in theirs if index not in ours and index not in known]
 
 
 def _how_they_differ(ours: _Found, theirs: _Found) -> str:

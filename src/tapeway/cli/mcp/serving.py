@@ -54,7 +54,7 @@ async def serve_http(server: MCPServer[Any], address: HostPort, token: str | Non
         json_response=True,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
-    with _bound(address) as listener:
+    with _bound_socket(address) as listener:
         config = uvicorn.Config(
             GuardedApp(app, guard),
             log_config=None,
@@ -70,7 +70,9 @@ async def serve_http(server: MCPServer[Any], address: HostPort, token: str | Non
 
         # Before the line is printed, since its reader may send a signal; uvicorn's own handlers come
         # later, and raise the signal again for these at the end.
-        previous = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
+        previous = {
+            number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)
+        }
         try:
             print(json.dumps({"mcp": f"http://{HostPort(address.host, port)}{PATH}"}), flush=True)  # noqa: T201
             await serving.serve(sockets=[listener])
@@ -122,7 +124,7 @@ def _guard(address: HostPort, token: str | None, clock: Callable[[], float]) -> 
     return AdminGuard(HostList.of(address.host), token, GuessLimiter(clock))
 
 
-def _bound(address: HostPort) -> socket.socket:
+def _bound_socket(address: HostPort) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         return socket.create_server((address.host, address.port), family=family)

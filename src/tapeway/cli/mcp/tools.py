@@ -58,7 +58,7 @@ class Tools:
 
         A cassette that cannot be read has the reason in `error`.
         """
-        return {"cassettes": [as_document(each) for each in await listed(await self._store())]}
+        return {"cassettes": [as_document(row) for row in await listed(await self._store())]}
 
     async def show_conversation(
         self,
@@ -76,16 +76,17 @@ class Tools:
         `interaction` is the recording that a message is from; `left_out` names the calls that cannot
         be read as a conversation. `next` is null on the last page.
         """
-        async with self._cassette(cassette) as place:
-            transcript = await read_transcript(await place.load())
+        async with self._cassette(cassette) as opened_cassette:
+            transcript = await read_transcript(await opened_cassette.load())
         later = [
-            (number, each)
-            for number, each in enumerate(transcript.messages)
-            if (after is None or number > after) and conversation in (None, each.conversation)
+            (number, message)
+            for number, message in enumerate(transcript.messages)
+            if (after is None or number > after) and conversation in (None, message.conversation)
         ]
-        messages = [{"number": number, **document(each)} for number, each in later[:limit]]
+        messages = [{"number": number, **document(message)} for number, message in later[:limit]]
         left_out = [
-            {"interaction": each.interaction, "reason": each.reason} for each in transcript.left_out
+            {"interaction": omission.interaction, "reason": omission.reason}
+            for omission in transcript.left_out
         ]
         following = later[limit - 1][0] if len(later) > limit else None
         return {"messages": messages, "left_out": left_out, "next": following}
@@ -96,9 +97,9 @@ class Tools:
         `different` has the pairs of recordings that differ, with the path of each difference;
         `only_first` and `only_second` the recordings without a counterpart.
         """
-        places = [await self._place(each) for each in (first, second)]
-        found = await compare_places(self._settings, *places, headers=False)
-        return diff_document(found)
+        places = [await self._place(argument) for argument in (first, second)]
+        diff = await compare_places(self._settings, *places, headers=False)
+        return diff_document(diff)
 
     async def last_misses(
         self,
@@ -146,9 +147,9 @@ class Tools:
 
     @asynccontextmanager
     async def _cassette(self, name: str) -> AsyncIterator[CassetteInStore]:
-        place = await self._place(name)
-        async with opened(place.store):
-            yield place
+        cassette = await self._place(name)
+        async with opened(cassette.store):
+            yield cassette
 
     async def _ask(
         self, method: str, path: str, query: dict[str, str] | None = None
@@ -174,17 +175,19 @@ def make_server(tools: Tools, *, allow_writes: bool) -> MCPServer[Any]:
     ]
     if tools.online:
         reading.append(tools.last_misses)
-    for each in reading:
-        server.add_tool(_told(each), annotations=ToolAnnotations(read_only_hint=True))
+    for tool in reading:
+        server.add_tool(_reporting_errors(tool), annotations=ToolAnnotations(read_only_hint=True))
     if allow_writes:
         changing = ToolAnnotations(
             read_only_hint=False, destructive_hint=False, idempotent_hint=True
         )
-        server.add_tool(_told(tools.accept_suggestion), annotations=changing)
+        server.add_tool(_reporting_errors(tools.accept_suggestion), annotations=changing)
     return server
 
 
-def _told(tool: Callable[_P, Awaitable[_Document]]) -> Callable[_P, Awaitable[_Document]]:
+def _reporting_errors(
+    tool: Callable[_P, Awaitable[_Document]],
+) -> Callable[_P, Awaitable[_Document]]:
     """The tool, with its errors told to the agent."""
 
     @wraps(tool)

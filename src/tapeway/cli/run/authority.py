@@ -57,9 +57,9 @@ class Authority:
     def _own_certificate(self, names: list[str]) -> x509.Certificate:
         permitted = [_general_name(name, is_subtree=True) for name in names]
         excluded: list[x509.GeneralName] = []
-        if not any(isinstance(each, x509.IPAddress) for each in permitted):
+        if not any(isinstance(name, x509.IPAddress) for name in permitted):
             # A constraint of names alone says nothing of addresses.
-            excluded = [x509.IPAddress(each) for each in _ALL_ADDRESSES]
+            excluded = [x509.IPAddress(addresses) for addresses in _ALL_ADDRESSES]
         usage = _usage(key_cert_sign=True, crl_sign=True)
         key = self._key.public_key()
         return (

@@ -213,7 +213,7 @@ def _write_report(path: Path, finished: FinishedCommand) -> bool:
 def _report_document(finished: FinishedCommand) -> str:
     isolation = finished.isolation
     report = Report(
-        cassettes=[reported_cassette(each) for each in finished.reports],
+        cassettes=[reported_cassette(ejected) for ejected in finished.reports],
         upstream_connections=finished.connections,
         bypassed=[] if isolation is None else list(isolation.bypassed),
         offline=None if isolation is None else isolation.kind,

@@ -182,17 +182,17 @@ class ForwardProxy:
         """End all connections."""
         if self._interception is not None:
             await self._interception.close()
-        for each in self._open:
-            each.transport.abort()
+        for connection in self._open:
+            connection.transport.abort()
 
     async def _answer(
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        found = _CONNECT.match(head)
-        place = None if found is None else (found[1].decode(), int(found[2]))
+        match = _CONNECT.match(head)
+        host_and_port = None if match is None else (match[1].decode(), int(match[2]))
         served = None
-        if place is not None and self._interception is not None:
-            served = self._interception.find(*place)
+        if host_and_port is not None and self._interception is not None:
+            served = self._interception.find(*host_and_port)
         if served is not None and self._interception is not None:
             writer.write(_CONNECTED)
             await self._interception.serve(served, cast("asyncio.Transport", writer.transport))
@@ -202,10 +202,10 @@ class ForwardProxy:
         if self._offline:
             refusal = "--offline lets no request through: use the base URL of the proxy"
             writer.write(_refusal(HTTPStatus.FORBIDDEN, refusal))
-        elif place is None:
+        elif host_and_port is None:
             writer.write(_refusal(HTTPStatus.METHOD_NOT_ALLOWED, "--tls serves CONNECT alone"))
         else:
-            await self._tunnel(*place, reader, writer)
+            await self._tunnel(*host_and_port, reader, writer)
             return
         await writer.drain()
 
@@ -262,16 +262,18 @@ async def _connect_through(
     writer: asyncio.StreamWriter,
 ) -> None:
     """Have a proxy connect to a host. Raises UpstreamError."""
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    host_and_port = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     fields = "".join(f"{name}: {value}\r\n" for name, value in proxy.headers.items())
-    writer.write(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{fields}\r\n".encode())
+    writer.write(
+        f"CONNECT {host_and_port} HTTP/1.1\r\nHost: {host_and_port}\r\n{fields}\r\n".encode()
+    )
     try:
         answer = await reader.readuntil(b"\r\n\r\n")
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as exc:
         raise UpstreamError(f"{proxy} broke off, or speaks no HTTP") from exc
-    if (found := _STATUS.match(answer)) is None:
+    if (match := _STATUS.match(answer)) is None:
         raise UpstreamError(f"{proxy} speaks no HTTP")
-    status = int(found[1])
+    status = int(match[1])
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         raise login_needed(proxy)
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:

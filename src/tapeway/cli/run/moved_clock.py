@@ -48,6 +48,6 @@ def environment_days_later(
 
 def _find_library(root: Path) -> Path | None:
     for folder in _FOLDERS:
-        for found in sorted(root.glob(f"{folder.lstrip('/')}/{_LIBRARY}")):
-            return found
+        for library in sorted(root.glob(f"{folder.lstrip('/')}/{_LIBRARY}")):
+            return library
     return None

@@ -43,7 +43,7 @@ _CERTIFICATE = re.compile(
 def bundle(authority: bytes, environ: Mapping[str, str]) -> bytes:
     """The authorities of the environment and a further authority, in PEM."""
     certificates = dict.fromkeys(
-        each for file in _files(environ) for each in _CERTIFICATE.findall(_read(file))
+        certificate for file in _files(environ) for certificate in _CERTIFICATE.findall(_read(file))
     )
     return b"\n".join([*certificates, authority])
 
@@ -51,7 +51,7 @@ def bundle(authority: bytes, environ: Mapping[str, str]) -> bytes:
 def _files(environ: Mapping[str, str]) -> Iterator[Path]:
     """The files of authorities: those of the variables, or else of the system."""
     named = [environ[name] for name in BUNDLE_VARIABLES if environ.get(name)]
-    yield from (Path(each) for each in dict.fromkeys(named))
+    yield from (Path(path) for path in dict.fromkeys(named))
     system = ssl.get_default_verify_paths()
     if not environ.get("SSL_CERT_FILE") and system.openssl_cafile:
         yield Path(system.openssl_cafile)
@@ -62,8 +62,8 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 _OF_SYSTEMS = tuple(
-    Path(each)
-    for each in (
+    Path(path)
+    for path in (
         "/etc/ssl/certs/ca-certificates.crt",  # Debian, Alpine, Arch
         "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora
         "/etc/ssl/ca-bundle.pem",  # openSUSE

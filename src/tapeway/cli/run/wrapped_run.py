@@ -50,7 +50,7 @@ FREE_PORTS = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
 """Flags of a proxy whose ports the system chooses."""
 
 _STORE_ERRORS = {
-    each.code for each in (StoreError, CassetteCorrupt, CassetteLocked, CassetteEdited)
+    error.code for error in (StoreError, CassetteCorrupt, CassetteLocked, CassetteEdited)
 }
 _TOKENS = frozenset(
     [
@@ -158,7 +158,7 @@ async def _surroundings(
     """The environment of the command, and the proxy that the proxy variables name, if any."""
     kept = {name: value for name, value in run.environ.items() if name not in _TOKENS}
     with _google_login(settings, service, run) as login:
-        async with _reached(settings, service, run, {**kept, **login}) as surroundings:
+        async with _environment_of_proxy(settings, service, run, {**kept, **login}) as surroundings:
             yield surroundings
 
 
@@ -182,7 +182,7 @@ def _leads_to_vertex(table: RouteTable) -> bool:
 
 
 @asynccontextmanager
-async def _reached(
+async def _environment_of_proxy(
     settings: Settings, service: Service, run: WrappedRun, kept: Mapping[str, str]
 ) -> AsyncIterator[tuple[Mapping[str, str], ForwardProxy | None]]:
     """The same, for the rest of the environment."""
@@ -280,7 +280,9 @@ async def _finished(
         page_fault = exc.message
     before = FinishedCommand(code, known, {}, tuple(failures), isolation=isolation)
     prune = (
-        {each.name for each in reports if each.replayed} if run.prune and before.clean else set()
+        {report.name for report in reports if report.replayed}
+        if run.prune and before.clean
+        else set()
     )
     cassettes = await _stored(broker, ejected) if run.keeps_ejected else {}
     absent: list[str] = []
@@ -300,7 +302,7 @@ async def _finished(
         tuple(failures),
         connections=broker.recorder.responder.connections,
         absent=tuple(absent),
-        pruned={each.name: len(each.unused) for each in ejected if each.name in prune},
+        pruned={report.name: len(report.unused) for report in ejected if report.name in prune},
         isolation=isolation,
         page=page,
         page_fault=page_fault,
@@ -309,8 +311,8 @@ async def _finished(
 
 async def _stored(broker: Broker, ejected: Iterable[CassetteReport]) -> dict[str, StoredCassette]:
     """The cassettes that were ejected while the command ran. Raises TapewayError."""
-    found = {each.name: await broker.source.read(each.name) for each in ejected}
-    return {name: each for name, each in found.items() if each is not None}
+    cassettes = {report.name: await broker.source.read(report.name) for report in ejected}
+    return {name: cassette for name, cassette in cassettes.items() if cassette is not None}
 
 
 async def _run_process(run: WrappedRun, environ: Mapping[str, str]) -> int:

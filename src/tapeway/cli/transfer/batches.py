@@ -117,13 +117,13 @@ def check_same(wanted: CassetteDigest, digest: CassetteDigest, shown: str) -> No
 
 async def read_back(wanted: CassetteDigest, to: CassetteInStore) -> CassetteDigest:
     """The digest of the cassette in the store. Raises StoreError for another digest than `wanted`."""
-    walk, found = await to.walk(), CassetteDigest()
+    walk, copied = await to.walk(), CassetteDigest()
     with progress("checking", walk.count) as step:
         async for item in walk.items:
-            found.add(item)
+            copied.add(item)
             step(1)
-    check_same(wanted, found, to.shown)
-    return found
+    check_same(wanted, copied, to.shown)
+    return copied
 
 
 async def compare_beginning(wanted: CassetteWalk, present: CassetteWalk) -> CassetteDigest | None:
@@ -171,8 +171,8 @@ async def _ready(
     start = done.count
     for item in batch:
         done.add(item)
-    copied = [await with_copied_bodies(to, each) for each in batch]
-    return [replace(each, index=start + position) for position, each in enumerate(copied)]
+    copied = [await with_copied_bodies(to, item) for item in batch]
+    return [replace(item, index=start + position) for position, item in enumerate(copied)]
 
 
 async def with_copied_bodies(to: CassetteInStore, item: AnyInteraction) -> AnyInteraction:

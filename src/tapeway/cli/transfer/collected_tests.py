@@ -64,14 +64,14 @@ def collect(root: Path) -> list[CollectedTest]:
                 timeout=_TIMEOUT_S,
                 check=False,
             )
-            found = json.loads(listed.read_bytes())
+            collected = json.loads(listed.read_bytes())
         except (OSError, ValueError, subprocess.TimeoutExpired):
-            found = []
-    if not found:
+            collected = []
+    if not collected:
         terminal.print_error("pytest collects no tests here: names come from the paths alone")
     return [
         CollectedTest(node_id, Path(file), stem_of(name), named, tuple(more))
-        for node_id, file, name, named, more in found
+        for node_id, file, name, named, more in collected
     ]
 
 

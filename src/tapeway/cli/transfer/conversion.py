@@ -67,8 +67,8 @@ async def convert(
         if target.format is TAPEWAY:
             to = await stack.enter_async_context(open_cassette(target.argument, store))
         if [source.format for source in sources] == [TAPEWAY]:
-            place = await stack.enter_async_context(open_cassette(sources[0].argument, store))
-            return await _transfer(_from_store(place), to or target, known, [], force=force)
+            cassette = await stack.enter_async_context(open_cassette(sources[0].argument, store))
+            return await _transfer(_from_store(cassette), to or target, known, [], force=force)
         return await import_files(sources, to or target, known, fresh, force=force)
 
 
@@ -91,15 +91,15 @@ async def import_files(
         within = f" (in {source.argument})" if len(sources) > 1 else ""
         losses += [replace(loss, what=f"{loss.what}{within}") for loss in imported.losses]
         items += [
-            replace(each, index=len(items) + position)
-            for position, each in enumerate(imported.cassette.interactions)
+            replace(interaction, index=len(items) + position)
+            for position, interaction in enumerate(imported.cassette.interactions)
         ]
     cassette = StoredCassette(head, tuple(items))
 
     async def start() -> CassetteWalk:
         return walk_over(cassette)
 
-    shown = ", ".join([each.argument for each in sources])
+    shown = ", ".join([source.argument for source in sources])
     walked = TransferSource(shown, start)
     return await _transfer(walked, to, known, losses, force=force, foreign=True)
 
@@ -111,8 +111,8 @@ async def copy(
     return await _transfer(_from_store(source), target, known, [], force=force)
 
 
-def _from_store(place: CassetteInStore) -> TransferSource:
-    return TransferSource(place.shown, place.walk, place)
+def _from_store(cassette: CassetteInStore) -> TransferSource:
+    return TransferSource(cassette.shown, cassette.walk, cassette)
 
 
 async def _head_of(to: CassetteInStore, *, force: bool) -> CassetteHead | None:

@@ -213,4 +213,4 @@ def _choice(flag: str) -> str:
 
 
 def _names() -> str:
-    return ", ".join([each.name for each in registry.FORMATS])
+    return ", ".join([known.name for known in registry.FORMATS])

@@ -20,13 +20,13 @@ from tapeway.formats.registry import FORMATS, TAPEWAY, VCR, VCR_JSON
 from tapeway.pytest_plugin.names import cassette_name, distinct_names, path_name
 
 _DOCUMENTS = (".yaml", ".yml", ".json", ".har", ".httprr", ".mitm", ".flow", ".flows")
-_ENDINGS = (*_DOCUMENTS, *[f"{each}.gz" for each in _DOCUMENTS])
+_ENDINGS = (*_DOCUMENTS, *[f"{ending}.gz" for ending in _DOCUMENTS])
 _FOLDER = "cassettes"
 _POLLY = "recording"
 """How Polly.JS calls each file, in a folder for each recording."""
 _LONGEST_BEGINNING = 64
 _NAMES = re.compile(rb"""default_cassette|\bvcr\(\s*["']""")
-_BINARY = [each.beginning for each in FORMATS if each.beginning is not None]
+_BINARY = [known.beginning for known in FORMATS if known.beginning is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def find(folder: Path) -> list[Path]:
     """The files below a folder that may be recordings, sorted. Raises ConfigError."""
     if not folder.is_dir():
         raise ConfigError(f"{folder}: there is no such folder")
-    return sorted(_below(folder))
+    return sorted(_files_below(folder))
 
 
 def source_of(file: Path) -> Endpoint | None:
@@ -70,30 +70,30 @@ def named(sources: Sequence[Endpoint], folder: Path, root: Path) -> list[NamedFi
     one cassette.
     """
     of_vcr = [source for source in sources if source.format in (VCR, VCR_JSON)]
-    places = {each: _place(each.path, folder, root) for each in of_vcr}
+    places = {file: _place(file.path, folder, root) for file in of_vcr}
     tests = collect(root) if any(_is_ambiguous(place, root) for place in places.values()) else []
     files: list[tuple[tuple[Endpoint, ...], str]] = []
     for test in tests:
-        own = [each for each, place in places.items() if _is_own(each.path, place, test, root)]
+        own = [file for file, place in places.items() if _is_own(file.path, place, test, root)]
         more = [
-            each
+            file
             for path in test.more
-            for each, place in places.items()
-            if _is_named(each.path, place, test, root, path)
+            for file, place in places.items()
+            if _is_named(file.path, place, test, root, path)
         ]
-        if found := tuple(dict.fromkeys([*own[:1], *more])):
-            files.append((found, test.node_id))
+        if files_of_test := tuple(dict.fromkeys([*own[:1], *more])):
+            files.append((files_of_test, test.node_id))
         # Two files of one test: who converts them is told so.
-        files += [((each,), test.node_id) for each in own[1:]]
-    given = {each for found, _ in files for each in found}
-    others = {each: _node_id(place, root) for each, place in places.items()}
+        files += [((file,), test.node_id) for file in own[1:]]
+    given = {file for files_of_test, _ in files for file in files_of_test}
+    others = {file: _node_id(place, root) for file, place in places.items()}
     others |= {
         source: _path_below(folder, source.path) for source in sources if source not in places
     }
-    files += [((each,), node_id) for each, node_id in others.items() if each not in given]
-    every = {*[node_id for _, node_id in files], *[each.node_id for each in tests]}
-    names = distinct_names({each: _name(each) for each in sorted(every)})
-    return [NamedFiles(found, names[node_id]) for found, node_id in files]
+    files += [((file,), node_id) for file, node_id in others.items() if file not in given]
+    every = {*[node_id for _, node_id in files], *[test.node_id for test in tests]}
+    names = distinct_names({node_id: _name(node_id) for node_id in sorted(every)})
+    return [NamedFiles(files_of_test, names[node_id]) for files_of_test, node_id in files]
 
 
 def _name(node_id: str) -> str:
@@ -132,7 +132,7 @@ def _is_ambiguous(place: _Place, root: Path) -> bool:
         return True
     if not place.after:
         return any(before.glob("*.py"))
-    return any(each in place.stem for each in "-.") and place.module(root) is not None
+    return any(separator in place.stem for separator in "-.") and place.module(root) is not None
 
 
 @lru_cache(maxsize=64)
@@ -164,9 +164,9 @@ def _is_of(place: _Place, test: CollectedTest, root: Path) -> bool:
     return test.file == module.resolve()
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _files_below(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
-        folders[:] = [each for each in folders if not each.startswith(".")]
+        folders[:] = [name for name in folders if not name.startswith(".")]
         for file in files:
             if file.startswith("."):
                 continue
@@ -182,7 +182,7 @@ def _begins_like_recordings(path: Path) -> bool:
             beginning = file.read(_LONGEST_BEGINNING)
     except OSError:
         return False
-    return any(each.match(beginning) for each in _BINARY)
+    return any(known.match(beginning) for known in _BINARY)
 
 
 def _node_id(place: _Place, root: Path) -> str:
@@ -210,5 +210,5 @@ def _place(file: Path, folder: Path, root: Path) -> _Place:
 
 
 def _stem(file: Path) -> str:
-    endings = [each for each in _ENDINGS if file.name.endswith(each)]
+    endings = [ending for ending in _ENDINGS if file.name.endswith(ending)]
     return file.name.removesuffix(max(endings, key=len)) if endings else file.stem

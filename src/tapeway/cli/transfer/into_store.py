@@ -48,7 +48,7 @@ async def copy_into_store(
         return beginning
     if not force:
         raise endpoints.already_exists(to.shown)
-    beside = _beside(to)
+    beside = _unfinished_copy(to)
     done = await _fill(source, await source.walk(), beside, force=force)
     if (shared := to.store.shared) is not None:
         await shared.replace_cassette(to.name, beside.name)
@@ -148,7 +148,7 @@ async def _refuse_own(
     source: TransferSource, to: CassetteInStore, marked_head: CassetteHead
 ) -> None:
     """Raise ConfigError if `to` is a copy beside the source: the target is the source itself."""
-    if source.place is None or _beside(source.place).name != to.name:
+    if source.place is None or _unfinished_copy(source.place).name != to.name:
         return
     same = await walk_cassette(source.place.store, to.name)
     if same is not None and same.head == marked_head:
@@ -156,7 +156,7 @@ async def _refuse_own(
         raise ConfigError(f"{source.place.shown} is the source itself: give another target")
 
 
-def _beside(to: CassetteInStore) -> CassetteInStore:
+def _unfinished_copy(to: CassetteInStore) -> CassetteInStore:
     """The cassette that is filled first and then moved into place."""
     folder, slash, last = to.name.rpartition("/")
     name = f"{folder}{slash}{last[: _MAX_NAME - len(_BESIDE)]}{_BESIDE}"

@@ -42,7 +42,9 @@ def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
         error = error or error_of(value)
         if kind in ("message", "message_start"):
             message = value if kind == "message" else fields(value.get("message"))
-            blocks |= dict(enumerate([dict(each) for each in objects(message.get("content"))]))
+            blocks |= dict(
+                enumerate([dict(content) for content in objects(message.get("content"))])
+            )
             stop_reason = string(message.get("stop_reason")) or stop_reason
         elif kind == "content_block_start":
             blocks[position(value.get("index"))] = dict(fields(value.get("content_block")))
@@ -59,11 +61,13 @@ def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
 def _turns(message: dict[str, Json]) -> Iterator[ConversationTurn]:
     role = string(message.get("role")) or USER
     content = message.get("content")
-    results = [each for each in objects(content) if role != ASSISTANT and _is_result(each)]
+    results = [block for block in objects(content) if role != ASSISTANT and _is_result(block)]
     for block in results:
         inside = [part for part in _parts(block.get("content")) if part.kind == "attachment"]
         yield ConversationTurn(TOOL, (_part(block), *inside))
-    rest: Json = [each for each in objects(content) if each not in results] if results else content
+    rest: Json = (
+        [block for block in objects(content) if block not in results] if results else content
+    )
     yield ConversationTurn(role, tuple(_parts(rest)))
 
 
@@ -105,8 +109,8 @@ def _plain(content: Json) -> str:
         return dump(content).decode()
     texts = [part for part in _parts(content) if part.kind == "text"]
     if not texts and any(True for _ in objects(content)):
-        return dump([each for each in objects(content) if "source" not in each]).decode()
-    return "\n".join([each.text for each in texts])
+        return dump([block for block in objects(content) if "source" not in block]).decode()
+    return "\n".join([part.text for part in texts])
 
 
 def _extend(block: dict[str, Json], delta: dict[str, Json]) -> None:

@@ -89,7 +89,7 @@ def _turns(message: dict[str, Json]) -> Iterator[ConversationTurn]:
         if result := fields(block.get("toolResult")):
             inside = [part for part in _parts(result.get("content")) if part.kind == "attachment"]
             yield ConversationTurn(TOOL, (_result(result), *inside))
-    rest: list[Json] = [each for each in content if "toolResult" not in each]
+    rest: list[Json] = [block for block in content if "toolResult" not in block]
     yield ConversationTurn(string(message.get("role")) or USER, tuple(_parts(rest)))
 
 
@@ -108,7 +108,7 @@ def _part(block: dict[str, Json]) -> ContentPart:
     if reasoning := fields(block.get("reasoningContent")):
         reasoning_text = string(fields(reasoning.get("reasoningText")).get("text"))
         return thinking(reasoning_text or "(redacted)")
-    kind = next((each for each in _MEDIA if each in block), next(iter(block), "unknown"))
+    kind = next((media for media in _MEDIA if media in block), next(iter(block), "unknown"))
     medium = fields(block.get(kind))
     source, form = fields(medium.get("source")), string(medium.get("format"))
     if data := string(source.get("bytes")):

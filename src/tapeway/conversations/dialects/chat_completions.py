@@ -40,7 +40,8 @@ def parse_request(body: dict[str, Json]) -> ParsedRequest:
         prompt = body["prompt"]
         prompts = [prompt] if isinstance(prompt, str) else items(prompt)
         return ParsedRequest(
-            (), (ConversationTurn(USER, tuple([text(string(each)) for each in prompts])),)
+            (),
+            (ConversationTurn(USER, tuple([text(string(one_prompt)) for one_prompt in prompts])),),
         )
     return split_instructions(map(parse_message, objects(body.get("messages"))))
 
@@ -108,10 +109,10 @@ def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
 
 def tool_calls(message: dict[str, Json]) -> Iterator[ContentPart]:
     """The tool calls in a message."""
-    for each in objects(message.get("tool_calls")):
-        function = fields(each.get("function")) or fields(each.get("custom"))
+    for call in objects(message.get("tool_calls")):
+        function = fields(call.get("function")) or fields(call.get("custom"))
         arguments = function.get("arguments", function.get("input"))
-        yield tool_call(string(function.get("name")), arguments, string(each.get("id")))
+        yield tool_call(string(function.get("name")), arguments, string(call.get("id")))
     if old := fields(message.get("function_call")):
         yield tool_call(string(old.get("name")), old.get("arguments"))
 
@@ -158,8 +159,8 @@ class _Choice:
         self._texts.append(string(fields(delta.get("audio")).get("transcript")))
         self._thinking.append(thinking_text(delta))
         # Some services leave out the index of a single call, some that of calls sent whole.
-        for at, each in enumerate(objects(delta.get("tool_calls"))):
-            self._calls.add(position(each.get("index", at)), each)
+        for at, call in enumerate(objects(delta.get("tool_calls"))):
+            self._calls.add(position(call.get("index", at)), call)
         if old := fields(delta.get("function_call")):
             self._calls.add(0, {"function": old})
 

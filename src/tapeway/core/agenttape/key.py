@@ -277,7 +277,7 @@ def _distinct(ignores: Collection[Iterable[str]], document: Json) -> list[frozen
     """The lists reduced to the names that the document has: for most requests they are all empty."""
     lists = [frozenset(name.lower() for name in ignore) for ignore in ignores]
     names = set(_names(document)) if _may_have(document, frozenset().union(*lists)) else set()
-    return list(dict.fromkeys(each & names for each in lists))
+    return list(dict.fromkeys(names_of_one & names for names_of_one in lists))
 
 
 def _is_flat(text: str) -> bool:
@@ -300,7 +300,7 @@ def _may_name(lower: str, names: Iterable[str]) -> bool:
     if any(f'"{name}"' in lower for name in names):
         return True
     # In the query of a URL names have no quotes, and may be percent-encoded.
-    return "://" in lower and "?" in lower and any(each in lower for each in ("%", *names))
+    return "://" in lower and "?" in lower and any(mark in lower for mark in ("%", *names))
 
 
 def _names(value: Json) -> Iterator[str]:
@@ -341,12 +341,12 @@ def _described_headers(headers: Headers, *, wire_case: bool) -> tuple[Mapping[st
 
     Remembered, since a client sends the same fields with nearly every request.
     """
-    found, fixed = _headers(headers, wire_case=wire_case), f"boundary={_FIXED_BOUNDARY}"
+    texts, fixed = _headers(headers, wire_case=wire_case), f"boundary={_FIXED_BOUNDARY}"
     shown = {
         name: _BOUNDARY.sub(fixed, value) if "=" in value else value
-        for name, value in found.items()
+        for name, value in texts.items()
     }
-    return shown, _content_type(found)
+    return shown, _content_type(texts)
 
 
 def _document_of_0_1_0(request: Request, url: str, *, wire_case: bool) -> dict[str, Json]:
@@ -376,7 +376,7 @@ def _content_type(headers: dict[str, str]) -> str:
 def _headers(
     headers: Headers, *, wire_case: bool = False, dropped: frozenset[str] = _DROPPED_HEADERS
 ) -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for raw_name, raw_value in headers:
         name = raw_name.decode("latin-1")
         if name.lower() in dropped:
@@ -384,8 +384,8 @@ def _headers(
         name = name if wire_case else name.lower()
         value = _text(raw_value)
         # httpx joins a repeated field like this.
-        found[name] = f"{found[name]}, {value}" if name in found else value
-    return found
+        texts[name] = f"{texts[name]}, {value}" if name in texts else value
+    return texts
 
 
 def _text(value: bytes) -> str:

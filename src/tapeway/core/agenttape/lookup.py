@@ -74,8 +74,8 @@ def origin_of(interaction: Interaction) -> str | None:
 
 def origin_of_url(url: str) -> str | None:
     """The origin a URL begins with, as it is written, None for a path alone."""
-    found = _ORIGIN.match(url)
-    return found[0] if found else None
+    match = _ORIGIN.match(url)
+    return match[0] if match else None
 
 
 class AliasIndex:
@@ -156,7 +156,9 @@ def _call_aliases(
     for key in possible_keys({"endpoint": endpoint, **arguments}, ignored):
         yield _key_alias(key)
     if "encoding_format" in arguments and endpoint == "embeddings":
-        fewer = {name: each for name, each in arguments.items() if name != "encoding_format"}
+        fewer = {
+            name: argument for name, argument in arguments.items() if name != "encoding_format"
+        }
         yield from _call_aliases(endpoint, fewer, ignored)
 
 

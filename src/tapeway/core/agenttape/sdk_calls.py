@@ -167,11 +167,13 @@ def _delta(choice: Mapping[str, Json]) -> dict[str, Json]:
     message = choice.get("message")
     if not isinstance(message, dict):
         return {}
-    delta: dict[str, Json] = {name: each for name, each in message.items() if each is not None}
+    delta: dict[str, Json] = {
+        name: member for name, member in message.items() if member is not None
+    }
     calls = delta.get("tool_calls")
     if isinstance(calls, list):
         delta["tool_calls"] = [
-            {"index": at, **each} for at, each in enumerate(calls) if isinstance(each, dict)
+            {"index": at, **call} for at, call in enumerate(calls) if isinstance(call, dict)
         ]
     return delta
 
@@ -181,7 +183,7 @@ def _with_packed_embeddings(response: Response) -> Response:
     data = result.get("data")
     if not isinstance(data, list):
         return response
-    body = dump({**result, "data": [_base64(each) for each in data]})
+    body = dump({**result, "data": [_base64(item) for item in data]})
     return replace(response, body=body, at_ms=_end_ms(response), chunk_times=NO_CHUNK_TIMES)
 
 
@@ -191,7 +193,7 @@ def _base64(item: Json) -> Json:
         return item
     floats = [float(number) for number in numbers if isinstance(number, int | float)]
     # As OpenAI packs them: 32 bits each, little-endian.
-    packed = b"".join([struct.pack("<f", each) for each in floats])
+    packed = b"".join([struct.pack("<f", number) for number in floats])
     return {**item, "embedding": base64.b64encode(packed).decode("ascii")}
 
 

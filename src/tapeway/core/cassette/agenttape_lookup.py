@@ -46,8 +46,8 @@ def used_by_alias(
     cassette: CassetteIndex, aliases: Iterable[bytes], asked: Request
 ) -> tuple[int, ...]:
     """The used recordings that would answer such a request otherwise."""
-    found = dict.fromkeys(index for group in _groups(cassette, aliases) for index in group)
-    return tuple([index for index in found if _can_answer(cassette, index, asked)])
+    indexes = dict.fromkeys(index for group in _groups(cassette, aliases) for index in group)
+    return tuple([index for index in indexes if _can_answer(cassette, index, asked)])
 
 
 def form_mismatch(cassette: CassetteIndex, aliases: Iterable[bytes], asked: Request) -> str | None:

@@ -117,7 +117,9 @@ def credential_places(recorded: RecordedRequest, key: bytes) -> CredentialPlaces
         outline_key(request.route, opened),
         opened.fields,
         texts,
-        frozenset([digest_of(each) for text in own for each in placeholders_in(text)]),
+        frozenset(
+            [digest_of(placeholder) for text in own for placeholder in placeholders_in(text)]
+        ),
     )
 
 
@@ -142,10 +144,10 @@ class CredentialIndex:
         """Add a recording with its match key."""
         if key in self._places or not _may_hold_any(interaction):
             return
-        found = credential_places(RecordedRequest(interaction.request, self._rules), key)
-        if found is not None:
-            self._places[key] = found
-            self._keys_like(found).append(key)
+        places = credential_places(RecordedRequest(interaction.request, self._rules), key)
+        if places is not None:
+            self._places[key] = places
+            self._keys_like(places).append(key)
 
     def remove(self, key: bytes) -> None:
         """Remove the recordings with this key."""
@@ -154,10 +156,10 @@ class CredentialIndex:
 
     def others(self, key: bytes, places: CredentialPlaces, keys: Container[bytes]) -> list[bytes]:
         """The keys of recordings that differ only in credentials from the recording with this key."""
-        found = [each for each in self._keys_like(places) if each != key]
+        alike = [similar for similar in self._keys_like(places) if similar != key]
         if not places.texts and places.open_key in keys:
-            found.append(places.open_key)
-        return found
+            alike.append(places.open_key)
+        return alike
 
     def find(self, asked: ReceivedRequest, route: str, keys: Container[bytes]) -> FoundKey | None:
         """The key of the recordings on a route that answer a request, or None.
@@ -168,16 +170,16 @@ class CredentialIndex:
         if not self._places and not asked.variant:
             # Nearly always neither a recording nor the request holds a credential.
             return None
-        found = self._find(asked, route, keys)
-        if found is not None or (wide := asked.opened_wide) is None:
-            return found
-        found = self._find(wide, route, keys)
-        return found if found is not None and found.own else None
+        found_key = self._find(asked, route, keys)
+        if found_key is not None or (wide := asked.opened_wide) is None:
+            return found_key
+        found_key = self._find(wide, route, keys)
+        return found_key if found_key is not None and found_key.own else None
 
     def _find(self, asked: ReceivedRequest, route: str, keys: Container[bytes]) -> FoundKey | None:
         open_key = key_on_route(asked.open_key, route)
         group = [self._places[key] for key in self._open.get(open_key, ())]
-        own = [each.key for each in group if _is_own(each, asked)]
+        own = [recording.key for recording in group if _is_own(recording, asked)]
         without = open_key in keys and asked.variant
         if own:
             return FoundKey(own[0])
@@ -192,8 +194,10 @@ class CredentialIndex:
         for places, by_key in (by_places or {}).items():
             keys = by_key.get(asked.key_without(places, route), ())
             alike = [self._places[key] for key in keys[-_MOST_COMPARED:]]
-            fitting += [each for each in alike if _texts_fit(each, asked, exactly=False)]
-        own = [each.key for each in fitting if _is_own(each, asked)]
+            fitting += [
+                recording for recording in alike if _texts_fit(recording, asked, exactly=False)
+            ]
+        own = [recording.key for recording in fitting if _is_own(recording, asked)]
         if own:
             return FoundKey(own[0])
         return FoundKey(fitting[0].key, own=False) if len(fitting) == 1 else None
@@ -235,12 +239,12 @@ def _is_own(recorded: CredentialPlaces, asked: ReceivedRequest) -> bool:
     sent = dict(asked.opened.fields)
     return (
         sent.keys() == dict(recorded.fields).keys()
-        and all(_same(text, sent[steps], asked) for steps, text in recorded.fields)
+        and all(_same_credential(text, sent[steps], asked) for steps, text in recorded.fields)
         and _texts_fit(recorded, asked, exactly=True)
     )
 
 
-def _same(recorded: str, sent: str, asked: ReceivedRequest) -> bool:
+def _same_credential(recorded: str, sent: str, asked: ReceivedRequest) -> bool:
     if recorded == sent:
         return True
     if not has_placeholder(recorded):

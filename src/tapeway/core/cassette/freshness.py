@@ -125,12 +125,12 @@ def _own_words(value: Json) -> str | None:
 
 
 def _statuses(value: Mapping[str, Json], depth: int = 0) -> Iterator[tuple[str, str]]:
-    for name, each in value.items():
-        if isinstance(each, str):
+    for name, member in value.items():
+        if isinstance(member, str):
             if name in _STATUS_NAMES:
-                yield name, each
-        elif isinstance(each, dict) and name in _JOB_NAMES and depth < 2:
-            yield from _statuses(each, depth + 1)
+                yield name, member
+        elif isinstance(member, dict) and name in _JOB_NAMES and depth < 2:
+            yield from _statuses(member, depth + 1)
 
 
 def _goes_on(word: str) -> bool:

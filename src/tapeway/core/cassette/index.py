@@ -208,13 +208,13 @@ class CassetteIndex:
                 return FoundKey(key)
         index = self._credential_index()
         for route in routes:
-            if (found := index.find(asked, route, self._by_key)) is not None:
-                return found
+            if (found_key := index.find(asked, route, self._by_key)) is not None:
+                return found_key
         return None
 
     def next(
         self,
-        found: FoundKey,
+        found_key: FoundKey,
         repeats: Repeats | None,
         asked: ReceivedRequest | None = None,
         *,
@@ -233,13 +233,13 @@ class CassetteIndex:
         `known` are the recordings from before the request waited for an equal request: later
         recordings answer, final or not.
         """
-        key = found.key
+        key = found_key.key
         recordings = as_recordings(self._by_key.get(key), self._place_of)
         if recordings is None:
             return None
-        if can_ask and asked is not None and self._is_second_page(found, asked):
+        if can_ask and asked is not None and self._is_second_page(found_key, asked):
             return None
-        variant = b"" if asked is None or found.own else asked.variant
+        variant = b"" if asked is None or found_key.own else asked.variant
         caller = asked.get_caller if can_ask and asked is not None else None
         headers = None if asked is None else asked.get_headers
         if (chosen := self.next_in_order(key, repeats, caller, headers)) is not None:
@@ -271,7 +271,7 @@ class CassetteIndex:
         if not isinstance(held, KeyedRecordings) or not held.has_conditions:
             return True
         ignored, is_of = self.rules.ignore_vary, self.digests.is_of
-        return all(is_for(each, headers, ignored, is_of) for each in held.all)
+        return all(is_for(recording, headers, ignored, is_of) for recording in held.all)
 
     def next_in_order(
         self,
@@ -287,17 +287,17 @@ class CassetteIndex:
         answers its caller alone, and a stale recording answers nobody. `headers` gives the fields
         of the request, which only recordings with conditions need.
         """
-        found = self._next_in_order(key, repeats or self.repeats, caller, headers)
-        if found is None or caller is None or found.index not in self.take.touched:
-            return found
+        recording = self._next_in_order(key, repeats or self.repeats, caller, headers)
+        if recording is None or caller is None or recording.index not in self.take.touched:
+            return recording
         try:
-            if self.why_out_of_date(found) is not None:
+            if self.why_out_of_date(recording) is not None:
                 return None
         except StoreError:
             # The recording cannot be read in its file any more.
             return None
-        self.repeats_first(found)
-        return found
+        self.repeats_first(recording)
+        return recording
 
     def _next_in_order(
         self,
@@ -439,9 +439,9 @@ class CassetteIndex:
         """The recordings of earlier takes with a key, without those that headers tell apart."""
         return tuple(
             [
-                each.index
-                for each in self._not_told_apart(interaction, key)
-                if self.is_earlier(each.index, take)
+                recording.index
+                for recording in self._not_told_apart(interaction, key)
+                if self.is_earlier(recording.index, take)
             ]
         )
 
@@ -453,13 +453,16 @@ class CassetteIndex:
         ):
             return False
         return all(
-            self.is_earlier(each.index, take) for each in self._not_told_apart(interaction, key)
+            self.is_earlier(recording.index, take)
+            for recording in self._not_told_apart(interaction, key)
         )
 
     def _not_told_apart(self, interaction: Interaction, key: bytes) -> list[Interaction]:
         """The recordings of a key that headers do not tell apart from a recording."""
         held, ignored = self.recordings(key), self.rules.ignore_vary
-        return [each for each in held if not are_told_apart(each, interaction, ignored)]
+        return [
+            recording for recording in held if not are_told_apart(recording, interaction, ignored)
+        ]
 
     def _with_another_credential(
         self, interaction: Interaction, key: bytes, take: Take
@@ -469,10 +472,10 @@ class CassetteIndex:
         if places is None:
             return ()
         others = self._credential_index().others(key, places, self._by_key)
-        found = [
+        takes = [
             earlier for other in others if (earlier := self._earlier(interaction, other, take))
         ]
-        return found[0] if len(found) == 1 else ()
+        return takes[0] if len(takes) == 1 else ()
 
     def is_earlier(self, index: int, take: Take) -> bool:
         """Whether a recording was made in an earlier take, and not kept in this take."""
@@ -481,7 +484,7 @@ class CassetteIndex:
     def may_go_on(self, index: int, take: Take) -> bool:
         """Whether a take's recording is still there, and no other take has kept the recording."""
         takes = [self.take, *self._slot_takes.values()]
-        kept = [each.number for each in takes if index in each.kept]
+        kept = [earlier_take.number for earlier_take in takes if index in earlier_take.kept]
         return index in self._key_of and all(number == take.number for number in kept)
 
     def keep(self, index: int, take: Take) -> None:
@@ -554,7 +557,7 @@ class CassetteIndex:
         # Recordings of several old keys may share a new key: used ones need not come first.
         self._merged_keys = {key for key, held in self._by_key.items() if len(indexes_of(held)) > 1}
         self.take = self._rekeyed(self.take)
-        self._slot_takes = {each: self._rekeyed(take) for each, take in self._slot_takes.items()}
+        self._slot_takes = {slot: self._rekeyed(take) for slot, take in self._slot_takes.items()}
 
     def drop_left_behind(self, going_on: Collection[int] = ()) -> tuple[int, ...]:
         """Remove the surplus recordings of earlier takes, and return the indexes.
@@ -567,9 +570,9 @@ class CassetteIndex:
             index
             for take in takes
             if take.number not in going_on
-            for each in take.kept & self._key_of.keys()
-            if (kept := exchange_of(self._interactions[each])) is not None
-            for index in self.earlier(kept, self._key_of[each], take)
+            for equal in take.kept & self._key_of.keys()
+            if (kept := exchange_of(self._interactions[equal])) is not None
+            for index in self.earlier(kept, self._key_of[equal], take)
         }
         for index in left:
             self._remove(index)
@@ -605,12 +608,12 @@ class CassetteIndex:
         """The state of a key in this take, for other instances."""
         return self.take.key_state(key, self.indexes(key))
 
-    def restore(self, key: bytes, found: "CassetteIndex", state: bytes | None) -> None:
-        """Take over the recordings of a key from `found`, with the key's state in this take."""
-        for index in found.indexes(key):
-            if index not in self._key_of and (item := exchange_of(found._interactions[index])):
-                self._place_of[index] = found._place(index)
-                self._take_of[index] = found.take_of(index)
+    def restore(self, key: bytes, stored: "CassetteIndex", state: bytes | None) -> None:
+        """Take over the recordings of a key from `stored`, with the key's state in this take."""
+        for index in stored.indexes(key):
+            if index not in self._key_of and (item := exchange_of(stored._interactions[index])):
+                self._place_of[index] = stored._place(index)
+                self._take_of[index] = stored.take_of(index)
                 self._put(item, key)
         self.take.forget_key(key, self.indexes(key))
         if state is not None:
@@ -651,7 +654,7 @@ class CassetteIndex:
         # Recordings that answer in order share a key, but not a request. In a thread others are added.
         items, ignored = list(self._by_key.items()), self.rules.ignore_vary
         return [
-            [each.index for each in group]
+            [interaction.index for interaction in group]
             for key, held in items
             if isinstance(held, KeyedRecordings) and ALIAS_PREFIX not in key
             for group in (of_one_request(held.all, ignored) if held.has_conditions else [held.all])
@@ -661,15 +664,17 @@ class CassetteIndex:
     def stored(self, *, touched_only: bool = False) -> StoredCassette:
         """The cassette as it is stored, optionally without the recordings unused in this take."""
         kept = [
-            each
-            for each in self
-            if not touched_only or exchange_of(each) is None or each.index in self.take.used
+            interaction
+            for interaction in self
+            if not touched_only
+            or exchange_of(interaction) is None
+            or interaction.index in self.take.used
         ]
         return StoredCassette(self.head, tuple(kept))
 
     def _credential_index(self) -> CredentialIndex:
         if self._credentials is None:
-            exchanges = [each for each in map(exchange_of, self.snapshot()) if each]
+            exchanges = [exchange for exchange in map(exchange_of, self.snapshot()) if exchange]
             keyed = ((exchange, self._key_of[exchange.index]) for exchange in exchanges)
             self._credentials = CredentialIndex(keyed, self.rules)
         return self._credentials
@@ -680,16 +685,17 @@ class CassetteIndex:
         """The recordings of a key that may answer the request."""
         allowed: Sequence[Interaction] = recordings.all
         if recordings.has_conditions:
-            allowed = [each for each in allowed if asked.is_meant_by(each)]
+            allowed = [recording for recording in allowed if asked.is_meant_by(recording)]
         if can_ask and key in self.take.recorded_keys:
             first = allowed[0].request.credentials if allowed else ()
             now, caller, asks = self.take.number, distance.caller, asked.caller
             if not recordings.headers_differ and caller(first) == asks:
                 return allowed
             allowed = [
-                each
-                for each in allowed
-                if self.take_of(each.index) != now or caller(each.request.credentials) == asks
+                recording
+                for recording in allowed
+                if self.take_of(recording.index) != now
+                or caller(recording.request.credentials) == asks
             ]
         return allowed
 
@@ -714,27 +720,30 @@ class CassetteIndex:
     ) -> Interaction | None:
         """The next unused recording of the same caller, nearest headers first; then the repeat rule."""
         own = distance.of_same_caller(asked, interactions)
-        unused = [each for each in own if each.index not in self.take.touched]
+        unused = [interaction for interaction in own if interaction.index not in self.take.touched]
         if unused:
             return distance.nearest_by_headers(asked, unused)[0]
         if repeats == "miss":
             return None
-        nearest = {each.index: each for each in distance.nearest_by_headers(asked, own)}
+        nearest = {
+            interaction.index: interaction
+            for interaction in distance.nearest_by_headers(asked, own)
+        }
         index = self.take.repeat([*nearest], repeats)
         return None if index is None else nearest[index]
 
-    def _is_second_page(self, found: FoundKey, asked: ReceivedRequest) -> bool:
-        if found.own:
+    def _is_second_page(self, found_key: FoundKey, asked: ReceivedRequest) -> bool:
+        if found_key.own:
             return False
-        return self.take.first_variant(found.key) not in (None, asked.variant)
+        return self.take.first_variant(found_key.key) not in (None, asked.variant)
 
     def _why_not_final(self, interaction: Interaction) -> str | None:
-        found = self._not_final.get(interaction.index)
+        known = self._not_final.get(interaction.index)
         # A recording can be edited under its index.
-        if found is None or found[0] is not interaction:
+        if known is None or known[0] is not interaction:
             words = why_not_final(interaction, self.rules)
-            found = self._not_final[interaction.index] = interaction, words
-        return found[1]
+            known = self._not_final[interaction.index] = interaction, words
+        return known[1]
 
     def _rekeyed(self, before: Take) -> Take:
         """A take with cursors under the new keys, counted from the used recordings."""

@@ -76,7 +76,7 @@ def indexes_of(held: Interaction | KeyedRecordings | None) -> tuple[int, ...]:
     """The indexes of what a key has."""
     if isinstance(held, Interaction):
         return (held.index,)
-    return () if held is None else tuple([each.index for each in held.all])
+    return () if held is None else tuple([recording.index for recording in held.all])
 
 
 def _has_conditions(interaction: Interaction) -> bool:

@@ -137,14 +137,14 @@ class LiveCall(NamedTuple):
     @property
     def note(self) -> str | None:
         """The note for the journal, or None."""
-        found = [] if self.asked_again is None else [f"asked live: {self.asked_again}"]
+        notes = [] if self.asked_again is None else [f"asked live: {self.asked_again}"]
         if self.replayed_ids:
             more = " …" if len(self.replayed_ids) > _MOST_IDS_NAMED else ""
-            found.append(
+            notes.append(
                 "sent upstream with identifiers from a recording, which the upstream may not know: "
                 f"{', '.join(self.replayed_ids[:_MOST_IDS_NAMED])}{more}"
             )
-        return "; ".join(found) or None
+        return "; ".join(notes) or None
 
 
 Plan = Replay | LiveCall | Miss

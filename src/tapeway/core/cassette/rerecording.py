@@ -73,17 +73,19 @@ def pruned(cassette: CassetteIndex) -> StoredCassette:
     kept = cassette.stored(touched_only=True)
     indexes = {interaction.index for interaction in kept.interactions}
     left: dict[tuple[str, str], deque[int]] = {}
-    for each in cassette:
-        if each.index not in indexes:
-            left.setdefault(_endpoint(each), deque()).append(cassette.place_of(each.index))
+    for interaction in cassette:
+        if interaction.index not in indexes:
+            left.setdefault(_endpoint(interaction), deque()).append(
+                cassette.place_of(interaction.index)
+            )
     places: dict[int, int] = {}
     for interaction in kept.interactions:
-        place = places[interaction.index] = cassette.place_of(interaction.index)
+        position = places[interaction.index] = cassette.place_of(interaction.index)
         # A recording that replaced an earlier one has the earlier place already.
-        free = left.get(_endpoint(interaction)) if place == interaction.index else None
+        free = left.get(_endpoint(interaction)) if position == interaction.index else None
         if free and cassette.take_of(interaction.index) == cassette.take.number:
             places[interaction.index] = free.popleft()
-    ordered = sorted(kept.interactions, key=lambda each: places[each.index])
+    ordered = sorted(kept.interactions, key=lambda recording: places[recording.index])
     return StoredCassette(kept.head, tuple(ordered))
 
 
@@ -95,8 +97,8 @@ def _endpoint(item: AnyInteraction) -> tuple[str, str]:
 
 def first_earlier(cassette: CassetteIndex, indexes: Sequence[int]) -> Interaction | None:
     """The first of these recordings."""
-    found = cassette.get(indexes[0]) if indexes else None
-    return None if found is None else exchange_of(found)
+    interaction = cassette.get(indexes[0]) if indexes else None
+    return None if interaction is None else exchange_of(interaction)
 
 
 def earlier_under(
@@ -114,7 +116,9 @@ def is_unchanged(earlier: Interaction, new: Interaction) -> bool:
     A recording that does not name the headers that decide the answer is replaced.
     """
     left, right = earlier.response, new.response
-    kinds = [each.failure.kind if each.failure is not None else "" for each in (earlier, new)]
+    kinds = [
+        exchange.failure.kind if exchange.failure is not None else "" for exchange in (earlier, new)
+    ]
     return (
         (left.status, left.head.framing, kinds[0]) == (right.status, right.head.framing, kinds[1])
         and earlier.request.varied == new.request.varied
@@ -125,13 +129,13 @@ def is_unchanged(earlier: Interaction, new: Interaction) -> bool:
 
 def reissued_ids(earlier: Response, new: Response) -> dict[str, str]:
     """The identifiers of an earlier answer, each with the new answer's identifier in its place."""
-    found: dict[str, str] = {}
+    renamed: dict[str, str] = {}
     after = ids_by_field(new)
     for field, before in ids_by_field(earlier).items():
         now = after.get(field, [])
         if len(now) == len(before):
-            found |= {old: young for old, young in zip(before, now, strict=True) if old != young}
-    return found if len(found) <= MOST_IDS else {}
+            renamed |= {old: young for old, young in zip(before, now, strict=True) if old != young}
+    return renamed if len(renamed) <= MOST_IDS else {}
 
 
 def random_words(request: Request) -> set[str]:
@@ -139,7 +143,7 @@ def random_words(request: Request) -> set[str]:
     words = {*_STRING.findall(request.body)}
     for octets in (request.body, _octets(request.target)):
         words.update(_WORD.findall(octets))
-    return {text for each in islice(words, MOST_WORDS) if looks_random(text := each.decode())}
+    return {text for word in islice(words, MOST_WORDS) if looks_random(text := word.decode())}
 
 
 def with_earlier_ids(request: Request, bindings: IdBindings) -> Request:
@@ -151,8 +155,8 @@ def with_earlier_ids(request: Request, bindings: IdBindings) -> Request:
         return (bindings.recorded_of(text.decode()) or text.decode()).encode()
 
     def renamed(octets: bytes) -> bytes:
-        whole = _STRING.sub(lambda each: b'"%b"' % named(each[1]), octets)
-        return _WORD.sub(lambda each: named(each[0]), whole)
+        whole = _STRING.sub(lambda string: b'"%b"' % named(string[1]), octets)
+        return _WORD.sub(lambda word: named(word[0]), whole)
 
     target = renamed(_octets(request.target)).decode("utf-8", "surrogateescape")
     return replace(request, target=target, body=renamed(request.body))

@@ -103,17 +103,17 @@ def issued_ids(response: Response) -> set[str]:
 
 def ids_by_field(response: Response) -> dict[str, list[str]]:
     """The identifiers of a response, each once, by the field's name, in order."""
-    found: dict[str, dict[str, None]] = {}
+    ids_by_name: dict[str, dict[str, None]] = {}
     for field, token in _strings(response.body[:MOST_BODY_READ]):
         if token:
             name = field.decode("ascii", "replace")
-            for each in _ids_in(name, token.decode("ascii")):
-                found.setdefault(name, {})[each] = None
+            for identifier in _ids_in(name, token.decode("ascii")):
+                ids_by_name.setdefault(name, {})[identifier] = None
     for header in _LINK_HEADERS:
         if (link := find_header(response.headers, header)) is not None:
             ids = _url_ids(link.decode("latin-1"))
-            found.setdefault(header.decode(), {}).update(dict.fromkeys(ids))
-    return {name: list(ids) for name, ids in found.items()}
+            ids_by_name.setdefault(header.decode(), {}).update(dict.fromkeys(ids))
+    return {name: list(ids) for name, ids in ids_by_name.items()}
 
 
 def may_hold(request: Request, text: str) -> bool:
@@ -133,12 +133,12 @@ def sent_ids(request: Request) -> set[str]:
 
 
 def _body_ids(body: bytes) -> set[str]:
-    found: set[str] = set()
+    identifiers: set[str] = set()
     # The events of a stream repeat most of theirs.
     for field, token in {*_strings(body)}:
         if token:
-            found.update(_ids_in(field.decode("ascii", "replace"), token.decode("ascii")))
-    return found
+            identifiers.update(_ids_in(field.decode("ascii", "replace"), token.decode("ascii")))
+    return identifiers
 
 
 def _strings(body: bytes) -> Iterable[tuple[bytes, bytes]]:
@@ -147,7 +147,7 @@ def _strings(body: bytes) -> Iterable[tuple[bytes, bytes]]:
         strings: list[tuple[bytes, bytes]] = _STRING.findall(body)
         return strings
     # One string at a time, to give turns to other threads.
-    return ((each[1] or b"", each[2] or b"") for each in _STRING.finditer(body))
+    return ((string[1] or b"", string[2] or b"") for string in _STRING.finditer(body))
 
 
 def _ids_in(field: str, text: str) -> list[str]:

@@ -138,7 +138,7 @@ class CorrelationIndex:
     def issued_in(self, request: Request) -> dict[str, int]:
         """The issued identifiers in a request, each with the issuing recording."""
         issuers = {sent_id: self.issued.issuer_of(sent_id) for sent_id in ids.sent_ids(request)}
-        return {each: index for each, index in issuers.items() if index is not None}
+        return {identifier: index for identifier, index in issuers.items() if index is not None}
 
     def find(
         self, request: Request, routes: Collection[str], step: Callable[[], None] = _no_pause
@@ -156,28 +156,30 @@ class CorrelationIndex:
             return []
         self._read_all(step)
         recordings: list[CorrelatedRecording] = []
-        for each in self._newest_alike(key):
-            if each.request.method != request.method or each.request.route not in routes:
+        for recording in self._newest_alike(key):
+            if recording.request.method != request.method or recording.request.route not in routes:
                 continue
             unifier = IdUnifier(self.issued)
-            recorded = compared_document(each.request, self._rules, recorded=True)
+            recorded = compared_document(recording.request, self._rules, recorded=True)
             if unifier.unify(recorded, asked):
-                recordings.append(CorrelatedRecording(each, unifier.id_map))
+                recordings.append(CorrelatedRecording(recording, unifier.id_map))
         return recordings
 
     def _newest_alike(self, key: bytes) -> list[Interaction]:
         """The recordings that a SQL store's index would find, in order."""
         # Copied, since another thread may add recordings meanwhile.
         alike = [*self._alike.get(key, {}).values()]
-        left = [each for each in alike if each.index not in self.issued.removed]
+        left = [
+            interaction for interaction in alike if interaction.index not in self.issued.removed
+        ]
         return sorted(left, key=attrgetter("index"))[-MOST_ALIKE:]
 
     def _read_all(self, step: Callable[[], None]) -> None:
         if not self._unread:
             return
-        for each in self._unread:
-            if isinstance(each, Interaction):
-                self._add(each)
+        for interaction in self._unread:
+            if isinstance(interaction, Interaction):
+                self._add(interaction)
             step()
         self.issued.read_all(step)
         self._unread = ()
@@ -213,8 +215,8 @@ class IssuedIds:
 
     def add(self, interaction: Interaction) -> None:
         """Add a new recording."""
-        for each in _issued(interaction):
-            self._added.setdefault(each, []).append(interaction.index)
+        for identifier in _issued(interaction):
+            self._added.setdefault(identifier, []).append(interaction.index)
 
     def remove(self, index: int) -> None:
         """Forget a recording that was replaced or dropped."""
@@ -228,16 +230,16 @@ class IssuedIds:
             if len(self._found) == CACHED_SEARCHES:
                 self._found.clear()
             self._found[text] = self._search(text)
-        found = self._found[text]
-        return self._first(self._added.get(text, ())) if found is None else found
+        issuer = self._found[text]
+        return self._first(self._added.get(text, ())) if issuer is None else issuer
 
     def read_all(self, step: Callable[[], None] = _no_pause) -> dict[str, list[int]]:
         """Read all answers, to keep later calls short."""
         if self._issuers is None:
             issuers: dict[str, list[int]] = {}
-            for each in self._loaded:
-                for text in _issued(each):
-                    issuers.setdefault(text, []).append(each.index)
+            for exchange in self._loaded:
+                for text in _issued(exchange):
+                    issuers.setdefault(text, []).append(exchange.index)
                 step()
             self._issuers = issuers
         return self._issuers
@@ -248,38 +250,44 @@ class IssuedIds:
             return self._first(self.read_all().get(text, ()))
         octets, loaded = text.encode(), self._loaded
         if ids.looks_random(text):
-            holding = [each for each in loaded if octets in each.response.body]
+            holding = [exchange for exchange in loaded if octets in exchange.response.body]
             holding += self._with_header_ids
         else:
             # Only the field's name makes such a text an identifier.
             quoted = b'"%b"' % octets
-            holding = [each for each in loaded if quoted in each.response.body]
-            holding = [each for each in holding if ids.is_under_id_name(quoted, each.response.body)]
-        left = [each for each in holding if each.index not in self.removed]
+            holding = [exchange for exchange in loaded if quoted in exchange.response.body]
+            holding = [
+                exchange
+                for exchange in holding
+                if ids.is_under_id_name(quoted, exchange.response.body)
+            ]
+        left = [exchange for exchange in holding if exchange.index not in self.removed]
         in_order = sorted(left, key=attrgetter("index"))
-        return next((each.index for each in in_order if text in _issued(each)), None)
+        return next((exchange.index for exchange in in_order if text in _issued(exchange)), None)
 
     def _first(self, issuers: Iterable[int]) -> int | None:
         return min((issuer for issuer in issuers if issuer not in self.removed), default=None)
 
     @cached_property
     def _loaded(self) -> list[Interaction]:
-        return [each for each in self._given if isinstance(each, Interaction)]
+        return [interaction for interaction in self._given if isinstance(interaction, Interaction)]
 
     @cached_property
     def _most_searches(self) -> int:
-        lazy = any(isinstance(each, LazyInteraction) for each in self._loaded)
+        lazy = any(isinstance(exchange, LazyInteraction) for exchange in self._loaded)
         return MOST_FILE_SEARCHES if lazy else MOST_SEARCHES
 
     @cached_property
     def _with_header_ids(self) -> list[Interaction]:
-        return [each for each in self._loaded if ids.may_have_header_ids(each.response)]
+        return [exchange for exchange in self._loaded if ids.may_have_header_ids(exchange.response)]
 
 
 def _issued(interaction: Interaction) -> set[str]:
     issued, request = ids.issued_ids(interaction.response), interaction.request
     # Nearly no request holds an identifier of its answer, and reading takes longer than a search.
-    if len(issued) <= FEW_ISSUED and not any(ids.may_hold(request, each) for each in issued):
+    if len(issued) <= FEW_ISSUED and not any(
+        ids.may_hold(request, identifier) for identifier in issued
+    ):
         return issued
     # An identifier that the request held before was chosen by the app.
     return issued - ids.request_tokens(request)
@@ -313,7 +321,7 @@ def issued_key(identifier: str) -> bytes:
 
 def issued_keys(interaction: Interaction) -> list[bytes]:
     """The digests of the identifiers that an answer issued."""
-    return [issued_key(each) for each in sorted(_issued(interaction))]
+    return [issued_key(identifier) for identifier in sorted(_issued(interaction))]
 
 
 def meant_recordings(

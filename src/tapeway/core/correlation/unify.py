@@ -49,7 +49,7 @@ _TOOL_DATA = frozenset(
 
 _REFERENCE_NAME = re.compile(
     rb'"(?:%b)"\s*:'
-    % b"|".join(each.encode() for each in sorted(_REFERENCES | _REFERENCES_OF_PARTS))
+    % b"|".join(name.encode() for name in sorted(_REFERENCES | _REFERENCES_OF_PARTS))
 )
 
 _NAME, _BACK = b"name ", b"back "
@@ -149,10 +149,10 @@ class IdUnifier:
         return known == sent and self._recorded_of.setdefault(sent, recorded) == recorded
 
     def _is_identifier(self, recorded: str) -> bool:
-        return recorded in self._issued or recorded in self._tying
+        return recorded in self._issued or recorded in self._tying_names
 
     @cached_property
-    def _tying(self) -> set[str]:
+    def _tying_names(self) -> set[str]:
         return tying_names(self._document)
 
     def _may_replace(self, sent: str) -> bool:
@@ -194,7 +194,7 @@ class IdBindings:
     @staticmethod
     def keys_of(sent: Iterable[str]) -> Iterator[bytes]:
         """The keys of the shared bindings of a client's identifiers."""
-        return (_BACK + each.encode() for each in sent)
+        return (_BACK + identifier.encode() for identifier in sent)
 
     def states(self) -> dict[bytes, bytes]:
         """The bindings to share with other instances, with a key for each identifier."""

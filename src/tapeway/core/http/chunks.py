@@ -54,12 +54,12 @@ class AwsChunks:
     def feed(self, data: bytes, room: int = 0) -> bytes:
         """The data in the next piece. Raises MalformedChunks. It never needs more `room` than that."""
         self._buffer += data
-        found: list[bytes] = []
+        pieces: list[bytes] = []
         while not self.ended and (piece := self._next()) is not None:
-            found.append(piece)
+            pieces.append(piece)
         if self.ended and len(self._buffer) > _MOST_TRAILERS:
             raise MalformedChunks
-        return b"".join(found)
+        return b"".join(pieces)
 
     def _next(self) -> bytes | None:
         """Some data, b"" behind a line, or None where more has to come first."""
@@ -129,8 +129,8 @@ class ChunkedBody:
         end = min(len(data), at + self._left)
         self._left -= end - at
         if (end_bytes := len(_LINE_END) - self._left) > 0:
-            came = data[end - min(end_bytes, end - at) : end]
-            if not _LINE_END[:end_bytes].endswith(came):
+            beginning = data[end - min(end_bytes, end - at) : end]
+            if not _LINE_END[:end_bytes].endswith(beginning):
                 raise MalformedChunks
         return end
 

@@ -148,8 +148,8 @@ def _to_take_off(coding: bytes) -> list[bytes]:
     """The names in a Content-Encoding value in the order in which they are to be taken off."""
     names = [name.strip().lower() for name in coding.split(b",")]
     # Listed in the order they were applied.
-    found = [name for name in reversed(names) if name not in (b"", b"identity")]
-    return sorted(found, key=lambda name: name != AWS_CHUNKED)
+    codings = [name for name in reversed(names) if name not in (b"", b"identity")]
+    return sorted(codings, key=lambda name: name != AWS_CHUNKED)
 
 
 def content_coding(headers: Headers) -> bytes:
@@ -186,9 +186,9 @@ def _offers(request: Headers, coding: bytes) -> bool:
     any_other = takes.get(b"*", False)
     names = [part.strip().lower() for part in coding.split(b",")]
     return all(
-        takes.get(each, takes.get(_SAME_AS.get(each, each), any_other))
-        for each in names
-        if each not in (b"", b"identity")
+        takes.get(applied, takes.get(_SAME_AS.get(applied, applied), any_other))
+        for applied in names
+        if applied not in (b"", b"identity")
     )
 
 

@@ -80,8 +80,8 @@ def part_delimiter(content_type: bytes) -> re.Pattern[bytes] | None:
 
 def boundary(content_type: bytes) -> bytes | None:
     """The boundary that a multipart content type names."""
-    found = _BOUNDARY.search(content_type)
-    return None if found is None else found[1] or found[2]
+    match = _BOUNDARY.search(content_type)
+    return None if match is None else match[1] or match[2]
 
 
 def parse_part(piece: bytes) -> FormPart | None:
@@ -118,7 +118,7 @@ def parse_form(body: bytes) -> dict[str, Json]:
     values: dict[str, list[Json]] = {}
     for name, value in parse_qsl(body.decode("utf-8"), keep_blank_values=True):
         values.setdefault(name, []).append(value)
-    return {name: found[0] if len(found) == 1 else found for name, found in values.items()}
+    return {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
 
 
 def dump_form(form: Mapping[str, Json]) -> bytes:
@@ -126,7 +126,7 @@ def dump_form(form: Mapping[str, Json]) -> bytes:
     pairs: list[tuple[str, str]] = []
     for name, value in form.items():
         values = value if isinstance(value, list) else [value]
-        pairs.extend((name, str(each)) for each in values)
+        pairs.extend((name, str(item)) for item in values)
     return urlencode(pairs).encode("ascii")
 
 

@@ -117,9 +117,9 @@ class RequestFields:
 
     def value(self, name: bytes) -> bytes | None:
         """The first value of a field, `name` in lower case; None without such a field."""
-        found = self.first.get(name)
+        value = self.first.get(name)
         # aiohttp before 3.14.4 leaves the blanks after a value.
-        return None if found is None else found.strip(b" \t")
+        return None if value is None else value.strip(b" \t")
 
     @property
     def is_mcp(self) -> bool:
@@ -198,23 +198,23 @@ def is_json(content_type: bytes) -> bool:
 
 def end_to_end(headers: Headers, *, drop: frozenset[bytes] = frozenset()) -> Headers:
     """The fields to forward: no hop-by-hop ones, none that Connection names."""
-    gone = _hop_by_hop_and(drop)
+    dropped = _hop_by_hop_and(drop)
     kept = []
     for pair in headers:
         name = pair[0].lower()
-        if name not in gone:
+        if name not in dropped:
             kept.append(pair)
         elif name == _CONNECTION and pair[1] != b"keep-alive":
             # Most `Connection` values name no further field.
-            return _without_named(headers, gone)
+            return _without_named(headers, dropped)
     return tuple(kept)
 
 
-def _without_named(headers: Headers, gone: frozenset[bytes]) -> Headers:
+def _without_named(headers: Headers, dropped: frozenset[bytes]) -> Headers:
     options = [value for name, value in headers if name.lower() == _CONNECTION]
     named = [token.strip().lower() for value in options for token in value.split(b",")]
-    gone = gone.union(named)
-    return tuple([pair for pair in headers if pair[0].lower() not in gone])
+    dropped = dropped.union(named)
+    return tuple([pair for pair in headers if pair[0].lower() not in dropped])
 
 
 def stored_request_headers(headers: Headers) -> Headers:

@@ -41,5 +41,5 @@ def without_default_port(origin: str) -> str:
 
 def without_userinfo(url: str) -> str:
     """The URL without user name and password, for display and storage."""
-    found = _USERINFO.match(url)
-    return url if found is None else (found[1] or "") + url[found.end() :]
+    match = _USERINFO.match(url)
+    return url if match is None else (match[1] or "") + url[match.end() :]

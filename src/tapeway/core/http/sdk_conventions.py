@@ -31,8 +31,8 @@ def attempt_number(fields: Mapping[bytes, bytes]) -> int | None:
         if retries.isdigit() and len(retries) <= _MOST_DIGITS:
             return int(retries) + 1
     tries = fields.get(TRIES_HEADER)
-    found = None if tries is None else _AMAZON.search(tries)
-    return None if found is None else int(found[1]) or None
+    match = None if tries is None else _AMAZON.search(tries)
+    return None if match is None else int(match[1]) or None
 
 
 def client_ids(fields: Mapping[bytes, bytes]) -> tuple[bytes | None, str | None]:
@@ -47,8 +47,8 @@ def client_ids(fields: Mapping[bytes, bytes]) -> tuple[bytes | None, str | None]
             break
     if b"traceparent" in fields:
         # Versions to come may append fields.
-        found = _TRACEPARENT.match(fields[b"traceparent"])
-        trace = None if found is None else found[1].decode()
+        match = _TRACEPARENT.match(fields[b"traceparent"])
+        trace = None if match is None else match[1].decode()
     return id, trace
 
 

@@ -65,8 +65,8 @@ def client_signature(target: str, headers: Headers) -> ClientSignature | None:
     if authorization.startswith(_ASYMMETRIC):
         return ClientSignature("", "", payload, "it is signed for several regions (SigV4a)")
     if authorization.startswith(SCHEME):
-        found = _CREDENTIAL.search(authorization)
-        region, service = (b"", b"") if found is None else found.groups()
+        match = _CREDENTIAL.search(authorization)
+        region, service = (b"", b"") if match is None else match.groups()
         return ClientSignature(region.decode(), service.decode(), payload, _refusal(payload))
     if _VERSION_2.search(target):
         return ClientSignature("", "s3", payload or UNSIGNED_PAYLOAD)

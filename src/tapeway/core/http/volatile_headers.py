@@ -65,10 +65,10 @@ def minimal(headers: Headers) -> Headers:
 
 def same_headers(left: Headers, right: Headers) -> bool:
     """Whether the headers of two stored answers differ at most in volatile ones and in their order."""
-    return _lasting(left) == _lasting(right)
+    return _stable_headers(left) == _stable_headers(right)
 
 
-def _lasting(headers: Headers) -> Counter[tuple[bytes, bytes]]:
+def _stable_headers(headers: Headers) -> Counter[tuple[bytes, bytes]]:
     return Counter(
         (name.lower(), _lasting_value(name, value))
         for name, value in headers

@@ -166,17 +166,17 @@ def may_have_credential_fields(request: Request, *, once: bool = False) -> bool:
     The result is remembered, unless many requests are searched `once` each.
     """
     _, _, query = request.target.partition("?")
-    if query and _maybe().search(query.encode("utf-8", "surrogateescape")):
+    if query and _prefilter().search(query.encode("utf-8", "surrogateescape")):
         return True
     if once or len(request.body) > _REMEMBERED:
-        return _maybe().search(request.body)
+        return _prefilter().search(request.body)
     return _names_a_credential(request.body)
 
 
 @lru_cache(maxsize=256)
 def _names_a_credential(body: bytes) -> bool:
     # Asked several times while a request is recorded.
-    return _maybe().search(body)
+    return _prefilter().search(body)
 
 
 @lru_cache(maxsize=2048)
@@ -220,21 +220,21 @@ class _Opening:
     def json(self, value: Json, steps: Steps) -> Json:
         """A JSON value without its credential fields, at any depth."""
         if isinstance(value, list):
-            return [self.json(each, (*steps, at)) for at, each in enumerate(value)]
+            return [self.json(item, (*steps, at)) for at, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
         kept: dict[str, Json] = {}
-        for name, each in value.items():
-            if isinstance(each, dict | list):
-                if isinstance(each, dict) and _is_mcp_headers(name, value):
-                    if left := self._headers(each, (*steps, name)):
+        for name, member in value.items():
+            if isinstance(member, dict | list):
+                if isinstance(member, dict) and _is_mcp_headers(name, value):
+                    if left := self._headers(member, (*steps, name)):
                         kept[name] = left
                 elif name in _TOOL_DATA and not _TOOL_NAMES.isdisjoint(value):
-                    kept[name] = each
+                    kept[name] = member
                 else:
-                    kept[name] = self.json(each, (*steps, name))
+                    kept[name] = self.json(member, (*steps, name))
             else:
-                self._member(name, each, steps, value, kept)
+                self._member(name, member, steps, value, kept)
         return kept
 
     def _member(
@@ -310,13 +310,13 @@ def _tells_of_credential(steps: Steps, members: dict[str, Json]) -> bool:
 
 def _texts_of(value: Json) -> list[str] | None:
     """The texts under one name of a query or form, None where one of them is no text."""
-    found: list[str] = []
-    for each in value if isinstance(value, list) else [value]:
-        text = each.get("content") if isinstance(each, dict) else each
+    texts: list[str] = []
+    for message in value if isinstance(value, list) else [value]:
+        text = message.get("content") if isinstance(message, dict) else message
         if not isinstance(text, str):
             return None
-        found.append(text)
-    return found
+        texts.append(text)
+    return texts
 
 
 def _is_mcp_headers(name: str, siblings: Collection[str]) -> bool:
@@ -328,5 +328,5 @@ def _is_of_other_tool(text: str) -> bool:
 
 
 @cache
-def _maybe() -> Prefilter:
+def _prefilter() -> Prefilter:
     return Prefilter(compile_for_bytes(_MAYBE.encode()))

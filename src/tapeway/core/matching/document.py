@@ -135,15 +135,15 @@ def key_headers(fields: Headers) -> dict[str, Json]:
     grouped: dict[bytes, list[bytes]] = {}
     for name, value in fields:
         grouped.setdefault(name.lower(), []).append(value.strip())
-    found: dict[str, Json] = {}
+    members: dict[str, Json] = {}
     for name, values in sorted(grouped.items()):
         if (plainly := _WRITTEN_PLAINLY.get(name)) is not None:
             # Several fields are one list (RFC 9110 section 5.3).
             values = [text] if (text := plainly(b",".join(values))) else []
         texts = [_value_text(value) for value in values]
         if texts:
-            found[name.decode("latin-1")] = texts[0] if len(texts) == 1 else texts
-    return found
+            members[name.decode("latin-1")] = texts[0] if len(texts) == 1 else texts
+    return members
 
 
 def _plain_codings(value: bytes) -> bytes:
@@ -323,7 +323,7 @@ def _percent_encode(text: str) -> str:
     return (
         text
         if text.isascii()
-        else _SURROGATES.sub(lambda found: f"%{ord(found[0]) & 0xFF:02X}", text)
+        else _SURROGATES.sub(lambda match: f"%{ord(match[0]) & 0xFF:02X}", text)
     )
 
 
@@ -380,11 +380,11 @@ class _CompiledRules:
 def _without_parts(removal: NormaliserSet, value: Json) -> Json:
     """A value without parts of its texts, and without the text blocks of which nothing is left."""
     if isinstance(value, dict):
-        return {key: _without_parts(removal, each) for key, each in value.items()}
+        return {key: _without_parts(removal, member) for key, member in value.items()}
     if not isinstance(value, list):
         return removal.value(value)
-    left = [(_without_parts(removal, each), each) for each in value]
-    return [each for each, whole in left if not _is_emptied(each, whole)]
+    left = [(_without_parts(removal, item), item) for item in value]
+    return [item for item, whole in left if not _is_emptied(item, whole)]
 
 
 def _is_emptied(left: Json, whole: Json) -> bool:

@@ -58,14 +58,14 @@ def parse_path(text: str) -> Path:
     steps: list[Step] = []
     at = 0
     while at < len(text):
-        found = _STEP.match(text, at)
+        match = _STEP.match(text, at)
         # Only the first step may begin without a dot, and must.
-        dotted = found is not None and found[0].startswith(".")
-        bare = found is not None and found.lastgroup in ("wild", "name")
-        if found is None or (bare and dotted == (at == 0)):
+        dotted = match is not None and match[0].startswith(".")
+        bare = match is not None and match.lastgroup in ("wild", "name")
+        if match is None or (bare and dotted == (at == 0)):
             raise PathFault(f"'{text}' cannot be parsed from '{text[at:]}'")
-        steps.append(_step(found, text))
-        at = found.end()
+        steps.append(_step(match, text))
+        at = match.end()
     if not steps:
         raise PathFault("a path cannot be empty")
     return tuple(steps)
@@ -83,14 +83,14 @@ def without_paths(value: Json, paths: Sequence[Path]) -> Json:
     expanded = _expanded(paths)
     if isinstance(value, dict):
         kept: dict[str, Json] = {}
-        for key, each in value.items():
-            if (rest := _behind(expanded, key, each)) is not None:
-                kept[key] = without_paths(each, rest)
+        for key, member in value.items():
+            if (rest := _rests_of_paths(expanded, key, member)) is not None:
+                kept[key] = without_paths(member, rest)
         return kept
     left: list[Json] = []
-    for index, each in enumerate(value):
-        if (rest := _behind(expanded, index, each)) is not None:
-            left.append(without_paths(each, rest))
+    for index, item in enumerate(value):
+        if (rest := _rests_of_paths(expanded, index, item)) is not None:
+            left.append(without_paths(item, rest))
     return left
 
 
@@ -103,13 +103,13 @@ def changed_at(value: Json, path: Path, change: Callable[[Json], Json]) -> Json:
         value, rest = changed_at(value, rest, change), path
     if isinstance(value, dict):
         return {
-            key: changed_at(each, rest, change) if _takes(head, key, each) else each
-            for key, each in value.items()
+            key: changed_at(member, rest, change) if _takes(head, key, member) else member
+            for key, member in value.items()
         }
     if isinstance(value, list):
         return [
-            changed_at(each, rest, change) if _takes(head, index, each) else each
-            for index, each in enumerate(value)
+            changed_at(item, rest, change) if _takes(head, index, item) else item
+            for index, item in enumerate(value)
         ]
     return value
 
@@ -141,13 +141,13 @@ def texts_at(document: Json, path: Path) -> Iterator[str]:
         yield from texts_at(document, rest)
         step, rest = ONE, path
     if isinstance(document, dict):
-        for name, each in document.items():
-            if _takes(step, name, each):
-                yield from texts_at(each, rest)
+        for name, member in document.items():
+            if _takes(step, name, member):
+                yield from texts_at(member, rest)
     elif isinstance(document, list):
-        for at, each in enumerate(document):
-            if _takes(step, at, each):
-                yield from texts_at(each, rest)
+        for at, item in enumerate(document):
+            if _takes(step, at, item):
+                yield from texts_at(item, rest)
 
 
 def with_value(document: Json, steps: Steps, value: Json) -> Json:
@@ -168,11 +168,11 @@ def texts_in(value: Json, steps: Steps = ()) -> Iterator[tuple[Steps, str]]:
     if isinstance(value, str):
         yield steps, value
     elif isinstance(value, dict):
-        for name, each in value.items():
-            yield from texts_in(each, (*steps, name))
+        for name, member in value.items():
+            yield from texts_in(member, (*steps, name))
     elif isinstance(value, list):
-        for at, each in enumerate(value):
-            yield from texts_in(each, (*steps, at))
+        for at, item in enumerate(value):
+            yield from texts_in(item, (*steps, at))
 
 
 def outline(value: Json) -> Json:
@@ -180,23 +180,23 @@ def outline(value: Json) -> Json:
     # A call for each plain value would take most of the time.
     if isinstance(value, dict):
         return {
-            name: outline(each) if isinstance(each, dict | list) else None
-            for name, each in value.items()
+            name: outline(member) if isinstance(member, dict | list) else None
+            for name, member in value.items()
         }
     if isinstance(value, list):
-        return [outline(each) if isinstance(each, dict | list) else None for each in value]
+        return [outline(item) if isinstance(item, dict | list) else None for item in value]
     return None
 
 
 def _expanded(paths: Sequence[Path]) -> list[Path]:
     """The paths, and each path that begins with `**` also without: `**` may match no level."""
-    found: list[Path] = []
+    expanded: list[Path] = []
     for path in paths:
-        found.append(path)
+        expanded.append(path)
         while len(path) > 1 and path[0] is ANY_DEPTH:
             path = path[1:]
-            found.append(path)
-    return found
+            expanded.append(path)
+    return expanded
 
 
 def _takes(head: Step, step: str | int, value: Json) -> bool:
@@ -206,35 +206,35 @@ def _takes(head: Step, step: str | int, value: Json) -> bool:
     return isinstance(head, Wild) or head == step
 
 
-def _behind(paths: Sequence[Path], step: str | int, value: Json) -> list[Path] | None:
+def _rests_of_paths(paths: Sequence[Path], step: str | int, value: Json) -> list[Path] | None:
     """The rest of each path that matches the step, None if a path ends here."""
-    found: list[Path] = []
+    behind: list[Path] = []
     for path in paths:
         head = path[0]
         if head is ANY_DEPTH:
             if len(path) == 1:
                 return None
-            found.append(path)
+            behind.append(path)
         elif _takes(head, step, value):
             if len(path) == 1:
                 return None
-            found.append(path[1:])
-    return found
+            behind.append(path[1:])
+    return behind
 
 
-def _step(found: "re.Match[str]", text: str) -> Step:
-    if found["wild"]:
-        return Wild(found["wild"])
-    if found["each"]:
+def _step(match: "re.Match[str]", text: str) -> Step:
+    if match["wild"]:
+        return Wild(match["wild"])
+    if match["each"]:
         return ONE
-    if found["field"]:
-        return Having(found["field"], found["text"])
-    if found["index"]:
-        return int(found["index"])
-    if found["name"]:
-        return found["name"]
+    if match["field"]:
+        return Having(match["field"], match["text"])
+    if match["index"]:
+        return int(match["index"])
+    if match["name"]:
+        return match["name"]
     try:
-        key: str = json.loads(found["key"])
+        key: str = json.loads(match["key"])
     except ValueError:
         raise PathFault(f"'{text}' has a quoted key that is no JSON string") from None
     return key

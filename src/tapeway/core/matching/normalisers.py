@@ -49,15 +49,15 @@ def compile_pattern(pattern: str) -> Pattern:
     options = re2.Options()
     options.log_errors = False  # it would write to stderr by itself
     try:
-        found: Pattern = re2.compile(pattern, options)
-        empty = found.search("") is not None
+        compiled: Pattern = re2.compile(pattern, options)
+        empty = compiled.search("") is not None
     except (re2.error, UnicodeError) as exc:
         reason = exc.args[0] if exc.args else "it cannot be read"
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         raise PatternFault(text) from exc
     if empty:
         raise PatternFault("it matches the empty text, so it would match everywhere")
-    return found
+    return compiled
 
 
 class HexText(str):
@@ -177,11 +177,11 @@ def _replacement(name: str, normaliser: Normaliser) -> str | Callable[[Match], s
     return rf"\1<{name}>" if normaliser.keeps_first_group else f"<{name}>"
 
 
-def _replaced(name: str, accepts: Callable[[str, int, int], bool], found: Match) -> str:
-    start, end = found.span()
-    if not accepts(found.string, start, end):
-        return found.string[start:end]
-    return (found[1] or "") + name
+def _replaced(name: str, accepts: Callable[[str, int, int], bool], match: Match) -> str:
+    start, end = match.span()
+    if not accepts(match.string, start, end):
+        return match.string[start:end]
+    return (match[1] or "") + name
 
 
 def _substituted(text: str, steps: Sequence[_Substitution]) -> str:
@@ -205,7 +205,7 @@ class NormaliserSet:
         *,
         removed: Sequence[str] = (),
     ) -> None:
-        named = [(name, each) for name, each in NORMALISERS.items() if name in names]
+        named = [(name, normaliser) for name, normaliser in NORMALISERS.items() if name in names]
         # Custom patterns come first: they are more specific.
         self._texts = [(compile_pattern(text), f"<{name}>") for name, text in patterns]
         if removed:
@@ -213,12 +213,14 @@ class NormaliserSet:
             together = "|".join([f"(?:{text})" for text in removed])
             self._texts.append((compile_pattern(together), ""))
         self._version_texts = [*self._texts]
-        for name, each in named:
-            step = compile_pattern(each.pattern), _replacement(name, each)
+        for name, normaliser in named:
+            step = compile_pattern(normaliser.pattern), _replacement(name, normaliser)
             self._texts.append(step)
             if name != "date":
                 self._version_texts.append(step)
-        self._numbers = [(each.numbers, f"<{name}>") for name, each in named if each.numbers]
+        self._numbers = [
+            (normaliser.numbers, f"<{name}>") for name, normaliser in named if normaliser.numbers
+        ]
         self._rounds = "float_tail" in names
 
     def text(self, text: str) -> str:
@@ -236,11 +238,11 @@ class NormaliserSet:
             return _substituted(value, self._version_texts if is_version else self._texts)
         if isinstance(value, dict):
             return {
-                key: self.value(each, is_version=_VERSION_NAME.search(key) is not None)
-                for key, each in value.items()
+                key: self.value(member, is_version=_VERSION_NAME.search(key) is not None)
+                for key, member in value.items()
             }
         if isinstance(value, list):
-            return [self.value(each, is_version=is_version) for each in value]
+            return [self.value(item, is_version=is_version) for item in value]
         if isinstance(value, bool) or value is None:
             return value
         return self._number(value)

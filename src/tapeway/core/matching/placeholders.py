@@ -29,7 +29,7 @@ _IN_BASE64 = tuple(coded_texts.base64_forms(MARK))
 _MARKS = (
     MARK,
     *_IN_BASE64,
-    *[form for each in _IN_BASE64 for form in coded_texts.base64_forms(each)],
+    *[form for text in _IN_BASE64 for form in coded_texts.base64_forms(text)],
 )
 _PLACEHOLDER = re.compile(PLACEHOLDER.pattern.decode())
 _DIGEST_LENGTH = 8
@@ -159,7 +159,7 @@ def _placeholders(octets: bytes) -> list[Span]:
     """The placeholders in a text, plain and in base64, in order."""
 
     def search(text: bytes) -> list[Span]:
-        return [Span(*found.span(), Secret("", found[0])) for found in PLACEHOLDER.finditer(text)]
+        return [Span(*match.span(), Secret("", match[0])) for match in PLACEHOLDER.finditer(text)]
 
     hidden = coded_texts.find(octets, search) if max(map(octets.find, _MARKS[1:])) >= 0 else []
     return merge_spans([*search(octets), *hidden])

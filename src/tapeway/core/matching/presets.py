@@ -126,10 +126,12 @@ def is_about_its_client(request: Request, status: int) -> bool:
     return request.route == route and request.target.startswith(own)
 
 
-_USER_AGENT = re.compile("|".join(f"({re.escape(each.user_agent)})" for each in PRESETS.values()))
+_USER_AGENT = re.compile(
+    "|".join(f"({re.escape(preset.user_agent)})" for preset in PRESETS.values())
+)
 
 
 def preset_of(user_agent: str) -> str | None:
     """The name of the preset for a client, None where there is none."""
-    found = _USER_AGENT.match(user_agent)
-    return None if found is None else tuple(PRESETS)[(found.lastindex or 1) - 1]
+    match = _USER_AGENT.match(user_agent)
+    return None if match is None else tuple(PRESETS)[(match.lastindex or 1) - 1]

@@ -37,9 +37,9 @@ def _version_4(prefix: str) -> _Kind:
     return _Kind(marks, parts | {"policy"})
 
 
-def _older(*marks: str) -> _Kind:
-    found = frozenset({*marks, "signature"})
-    return _Kind(found, found | {"expires", "policy"})
+def _older_kind(*marks: str) -> _Kind:
+    required = frozenset({*marks, "signature"})
+    return _Kind(required, required | {"expires", "policy"})
 
 
 _AZURE = frozenset(
@@ -71,10 +71,10 @@ _AZURE = frozenset(
 _KINDS = (
     _version_4("x-amz"),
     _version_4("x-goog"),
-    _older("awsaccesskeyid"),
-    _older("googleaccessid"),
-    _older("ossaccesskeyid"),
-    _older("key-pair-id"),
+    _older_kind("awsaccesskeyid"),
+    _older_kind("googleaccessid"),
+    _older_kind("ossaccesskeyid"),
+    _older_kind("key-pair-id"),
     _Kind(frozenset({"sig", "sv", "se"}), _AZURE),
     # A stored access policy has the times.
     _Kind(frozenset({"sig", "sv", "si"}), _AZURE),
@@ -86,7 +86,7 @@ _KINDS = (
 def without_signature(values: dict[str, Json]) -> dict[str, Json]:
     """The parameters of a query or form; in place of a signature's parts one field says there is one."""
     present = {name.lower() for name in values}
-    kind = next((each for each in _KINDS if each.marks <= present), None)
+    kind = next((candidate for candidate in _KINDS if candidate.marks <= present), None)
     if kind is None:
         return values
     kept: dict[str, Json] = {

@@ -156,12 +156,12 @@ class ReceivedRequest:
     @cached_property
     def own_credentials(self) -> frozenset[str]:
         """The credentials in header fields and credential fields."""
-        found = {value for _, value in self.opened.fields}
-        found |= {value.rpartition(" ")[2] for value in found}
+        values = {value for _, value in self.opened.fields}
+        values |= {value.rpartition(" ")[2] for value in values}
         for name, value in self.request.headers:
             if name.lower() == b"cookie" or is_credential_header(name.lower()):
-                found.update(_values_in(value.decode("latin-1")))
-        return frozenset(found - {""})
+                values.update(_values_in(value.decode("latin-1")))
+        return frozenset(values - {""})
 
     def repeats_own_credential(self, text: str) -> bool:
         """Whether a text is a credential of the request, plain or encoded."""

@@ -58,7 +58,7 @@ class RequestRedaction:
         self.version += 1
         learned = self._learned.setdefault(salt, OrderedDict())
         self._learned.move_to_end(salt)
-        learned.update({each.value: each for each in reversed(new)})
+        learned.update({secret.value: secret for secret in reversed(new)})
         while len(learned) > MOST_LEARNED:
             learned.popitem(last=False)
         while len(self._learned) > _MOST_CASSETTES:
@@ -73,7 +73,7 @@ class RequestRedaction:
     ) -> tuple[Request, tuple[Secret, ...]]:
         """The redacted request, and the secrets of the request."""
         head = _head_secrets(request)
-        redactor = self._cached_redactor(salt, (*head, *self._met(salt)))
+        redactor = self._cached_redactor(salt, (*head, *self._learned_secrets(salt)))
         redacted, in_body = redactor.request_and_secrets(
             request, stored_credentials(request.headers, redactor.placeholder)
         )
@@ -109,18 +109,20 @@ class RequestRedaction:
 
     def redactor_of(self, salt: str, secrets: Sequence[Secret]) -> Redactor:
         """A redactor for these secrets, the process's secrets and secrets of earlier exchanges."""
-        return self._cached_redactor(salt, (*secrets, *self._met(salt)))
+        return self._cached_redactor(salt, (*secrets, *self._learned_secrets(salt)))
 
     def guard_of(self, salt: str, secrets: Sequence[Secret]) -> LeakGuard:
         """A guard that refuses to write these secrets, the process's, or earlier secrets."""
-        return self._cached_guard((*secrets, *self._met(salt)))
+        return self._cached_guard((*secrets, *self._learned_secrets(salt)))
 
     def _target(self, salt: str, route: str, headers: Headers, target: str, base: str) -> str:
         request = Request(route, "", target, headers, base=base)
-        redactor = self._cached_redactor(salt, (*_head_secrets(request), *self._met(salt)))
+        redactor = self._cached_redactor(
+            salt, (*_head_secrets(request), *self._learned_secrets(salt))
+        )
         return redactor.target(target, own_parameters(request))
 
-    def _met(self, salt: str) -> tuple[Secret, ...]:
+    def _learned_secrets(self, salt: str) -> tuple[Secret, ...]:
         learned = self._learned.get(salt)
         return tuple(learned.values()) if learned else ()
 

@@ -137,11 +137,11 @@ def rules_document(rules: Rules) -> dict[str, Json]:
         "ignore_vary": rules.ignore_vary == _ANY or list(rules.ignore_vary),
         "audio": rules.audio,
     }
-    found: dict[str, Json] = {key: value for key, value in document.items() if value}
+    members: dict[str, Json] = {key: value for key, value in document.items() if value}
     if rules.agenttape_ignore is not None:
         # An empty list differs from None: AgentTape's `exact` matcher leaves out nothing.
-        found["agenttape_ignore"] = list(rules.agenttape_ignore)
-    return found
+        members["agenttape_ignore"] = list(rules.agenttape_ignore)
+    return members
 
 
 def parse_pending(text: str) -> tuple[Path, str]:
@@ -212,13 +212,13 @@ def _strings(
     value = document.get(key, [])
     if not isinstance(value, list):
         raise RulesFault(f"rules.{key}", "must be a list of strings", f'write {key} = ["…"]')
-    found: list[str] = []
-    for index, each in enumerate(value):
+    items: list[str] = []
+    for index, item in enumerate(value):
         where = f"rules.{key}[{index}]"
-        if not isinstance(each, str):
+        if not isinstance(item, str):
             raise RulesFault(where, "must be a string", "put it in quotes")
-        found.append(checked(where, each))
-    return _union(tuple(found), ())
+        items.append(checked(where, item))
+    return _union(tuple(items), ())
 
 
 def _audio(document: Mapping[str, Json]) -> str:
@@ -247,18 +247,18 @@ def _ignored_texts(document: Mapping[str, Json]) -> Iterator[tuple[str, tuple[st
     for path in value:
         where = json_paths.path_text(("rules", "ignore_in", path))
         _check_ignore(where, path)
-        found = value[path]
-        if not isinstance(found, list):
+        patterns = value[path]
+        if not isinstance(patterns, list):
             raise RulesFault(where, "must be a list of patterns", 'write ["…"]')
-        yield path, tuple(_ignored_patterns(where, found))
+        yield path, tuple(_ignored_patterns(where, patterns))
 
 
-def _ignored_patterns(where: str, found: list[Json]) -> Iterator[str]:
-    for index, each in enumerate(found):
-        if not isinstance(each, str):
+def _ignored_patterns(where: str, patterns: list[Json]) -> Iterator[str]:
+    for index, item in enumerate(patterns):
+        if not isinstance(item, str):
             raise RulesFault(f"{where}[{index}]", "must be a string", "put it in quotes")
-        _compile(f"{where}[{index}]", each)
-        yield each
+        _compile(f"{where}[{index}]", item)
+        yield item
 
 
 def _pairs(
@@ -273,12 +273,12 @@ def _pairs(
 def _checked(
     value: Mapping[str, Json], key: str, check: Callable[[str, str, str], None]
 ) -> Iterator[tuple[str, str]]:
-    for name, each in value.items():
+    for name, member in value.items():
         where = json_paths.path_text(("rules", key, name))
-        if not isinstance(each, str):
+        if not isinstance(member, str):
             raise RulesFault(where, "must be a string", "put it in quotes")
-        check(where, name, each)
-        yield name, each
+        check(where, name, member)
+        yield name, member
 
 
 def _rewritten_paths(document: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
@@ -292,15 +292,15 @@ def _rewritten_paths(document: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
 def _rewritten_addresses(document: Mapping[str, Json]) -> Iterator[str]:
     """The places of addresses in response bodies, where `rewrite` is a list."""
     value = document.get("rewrite", {})
-    for index, each in enumerate(value if isinstance(value, list) else ()):
-        if isinstance(each, str):
+    for index, item in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(item, str):
             where = f"rules.rewrite[{index}]"
-            if _check_ignore(where, each).partition(".")[0].partition("[")[0] != "body":
-                raise RulesFault(where, f"'{each}' is not in a body", "write it like body.next")
-            if any(isinstance(step, Having) for step in json_paths.parse_path(each)):
-                what = f"'{each}' chooses objects by a field, which rewrite cannot"
+            if _check_ignore(where, item).partition(".")[0].partition("[")[0] != "body":
+                raise RulesFault(where, f"'{item}' is not in a body", "write it like body.next")
+            if any(isinstance(step, Having) for step in json_paths.parse_path(item)):
+                what = f"'{item}' chooses objects by a field, which rewrite cannot"
                 raise RulesFault(where, what, "write [*] for all objects of the list")
-            yield each
+            yield item
 
 
 def _check_ignore(where: str, text: str) -> str:

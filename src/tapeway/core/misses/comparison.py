@@ -109,7 +109,7 @@ class _Safety:
     @property
     def refusals(self) -> tuple[str, ...]:
         """Why rules were refused."""
-        return tuple(dict.fromkeys([each for each in self._known.values() if each is not None]))
+        return tuple(dict.fromkeys([value for value in self._known.values() if value is not None]))
 
     def allows(self, added: Rules) -> bool:
         if added not in self._known:
@@ -144,7 +144,7 @@ class _Echoes:
     def explain(self, pair: CallPair, rules: Rules) -> bool:
         """Whether only echoes are left of a pair's differences under these rules."""
         left = request_differences(pair.first.request, pair.second.request, rules)
-        return all(self.covers(each, pair) for each in left)
+        return all(self.covers(difference, pair) for difference in left)
 
 
 class AnswerTexts:
@@ -187,11 +187,11 @@ def _texts_in(key: str, value: Json) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):
-        for name, each in value.items():
-            yield from _texts_in(name, each)
+        for name, member in value.items():
+            yield from _texts_in(name, member)
     elif isinstance(value, list):
-        for each in value:
-            yield from _texts_in(key, each)
+        for item in value:
+            yield from _texts_in(key, item)
 
 
 def _calls(stored: StoredCassette) -> list[Interaction]:
@@ -209,19 +209,21 @@ def _without_equal(
     left: Sequence[Interaction], right: Sequence[Interaction], rules: Rules
 ) -> tuple[int, list[Interaction], list[Interaction]]:
     waiting: dict[bytes, list[Interaction]] = defaultdict(list)
-    for each in right:
-        waiting[compared_key(each.request, rules, recorded=True)].append(each)
+    for interaction in right:
+        waiting[compared_key(interaction.request, rules, recorded=True)].append(interaction)
     kept: list[Interaction] = []
-    for each in left:
+    for interaction in left:
         # One run may repeat a request more often.
-        found = waiting.get(compared_key(each.request, rules, recorded=True), [])
-        answered = (at for at, other in enumerate(found) if _answers(each, other, rules))
+        candidates = waiting.get(compared_key(interaction.request, rules, recorded=True), [])
+        answered = (
+            at for at, other in enumerate(candidates) if _answers(interaction, other, rules)
+        )
         if (at := next(answered, None)) is None:
-            kept.append(each)
+            kept.append(interaction)
         else:
-            del found[at]
-    others = [each for found in waiting.values() for each in found]
-    return len(left) - len(kept), kept, sorted(others, key=lambda each: each.index)
+            del candidates[at]
+    others = [interaction for unpaired in waiting.values() for interaction in unpaired]
+    return len(left) - len(kept), kept, sorted(others, key=lambda interaction: interaction.index)
 
 
 def _answers(recorded: Interaction, asked: Interaction, rules: Rules) -> bool:
@@ -241,9 +243,9 @@ def _paired(
                 groups.setdefault(endpoint(call, rules), ([], []))[side].append(call)
         for firsts, seconds in groups.values():
             pairs += _nearest_pairs(firsts, seconds, rules)
-        taken = {id(each.first) for each in pairs} | {id(each.second) for each in pairs}
-        left = [each for each in left if id(each) not in taken]
-        right = [each for each in right if id(each) not in taken]
+        taken = {id(pair.first) for pair in pairs} | {id(pair.second) for pair in pairs}
+        left = [interaction for interaction in left if id(interaction) not in taken]
+        right = [interaction for interaction in right if id(interaction) not in taken]
     return sorted(pairs, key=lambda pair: pair.first.index), left, right
 
 
@@ -292,13 +294,14 @@ def _rules_for(pairs: Sequence[CallPair], echoes: _Echoes, rules: Rules, safety:
 
 
 def _differing_paths(pairs: Iterable[CallPair], echoes: _Echoes) -> list[DifferingPath]:
-    found: dict[tuple[str, bool], list[Difference]] = {}
+    by_path: dict[tuple[str, bool], list[Difference]] = {}
     for pair in pairs:
         for difference in pair.differences:
-            found.setdefault((difference.path, echoes.covers(difference, pair)), []).append(
+            by_path.setdefault((difference.path, echoes.covers(difference, pair)), []).append(
                 difference
             )
     paths = [
-        DifferingPath(path, len(each), each[0], echoed) for (path, echoed), each in found.items()
+        DifferingPath(path, len(values), values[0], echoed)
+        for (path, echoed), values in by_path.items()
     ]
-    return sorted(paths, key=lambda each: -each.calls)
+    return sorted(paths, key=lambda differing: -differing.calls)

@@ -40,7 +40,7 @@ def found_moment(
             days = days or is_day
     if not names:
         return None
-    return FoundMoment("date" if days else "time", tuple(each for each in _KINDS if each in names))
+    return FoundMoment("date" if days else "time", tuple(kind for kind in _KINDS if kind in names))
 
 
 def _texts(value: Json) -> Iterator[str]:
@@ -48,17 +48,17 @@ def _texts(value: Json) -> Iterator[str]:
         if not isinstance(value, HexText):
             yield value
     elif isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _texts(each)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
 
 
 def _moments_in(text: str, moments: Collection[datetime]) -> Iterator[tuple[str, bool]]:
     """The normaliser for each of the moments that a text names, and whether it names the day."""
     days = {moment.date() for moment in moments}
-    stamps = _found("iso8601", text)
+    stamps = _spans_of_dates("iso8601", text)
     if any(text.startswith(day.isoformat(), start) for start, _ in stamps for day in days):
         yield "iso8601", True
-    for start, end in _found("date", text):
+    for start, end in _spans_of_dates("date", text):
         is_stamp = any(first <= start < last for first, last in stamps)
         if is_stamp or not is_written_date(text, start, end):
             continue
@@ -68,11 +68,11 @@ def _moments_in(text: str, moments: Collection[datetime]) -> Iterator[tuple[str,
             yield "date", False
 
 
-def _found(name: str, text: str) -> Sequence[tuple[int, int]]:
+def _spans_of_dates(name: str, text: str) -> Sequence[tuple[int, int]]:
     places: list[tuple[int, int]] = []
 
-    def note(found: Match) -> str:
-        places.append(found.span())
+    def note(match: Match) -> str:
+        places.append(match.span())
         return ""
 
     compile_pattern(NORMALISERS[name].pattern).sub(note, text)

@@ -74,12 +74,12 @@ def difference_document(difference: Difference) -> dict[str, Json]:
             "recorded": _excerpt(recorded, start),
             "requested": _excerpt(requested, start),
         }
-    found: dict[str, Json] = {"path": escape_surrogates(difference.path)}
+    members: dict[str, Json] = {"path": escape_surrogates(difference.path)}
     if not isinstance(recorded, MissingValue):
-        found["recorded"] = _short(recorded)
+        members["recorded"] = _short(recorded)
     if not isinstance(requested, MissingValue):
-        found["requested"] = _short(requested)
-    return found
+        members["requested"] = _short(requested)
+    return members
 
 
 def common_prefix(left: str, right: str) -> int:
@@ -97,7 +97,7 @@ def _walk(at: Steps, steps: Steps, recorded: Json, requested: Json) -> Iterator[
         yield from _walk_objects(at, steps, recorded, requested)
     elif isinstance(recorded, list) and isinstance(requested, list):
         yield from _walk_lists(at, steps, recorded, requested)
-    elif not _same(recorded, requested):
+    elif not _same_value(recorded, requested):
         yield _difference(at, steps, recorded, requested)
 
 
@@ -159,20 +159,20 @@ def _longest_common(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple
         row, below = lengths[i], lengths[i + 1]
         for j in range(len(right) - 1, -1, -1):
             row[j] = below[j + 1] + 1 if left[i] == right[j] else max(below[j], row[j + 1])
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     i = j = 0
     while i < len(left) and j < len(right):
         if left[i] == right[j]:
-            found.append((i, j))
+            pairs.append((i, j))
             i, j = i + 1, j + 1
         elif lengths[i + 1][j] >= lengths[i][j + 1]:
             i += 1
         else:
             j += 1
-    return found
+    return pairs
 
 
-def _same(recorded: Json, requested: Json) -> bool:
+def _same_value(recorded: Json, requested: Json) -> bool:
     # In Python, True == 1.
     return isinstance(recorded, bool) == isinstance(requested, bool) and recorded == requested
 

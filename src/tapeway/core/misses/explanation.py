@@ -39,12 +39,12 @@ def explain(
     if len(miss.request.body) > LARGEST:
         return MissExplanation(note=TOO_LARGE)
     ordered = sorted(recordings, key=attrgetter("index"))
-    found = nearest(miss.request, ordered, rules, MOST_NEAREST)
-    if not found:
+    candidates = nearest(miss.request, ordered, rules, MOST_NEAREST)
+    if not candidates:
         return MissExplanation(note=_nothing_recorded(miss.request, ordered))
-    suggested = suggestion(found[0].interaction.request, miss.request, rules, ordered)
+    suggested = suggestion(candidates[0].interaction.request, miss.request, rules, ordered)
     return MissExplanation(
-        tuple(_for_people(_redacted(each, miss, rules, redact)) for each in found),
+        tuple(_for_people(_redacted(compared, miss, rules, redact)) for compared in candidates),
         None if suggested.rules is None else rules_text(suggested.rules),
         suggested.refusal,
     )
@@ -52,7 +52,9 @@ def explain(
 
 def _nothing_recorded(request: Request, recordings: Iterable[AnyInteraction]) -> str:
     """Why nothing is near: a base URL may lead to a different route than the recordings'."""
-    routes = {each.request.route for each in map(exchange_of, recordings) if each is not None}
+    routes = {
+        exchange.request.route for exchange in map(exchange_of, recordings) if exchange is not None
+    }
     if not routes or routes & {"", request.route}:
         return NOTHING_RECORDED
     named = sorted(routes)

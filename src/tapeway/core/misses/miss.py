@@ -144,8 +144,12 @@ class Miss:
         if reason is None and self.explanation.nearest:
             reason = _nearest_text(self.explanation.nearest[0])
             return _with_details(f"{missing}; {reason}", self.explanation)
-        said = [each for each in (missing, reason, self.explanation.refusal) if each is not None]
-        return "; ".join(said)
+        sentences = [
+            sentence
+            for sentence in (missing, reason, self.explanation.refusal)
+            if sentence is not None
+        ]
+        return "; ".join(sentences)
 
 
 def rule_note(suggestion: str) -> str:
@@ -153,14 +157,14 @@ def rule_note(suggestion: str) -> str:
     return f"; {RULE_NOTE}{', '.join(suggestion.splitlines())}"
 
 
-def _with_details(said: str, explanation: MissExplanation) -> str:
+def _with_details(message: str, explanation: MissExplanation) -> str:
     """A message with the values of its first difference and the rule, as far as there is room."""
     for difference in explanation.nearest[0].differences[:1]:
         if "recorded" in difference or "requested" in difference:
-            said += f": {changed_value(difference)}"
+            message += f": {changed_value(difference)}"
     rule = "" if explanation.suggestion is None else rule_note(explanation.suggestion)
     rule = rule if explanation.refusal is None else f"; {explanation.refusal}"
-    return said + rule if len(said) + len(rule) <= MOST_CHARACTERS else said
+    return message + rule if len(message) + len(rule) <= MOST_CHARACTERS else message
 
 
 def changed_value(difference: Mapping[str, Json], around: int = 60) -> str:
@@ -175,8 +179,8 @@ def changed_value(difference: Mapping[str, Json], around: int = 60) -> str:
         f"{'…' if start else ''}{text[start:end]}{'…' if len(text) > end else ''}" for text in texts
     ]
     there = [side in difference for side in ("recorded", "requested")]
-    found = [text if is_there else "nothing" for text, is_there in zip(shown, there, strict=True)]
-    return escape_surrogates(" ".join(f"{found[0]} → {found[1]}".split()))
+    values = [text if is_there else "nothing" for text, is_there in zip(shown, there, strict=True)]
+    return escape_surrogates(" ".join(f"{values[0]} → {values[1]}".split()))
 
 
 def difference_text(difference: Mapping[str, Json]) -> str:

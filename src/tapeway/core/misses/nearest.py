@@ -71,12 +71,12 @@ def nearest(
     if len(missed.body) > LARGEST:
         return ()
     asked = compared_document(missed, rules)
-    found = [
-        ComparedRecording(each, _differences(each.request, missed, asked, rules))
-        for each in _worth_comparing(missed, _same_endpoint(missed, recordings, rules))
+    candidates = [
+        ComparedRecording(recording, _differences(recording.request, missed, asked, rules))
+        for recording in _worth_comparing(missed, _same_endpoint(missed, recordings, rules))
     ]
-    found.sort(key=lambda each: distance(each.differences))
-    return tuple(found[:most])
+    candidates.sort(key=lambda compared: distance(compared.differences))
+    return tuple(candidates[:most])
 
 
 def request_differences(recorded: Request, missed: Request, rules: Rules) -> tuple[Difference, ...]:
@@ -84,10 +84,10 @@ def request_differences(recorded: Request, missed: Request, rules: Rules) -> tup
     return _differences(recorded, missed, compared_document(missed, rules), rules)
 
 
-def distance(found: Sequence[Difference]) -> float:
+def distance(listed: Sequence[Difference]) -> float:
     """How far apart differences put two requests: at most their number."""
-    weighed = found[:_MOST_WEIGHED]
-    return sum(map(_weight, weighed)) + len(found) - len(weighed)
+    weighed = listed[:_MOST_WEIGHED]
+    return sum(map(_weight, weighed)) + len(listed) - len(weighed)
 
 
 def path_of(request: Request, rules: Rules) -> str:
@@ -106,10 +106,10 @@ def _differences(
     if recorded.route and recorded.route != missed.route:
         route = (Difference(("route",), recorded.route, missed.route),)
     compared = compared_document(recorded, rules, recorded=True)
-    found = route + differences(compared, asked, MOST_DIFFERENCES)
-    found += tuple(_varied(recorded, missed, rules))
-    if found:
-        return found
+    found_differences = route + differences(compared, asked, MOST_DIFFERENCES)
+    found_differences += tuple(_varied(recorded, missed, rules))
+    if found_differences:
+        return found_differences
     # The requests differ only in the values of credential fields.
     whole = request_document(recorded, rules), request_document(missed, rules)
     return differences(*whole, MOST_DIFFERENCES)
@@ -118,7 +118,7 @@ def _differences(
 def _varied(recorded: Request, missed: Request, rules: Rules) -> Iterator[Difference]:
     """The differences in the headers on which the recorded answer depends."""
     for name in known_to_differ(recorded, missed, rules.ignore_vary):
-        one, other = [find_header(each.headers, name.encode()) for each in (recorded, missed)]
+        one, other = [find_header(request.headers, name.encode()) for request in (recorded, missed)]
         yield Difference(
             ("headers", name),
             ABSENT if one is None else one.decode("latin-1"),
@@ -130,7 +130,7 @@ def _varied(recorded: Request, missed: Request, rules: Rules) -> Iterator[Differ
 def _same_endpoint(
     missed: Request, recordings: Iterable[AnyInteraction], rules: Rules
 ) -> list[Interaction]:
-    exchanges = [each for each in map(exchange_of, recordings) if each is not None]
+    exchanges = [exchange for exchange in map(exchange_of, recordings) if exchange is not None]
     path = path_of(missed, rules)
     if rules.rewrite:
         same = [exchange for exchange in exchanges if path_of(exchange.request, rules) == path]
@@ -141,8 +141,8 @@ def _same_endpoint(
             for exchange in exchanges
             if (target := exchange.request.target) == path or target.startswith(with_query)
         ]
-    same = [each for each in same if each.request.method == missed.method]
-    same_route = [each for each in same if each.request.route in ("", missed.route)]
+    same = [exchange for exchange in same if exchange.request.method == missed.method]
+    same_route = [exchange for exchange in same if exchange.request.route in ("", missed.route)]
     return same_route or same or _similar_endpoint(missed, exchanges, rules)
 
 
@@ -171,9 +171,12 @@ def _worth_comparing(missed: Request, recordings: list[Interaction]) -> list[Int
     first = [(at, recordings[at]) for at in order[:_MOST_SCORED]]
     scored = _within_budget(first, _MOST_SCORED_BYTES)
     pieces = _SharedPieces(missed)
-    scores = [pieces.share(each.request) + likeness[at] for at, each in scored]
+    scores = [pieces.share(exchange.request) + likeness[at] for at, exchange in scored]
     best = sorted(range(len(scored)), key=scores.__getitem__, reverse=True)[:_MOST_COMPARED]
-    return [each for _, each in _within_budget([scored[at] for at in best], _MOST_COMPARED_BYTES)]
+    return [
+        exchange
+        for _, exchange in _within_budget([scored[at] for at in best], _MOST_COMPARED_BYTES)
+    ]
 
 
 def _probed(missed: Request, texts: Sequence[bytes | str]) -> list[float]:
@@ -183,7 +186,7 @@ def _probed(missed: Request, texts: Sequence[bytes | str]) -> list[float]:
     text before or after kept the place. A place where most texts are equal counts little.
     """
     own: bytes | str = missed.body or missed.target
-    equal = [[text[place] == own[place] for text in texts] for place in _places(len(own))]
+    equal = [[text[piece] == own[piece] for text in texts] for piece in _places(len(own))]
     a, b, c, d = (log(len(texts) / count) if (count := sum(flags)) else 0.0 for flags in equal)
     most = (a + b + c + d) or 1.0
     return [(a * i + b * j + c * k + d * m) / most for i, j, k, m in zip(*equal, strict=True)]
@@ -205,14 +208,14 @@ def _within_budget(
 ) -> list[tuple[int, Interaction]]:
     """As many of the first as the budget of bytes allows, and three of them in any case."""
     kept: list[tuple[int, Interaction]] = []
-    for at, each in numbered:
-        size = len(each.request.body)
+    for at, exchange in numbered:
+        size = len(exchange.request.body)
         if size > LARGEST:
             continue
         budget -= size
         if budget < 0 and len(kept) >= _LEAST_OF_ANY_SIZE:
             break
-        kept.append((at, each))
+        kept.append((at, exchange))
     return kept
 
 
@@ -222,7 +225,11 @@ class _SharedPieces:
     def __init__(self, missed: Request) -> None:
         body = missed.body
         self._separator = next(
-            (each for each in (b'"', b"&") if body.count(each) * _SHORT_PIECE > len(body)),
+            (
+                separator
+                for separator in (b'"', b"&")
+                if body.count(separator) * _SHORT_PIECE > len(body)
+            ),
             None,  # between words
         )
         self._body = frozenset(body.split(self._separator))

@@ -88,17 +88,17 @@ class SoughtRequest:
     def below(self, prefixes: Iterable[str]) -> "SoughtRequest":
         """The request with its paths below some prefixes too."""
         more = [
-            MethodAndPath(each.method, escape_octets(prefix) + each.path)
+            MethodAndPath(known.method, escape_octets(prefix) + known.path)
             for prefix in prefixes
-            for each in self.endpoints
+            for known in self.endpoints
         ]
         return replace(self, endpoints=tuple(dict.fromkeys([*self.endpoints, *more])))
 
     def is_similar(self, endpoint: MethodAndPath) -> bool:
         """Whether an endpoint differs from the sought endpoints only in an identifier or a version."""
         return any(
-            endpoint.method == each.method and has_similar_path(endpoint.path, each.path)
-            for each in self.endpoints
+            endpoint.method == known.method and has_similar_path(endpoint.path, known.path)
+            for known in self.endpoints
         )
 
 
@@ -143,7 +143,9 @@ def has_similar_path(one: str, other: str) -> bool:
     after = at + 1 - (len(longer) - len(shorter))
     if after < at or shorter[after:] != longer[at + 1 :]:
         return False
-    return all(any(map(str.isdigit, each)) for each in (*shorter[at:after], *longer[at : at + 1]))
+    return all(
+        any(map(str.isdigit, segment)) for segment in (*shorter[at:after], *longer[at : at + 1])
+    )
 
 
 def weight_of(interaction: Interaction) -> int | None:
@@ -157,10 +159,10 @@ def weight_of(interaction: Interaction) -> int | None:
 def within_budget(weighed: Iterable[tuple[T, int]]) -> list[T]:
     """The first of some weighed recordings, as far as the bodies fit the budget."""
     left, chosen = MOST_BYTES, dict[T, None]()
-    for each, weight in weighed:
-        if each not in chosen and weight <= left:
+    for candidate, weight in weighed:
+        if candidate not in chosen and weight <= left:
             left -= weight
-            chosen[each] = None
+            chosen[candidate] = None
     return list(chosen)
 
 
@@ -195,12 +197,12 @@ class Neighbours:
         same = [self._of_endpoint.get(endpoint, []) for endpoint in asked.endpoints]
         if not any(same):
             return list(islice(self._similar(asked), MOST_SIMILAR))
-        found: list[int] = []
+        indexes_beside: list[int] = []
         for forward, backward in asked.places:
-            found += _beside(self._forward, forward)
-            found += _beside(self._backward, backward)
-        newest = sorted([at for each in same for at in each[-MOST_NEWEST:]], reverse=True)
-        return [*found, *newest[:MOST_NEWEST]]
+            indexes_beside += _indexes_beside(self._forward, forward)
+            indexes_beside += _indexes_beside(self._backward, backward)
+        newest = sorted([at for places in same for at in places[-MOST_NEWEST:]], reverse=True)
+        return [*indexes_beside, *newest[:MOST_NEWEST]]
 
     def near(
         self, asked: SoughtRequest, get: Callable[[int], AnyInteraction | None]
@@ -219,7 +221,11 @@ class Neighbours:
     def _put_in_order(self) -> None:
         given, self._given = self._given, ()
         changes, self._changes = self._changes, []
-        added = {each.index: each for each in map(exchange_of, given) if each is not None}
+        added = {
+            recording.index: recording
+            for recording in map(exchange_of, given)
+            if recording is not None
+        }
         for exchange, is_there in changes:
             if is_there:
                 added[exchange.index] = exchange
@@ -254,13 +260,13 @@ class Neighbours:
         del self._backward[bisect_left(self._backward, (backward, -index))]
 
 
-def _beside(ordered: Sequence[tuple[bytes, int]], key: bytes) -> list[int]:
+def _indexes_beside(ordered: Sequence[tuple[bytes, int]], key: bytes) -> list[int]:
     """The neighbours of a key in an order: those behind it, then those before it."""
     at = bisect_left(ordered, (key,))
     behind = ordered[at : at + NEIGHBOURS]
     before = ordered[max(0, at - NEIGHBOURS) : at][::-1]
     prefix = key[:PREFIX]
-    return [-index for each, index in (*behind, *before) if each.startswith(prefix)]
+    return [-index for text, index in (*behind, *before) if text.startswith(prefix)]
 
 
 _SORTED_AT_ONCE = 500
@@ -271,8 +277,8 @@ def _merged(
 ) -> list[tuple[bytes, int]]:
     """Both lists merged in order. Sorting blocks all threads, so large lists are sorted in parts."""
     if len(more) < MOST_NEWEST:
-        for each in more:
-            insort(ordered, each)
+        for entry in more:
+            insort(ordered, entry)
         return ordered
     parts = [
         sorted(more[start : start + _SORTED_AT_ONCE])
@@ -288,8 +294,10 @@ def _texts_in_order(request: Request) -> tuple[bytes, bytes]:
     if len(request.body) > _READ:
         last = _pieces(request.body[-_READ:])
     # The query comes last in both: beside a body, a query seldom tells requests apart.
-    forward = _joined(map(_shortened, _telling(chain(first, query))))
-    backward = _joined(map(_read_backwards, _telling(chain(reversed(last), reversed(query)))))
+    forward = _key_of_texts(map(_shortened, _telling_pieces(chain(first, query))))
+    backward = _key_of_texts(
+        map(_read_backwards, _telling_pieces(chain(reversed(last), reversed(query))))
+    )
     # Blanks do not count: a file has the body written anew.
     size = len(request.body.translate(None, _BLANKS)).to_bytes(_SIZE, "big")
     return forward + size, backward + size
@@ -299,7 +307,7 @@ def _pieces(body: bytes) -> list[bytes]:
     return body.split(b'"') if b'"' in body else re.split(rb"[&\n]", body)
 
 
-def _telling(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _telling_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         text = piece.strip(_STRUCTURE)
         if text and (len(text) > _LONGEST_NAME or not text.isalpha()):
@@ -321,7 +329,7 @@ def _has_digit(word: bytes) -> bool:
     return not word.isalpha() and len(word.translate(None, _DIGITS)) < len(word)
 
 
-def _joined(texts: Iterable[bytes]) -> bytes:
+def _key_of_texts(texts: Iterable[bytes]) -> bytes:
     """As many of the first texts as a key has room for."""
     key, most = b"", _LONGEST_KEY - _SIZE
     for text in texts:

@@ -112,8 +112,8 @@ def _literals(text: str, barrier: re.Pattern[str] | None) -> Iterator[_Part]:
 def _split_word(one: str, other: str) -> tuple[str, _Value, str] | None:
     """Two words that differ in an opaque value: the text before, the value, the text after."""
     pieces, asked = _SEPARATORS.split(one), _SEPARATORS.split(other)
-    if pieces[1::2] == asked[1::2] and (found := _structured(pieces, asked)) is not None:
-        return found
+    if pieces[1::2] == asked[1::2] and (patterns := _structured(pieces, asked)) is not None:
+        return patterns
     before = _up_to_separator(one, other)
     rests = one[len(before) :], other[len(before) :]
     after = _up_to_separator(rests[0][::-1], rests[1][::-1])[::-1]
@@ -145,7 +145,7 @@ def _may_vary(pieces: Sequence[str], asked: Sequence[str], places: range) -> boo
     pairs = [(pieces[at], asked[at]) for at in places if at % 2 == 0]
     differing = [(one, other) for one, other in pairs if one != other]
     joined = ["".join(side) for side in zip(*pairs, strict=True)]
-    if any(len(each) < _SHORTEST or not re.search("[0-9]", each) for each in joined):
+    if any(len(text) < _SHORTEST or not re.search("[0-9]", text) for text in joined):
         return False
     if not all(_is_simple(pieces[at]) for at in places if at % 2) and not any(
         _is_opaque(one) and _is_opaque(other) for one, other in differing
@@ -170,7 +170,7 @@ def _have_digits(one: str, other: str) -> bool:
 
 def _class_pattern(one: str, other: str) -> str:
     """The narrowest class of characters for both, and how many of them."""
-    kind = next(each for each in _CLASSES if re.fullmatch(f"{each}*", one + other))
+    kind = next(letters for letters in _CLASSES if re.fullmatch(f"{letters}*", one + other))
     shorter, longer = sorted((len(one), len(other)))
     return f"{kind}{{{shorter}}}" if shorter == longer else f"{kind}{{{shorter},{longer}}}"
 
@@ -191,7 +191,7 @@ def _groups(parts: Sequence[_Part]) -> Iterator[tuple[int, int]]:
     first = last = values[0]
     for at in values[1:]:
         between = parts[last + 1 : at]
-        if any(isinstance(each, _Barrier) or _LETTER.search(_text(each)) for each in between):
+        if any(isinstance(piece, _Barrier) or _LETTER.search(_text(piece)) for piece in between):
             yield first, last
             first = at
         last = at

@@ -64,15 +64,15 @@ def suggestion(
     if matches(recorded, requested, rules):
         # The requests differ in credential fields, which no rule should ignore.
         return NO_SUGGESTION
-    found = request_differences(recorded, requested, rules)
+    differences = request_differences(recorded, requested, rules)
     names = [name for name in PRESETS if name not in rules.presets]
-    varied = _ignoring_vary(found)
+    varied = _ignoring_vary(differences)
     kept = [*recordings]
     refusal: str | None = None
     presets = [Rules(presets=(name,), ignore_vary=varied) for name in names]
-    ignored = _ignoring([each for each in found if not each.varied])
+    ignored = _ignoring([difference for difference in differences if not difference.varied])
     by_path = replace(ignored, ignore_vary=varied) if ignored else NO_RULES
-    for added in (candidate_rules(found, rules), *presets, by_path):
+    for added in (candidate_rules(differences, rules), *presets, by_path):
         if not added or not matches(recorded, requested, merged_rules(rules, added)):
             continue
         if (confused := confused_recordings(kept, rules, added)) is None:
@@ -89,7 +89,7 @@ def confused_recordings(
     Takes about 30 microseconds for each recording of a short conversation.
     """
     in_force = merged_rules(rules, added)
-    calls = [each for each in map(exchange_of, recordings) if each is not None]
+    calls = [exchange for exchange in map(exchange_of, recordings) if exchange is not None]
     equal: dict[bytes, list[Interaction]] = defaultdict(list)
     for call in calls:
         equal[compared_key(call.request, in_force, recorded=True)].append(call)
@@ -98,8 +98,8 @@ def confused_recordings(
         for other in group[1:]:
             if other.request != first.request and not _are_equal(first, other, rules):
                 return first.index, other.index
-        if added.ignore_vary and (found := _no_longer_told_apart(group, rules, in_force)):
-            return found
+        if added.ignore_vary and (indexes := _no_longer_told_apart(group, rules, in_force)):
+            return indexes
     return None
 
 
@@ -114,7 +114,9 @@ def _no_longer_told_apart(
 
 
 def _are_equal(one: Interaction, other: Interaction, rules: Rules) -> bool:
-    one_key, other_key = [compared_key(each.request, rules, recorded=True) for each in (one, other)]
+    one_key, other_key = [
+        compared_key(exchange.request, rules, recorded=True) for exchange in (one, other)
+    ]
     return one_key == other_key
 
 
@@ -130,11 +132,17 @@ def candidate_rules(
 ) -> Rules:
     """Rules to add for these differences; the caller must compare keys to see whether they suffice."""
     varied = _ignoring_vary(differences)
-    names, left = _normalisers([each for each in differences if not each.varied], rules)
-    rewrites = [_rewrite(each) for each in left if each.steps == ("path",)]
-    prompts = [each for each in left if _is_prompt(each)]
+    names, left = _normalisers(
+        [difference for difference in differences if not difference.varied], rules
+    )
+    rewrites = [_rewrite(difference) for difference in left if difference.steps == ("path",)]
+    prompts = [difference for difference in left if _is_prompt(difference)]
     more, patterns = _of_prompts(prompts, rules)
-    ignored = [each for each in left if each.steps[0] in ROOTS and each not in prompts]
+    ignored = [
+        difference
+        for difference in left
+        if difference.steps[0] in ROOTS and difference not in prompts
+    ]
     return Rules(
         ignore=_ignoring(ignored, most).ignore,
         normalise=tuple(dict.fromkeys(names + more)),
@@ -146,7 +154,11 @@ def candidate_rules(
 
 def _ignoring_vary(differences: Iterable[Difference]) -> tuple[str, ...]:
     """The headers that would no longer decide although `Vary` names them."""
-    return tuple(dict.fromkeys([str(each.steps[-1]) for each in differences if each.varied]))
+    return tuple(
+        dict.fromkeys(
+            [str(difference.steps[-1]) for difference in differences if difference.varied]
+        )
+    )
 
 
 def matches(recorded: Request, requested: Request, rules: Rules) -> bool:
@@ -164,7 +176,7 @@ def rules_text(rules: Rules) -> str:
 
 def _toml(value: Json) -> str:
     if isinstance(value, dict):
-        pairs = ", ".join(f"{_toml(key)} = {_toml(each)}" for key, each in value.items())
+        pairs = ", ".join(f"{_toml(key)} = {_toml(member)}" for key, member in value.items())
         return f"{{ {pairs} }}"
     # For a text or a list of texts, JSON is TOML but for one control character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -179,14 +191,14 @@ def _normalisers(
     if not explained:
         return (), list(differences)
     fewest = _fewest(names, lambda some: len(_equal_under(some, explained)) == len(explained))
-    return fewest, [each for each in differences if each not in explained]
+    return fewest, [difference for difference in differences if difference not in explained]
 
 
 def _fewest(names: Sequence[str], explain: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
     """As few of some normalisers as explain all that they explain together."""
     # The specific ones come first in the table, so the general ones are the first to be left out.
     for name in reversed(tuple(names)):
-        if explain(fewer := [each for each in names if each != name]):
+        if explain(fewer := [other for other in names if other != name]):
             names = fewer
     return tuple(names)
 
@@ -197,7 +209,11 @@ def _equal_under(names: Sequence[str], differences: Iterable[Difference]) -> lis
     def normal(value: Value) -> Value:
         return value if value is ABSENT else normalising.value(value)
 
-    return [each for each in differences if normal(each.recorded) == normal(each.requested)]
+    return [
+        difference
+        for difference in differences
+        if normal(difference.recorded) == normal(difference.requested)
+    ]
 
 
 def _is_prompt(difference: Difference) -> bool:
@@ -224,11 +240,13 @@ def _of_prompts(
     normalised = NormaliserSet(names)
     patterns: dict[str, str] = {}
     for recorded, requested in texts:
-        found = prompt_patterns(normalised.text(recorded), normalised.text(requested), placeholders)
-        if found is None:
+        new_patterns = prompt_patterns(
+            normalised.text(recorded), normalised.text(requested), placeholders
+        )
+        if new_patterns is None:
             return (), {}
-        for each in found:
-            _add_pattern(patterns, each, dict(rules.patterns))
+        for pattern in new_patterns:
+            _add_pattern(patterns, pattern, dict(rules.patterns))
 
     def explain(some: Sequence[str]) -> bool:
         normalising = NormaliserSet(some, tuple(patterns.items()))
@@ -253,7 +271,9 @@ def _add_pattern(
     names = itertools.chain(
         (added.name,), (f"{added.name}-{number}" for number in itertools.count(2))
     )
-    name = next(each for each in names if taken.get(each, added.pattern) == added.pattern)
+    name = next(
+        candidate for candidate in names if taken.get(candidate, added.pattern) == added.pattern
+    )
     patterns[name] = added.pattern
 
 
@@ -281,16 +301,19 @@ def _ignoring(differences: Sequence[Difference], most: int = MOST_PATHS) -> Rule
     # An added or removed element makes a new conversation. Neither a whole body nor a prompt
     # is ever ignored.
     if any(
-        each.steps[0] not in ROOTS or len(each.steps) == 1 or _is_element(each) or _is_prompt(each)
-        for each in differences
+        difference.steps[0] not in ROOTS
+        or len(difference.steps) == 1
+        or _is_element(difference)
+        or _is_prompt(difference)
+        for difference in differences
     ):
         return NO_RULES
-    widenable = {each.steps for each in differences if _may_widen(each)}
+    widenable = {difference.steps for difference in differences if _may_widen(difference)}
     counts = Counter(map(_widened, widenable))
     paths: dict[str, None] = {}
-    for each in differences:
-        widened = _widened(each.steps)
-        paths[widened if counts[widened] > 1 else json_paths.path_text(each.steps)] = None
+    for difference in differences:
+        widened = _widened(difference.steps)
+        paths[widened if counts[widened] > 1 else json_paths.path_text(difference.steps)] = None
     return Rules(ignore=tuple(paths)) if len(paths) <= most else NO_RULES
 
 
@@ -318,5 +341,7 @@ def _may_widen(difference: Difference) -> bool:
 
 def _is_token(value: Value) -> bool:
     if isinstance(value, str):
-        return _TOKEN.fullmatch(value) is not None and any(each.isdigit() for each in value)
+        return _TOKEN.fullmatch(value) is not None and any(
+            character.isdigit() for character in value
+        )
     return value is ABSENT or (isinstance(value, int | float) and not isinstance(value, bool))

@@ -151,7 +151,7 @@ def items_after(
     """The interactions of a loaded cassette after an index, or all. Raises CassetteEdited."""
     if after is None:
         return items
-    for place, each in enumerate(items):
-        if each.index == after:
-            return items[place + 1 :]
+    for position, item in enumerate(items):
+        if item.index == after:
+            return items[position + 1 :]
     raise interaction_gone(name, after)

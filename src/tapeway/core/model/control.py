@@ -167,7 +167,7 @@ def with_active(now: Control, name: str, mode: Mode | None = None) -> Control:
     """
     after = replace(now, active=name)
     if mode is not None:
-        modes = {each: own for each, own in now.modes.items() if each != name}
+        modes = {cassette: own for cassette, own in now.modes.items() if cassette != name}
         after = with_mode(replace(after, modes=modes), mode)
     if after.since != now.since:
         # The other mode began a take already.
@@ -190,13 +190,17 @@ def without_takes(now: Control, ended: Collection[str]) -> Control:
 
     Used if a take ends with the unloading of the cassette, or if the cassette is empty.
     """
-    gone = {*ended} - {slot.cassette for slot in now.slots.values()}
-    if not gone:
+    ended_names = {*ended} - {slot.cassette for slot in now.slots.values()}
+    if not ended_names:
         return now
     return replace(
         now,
-        cassette_takes={name: n for name, n in now.cassette_takes.items() if name not in gone},
-        slot_takes={name: takes for name, takes in now.slot_takes.items() if name not in gone},
+        cassette_takes={
+            name: n for name, n in now.cassette_takes.items() if name not in ended_names
+        },
+        slot_takes={
+            name: takes for name, takes in now.slot_takes.items() if name not in ended_names
+        },
     )
 
 
@@ -216,7 +220,7 @@ def with_slot(
 
 def without_slot(now: Control, name: str) -> Control:
     """The state without a slot; what its takes used stays used."""
-    return replace(now, slots={each: slot for each, slot in now.slots.items() if each != name})
+    return replace(now, slots={other: slot for other, slot in now.slots.items() if other != name})
 
 
 def _begin(now: Control, number: int, cassette: str) -> Control:

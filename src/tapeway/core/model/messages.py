@@ -265,9 +265,9 @@ class Response:
         verdict: Verdict = "",
     ) -> "Response":
         """A response with a body of timed pieces."""
-        came = list(chunks)
-        at_ms, chunk_times = ChunkTimes([(at_ms, len(data)) for data, at_ms in came]).of_response()
-        body = b"".join([data for data, _ in came])
+        timed = list(chunks)
+        at_ms, chunk_times = ChunkTimes([(at_ms, len(data)) for data, at_ms in timed]).of_response()
+        body = b"".join([data for data, _ in timed])
         return cls(head, body, at_ms, chunk_times, latency_ms, verdict=verdict)
 
     @property

@@ -215,12 +215,12 @@ def _value_span(body: bytes, at: int, quote: bytes, depth: int) -> Span | None:
 def _closing_quote(body: bytes, start: int, depth: int) -> int:
     # At depth 1 a quote closes after 1, 5, 9 … backslashes; with fewer an outer string ends.
     own = (1 << depth) - 1
-    for found in _QUOTE.finditer(body, start):
-        run = len(found[1])
+    for quote in _QUOTE.finditer(body, start):
+        run = len(quote[1])
         if run % (2 << depth) == own:
-            return found.end(1) - own
+            return quote.end(1) - own
         if run < own:
-            return found.start()
+            return quote.start()
     return len(body)
 
 

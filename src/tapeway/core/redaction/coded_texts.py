@@ -44,7 +44,7 @@ _MAY_SAY = re.compile(rb"(?:[I-Za-f][C-HS-Xi-ny-z0-3][ABEFIJMNQRUVYZcdghklopstwx
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 # A backslash stands in base64 where JSON escapes a slash or a line break.
-_MASK = bytes([65 if each in _ALPHABET + b"\\" else 32 for each in range(256)])
+_MASK = bytes([65 if octet in _ALPHABET + b"\\" else 32 for octet in range(256)])
 _CANDIDATE = b"A" * _LEAST_RUN
 _CHARACTERS = rb"[A-Za-z0-9+/_-]"
 _RUN = re.compile(
@@ -125,7 +125,7 @@ def _decoded_short(run: bytes) -> Sequence[tuple[int, bytes]]:
     # Requests and events have most of their ids in common, and ids say nothing that can be read.
     if _MAY_SAY.search(_base64_characters(run)) is None:
         return []
-    return [each for each in _decoded(run) if _LEAST_TEXT.search(each[1])]
+    return [decoded for decoded in _decoded(run) if _LEAST_TEXT.search(decoded[1])]
 
 
 def _decoded(run: bytes) -> list[tuple[int, bytes]]:
@@ -160,10 +160,10 @@ def _in_escapes(
 ) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
     """Each stretch without blanks and quotes in which characters are escaped."""
     at = 0
-    while (found := escape.search(text, at)) is not None:
-        start = max(at, found.start() - _LONGEST_CONTEXT)
-        start = max(start, *[text.rfind(each, start, found.start()) + 1 for each in _BLANKS])
-        stretch = _STRETCH.match(text, found.start())
+    while (match := escape.search(text, at)) is not None:
+        start = max(at, match.start() - _LONGEST_CONTEXT)
+        start = max(start, *[text.rfind(blank, start, match.start()) + 1 for blank in _BLANKS])
+        stretch = _STRETCH.match(text, match.start())
         at = len(text) if stretch is None else stretch.end()
         encoded = text[start:at]
         yield decode(encoded), partial(_place_in_escapes, start, encoded, escape)
@@ -173,9 +173,9 @@ def _place_in_escapes(start: int, encoded: bytes, escape: re.Pattern[bytes], spa
     # A character is further on by what each escape before it is longer than a character.
     places: list[int] = []
     longer = [0]
-    for found in escape.finditer(encoded):
-        places.append(found.start() - longer[-1])
-        longer.append(longer[-1] + len(found[0]) - 1)
+    for match in escape.finditer(encoded):
+        places.append(match.start() - longer[-1])
+        longer.append(longer[-1] + len(match[0]) - 1)
     first = span.start + longer[bisect_left(places, span.start)]
     end = span.end + longer[bisect_left(places, span.end)]
     # In JSON base64 needs no escape.
@@ -184,7 +184,7 @@ def _place_in_escapes(start: int, encoded: bytes, escape: re.Pattern[bytes], spa
 
 
 def _without_json_escapes(text: bytes) -> bytes:
-    return _JSON_ESCAPE.sub(lambda found: bytes([int(found[0][-2:], 16)]), text)
+    return _JSON_ESCAPE.sub(lambda match: bytes([int(match[0][-2:], 16)]), text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,8 +244,8 @@ def _octets(value: str, *, once: bool) -> bytes:
 
 def request_head_credentials(request: Request) -> tuple[Secret, ...]:
     """The credentials a request shows anywhere but in its body."""
-    found = header_credentials(request.headers)
-    return (*found, *target_credentials(request)) if "=" in request.target else found
+    credentials = header_credentials(request.headers)
+    return (*credentials, *target_credentials(request)) if "=" in request.target else credentials
 
 
 def header_credentials(headers: Headers) -> tuple[Secret, ...]:
@@ -286,23 +286,27 @@ def _field_credentials(name: bytes, value: bytes) -> tuple[Secret, ...]:
 def subprotocol_credentials(offered: Sequence[str]) -> list[Secret]:
     """The keys among the subprotocols that a client offers: a browser can add no header field."""
     return [
-        each
+        credential
         for name, key in _keys_among(offered)
-        for each in searchable("subprotocol", (key or name).encode("latin-1"))
+        for credential in searchable("subprotocol", (key or name).encode("latin-1"))
     ]
 
 
 def plain_subprotocols(offered: Sequence[str]) -> list[str]:
     """The client's offered subprotocols, in order, without subprotocols that carry a key."""
     keys = {name for name, key in _keys_among(offered) if key is not None or _is_key(name)}
-    return [each.strip() for each in offered if each.strip() and each.strip() not in keys]
+    return [
+        subprotocol.strip()
+        for subprotocol in offered
+        if subprotocol.strip() and subprotocol.strip() not in keys
+    ]
 
 
 def _keys_among(offered: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     """Each subprotocol with its key, known by the name or by the name before, or None."""
     before = ""
-    for each in offered:
-        name = each.strip()
+    for subprotocol in offered:
+        name = subprotocol.strip()
         named = _SUBPROTOCOL_KEY.fullmatch(name)
         if named is not None:
             yield name, named[1]
@@ -367,12 +371,14 @@ def value_credentials(label: str, value: bytes) -> list[Secret]:
     value = value.strip()
     words = value.split()
     if len(words) == _SCHEME_AND_VALUE and words[0].lower() in OPAQUE_SCHEMES:
-        found = searchable(label, words[1])
-        return found + (_basic_credentials(label, words[1]) if words[0].lower() == b"basic" else [])
+        secrets = searchable(label, words[1])
+        return secrets + (
+            _basic_credentials(label, words[1]) if words[0].lower() == b"basic" else []
+        )
     if _SEVERAL.search(value) is None and (whole := searchable(label, value)):
         return whole
     pieces = [_ASSIGNED.sub(b"", piece, count=1) for piece in _PIECE.findall(value)]
-    return [each for piece in pieces for each in searchable(label, piece)]
+    return [credential for piece in pieces for credential in searchable(label, piece)]
 
 
 def environment_credentials(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -380,12 +386,12 @@ def environment_credentials(environ: Mapping[str, str]) -> tuple[tuple[str, str]
 
     Found by the variable's name, and in the user part of a URL. A log shows none of them.
     """
-    found: dict[str, str] = {}
+    name_of: dict[str, str] = {}
     for name in sorted(environ):
         for value in _variable_credentials(name, environ[name].strip()):
             if len(value) >= MIN_VALUE:
-                found.setdefault(value, name)
-    return tuple([(name, value) for value, name in found.items()])
+                name_of.setdefault(value, name)
+    return tuple([(name, value) for value, name in name_of.items()])
 
 
 def environment_secrets(environ: Mapping[str, str]) -> tuple[Secret, ...]:
@@ -409,8 +415,10 @@ def _parameter_credentials(url: bytes, *, in_response: bool = True) -> list[Secr
     return _searchable_parameters(credential_parameters(text, in_response=in_response))
 
 
-def _searchable_parameters(found: Iterable[tuple[str, int, int, bytes]]) -> list[Secret]:
-    return [secret for name, _, _, value in found for secret in searchable(name.lower(), value)]
+def _searchable_parameters(parameters: Iterable[tuple[str, int, int, bytes]]) -> list[Secret]:
+    return [
+        secret for name, _, _, value in parameters for secret in searchable(name.lower(), value)
+    ]
 
 
 def _cookie_credentials(value: bytes) -> list[Secret]:

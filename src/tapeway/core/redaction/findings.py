@@ -68,8 +68,10 @@ def find_secrets(data: bytes, known: KnownValues) -> list[SecretMatch]:
         return [*_find(text, known), *body_fields.find(text, b"", in_response=True)]
 
     spans = merge_spans([*_find(data, known), *coded_texts.find(data, find_decoded)])
-    found = {(span.start, span.end, span.secret.label) for span in spans if span.secret is not None}
-    return [SecretMatch(label, start, end - start) for start, end, label in sorted(found)]
+    places = {
+        (span.start, span.end, span.secret.label) for span in spans if span.secret is not None
+    }
+    return [SecretMatch(label, start, end - start) for start, end, label in sorted(places)]
 
 
 def _find(data: bytes, known: KnownValues) -> Iterator[Span]:
@@ -132,7 +134,7 @@ def _replaced_in_coded(before: bytes, after: bytes, at: Pointer) -> Iterator[Fin
     for text in dict.fromkeys(coded_texts.decodings(after)):
         if text not in encoded and (placeholder := PLACEHOLDER.search(text)) is not None:
             beginning = text[: placeholder.start()]
-            old = next((each for each in encoded if each.startswith(beginning)), b"")
+            old = next((form for form in encoded if form.startswith(beginning)), b"")
             yield from _replaced_in_texts(old, text, at)
 
 

@@ -109,7 +109,7 @@ def encoded_forms(value: bytes) -> tuple[EncodedForm, ...]:
                 _base64_form(own.decode(), shares_first=offset > 0, shares_last=shares_last)
             )
         digits = value.hex().encode()
-        forms += [EncodedForm(each, each) for each in (digits, digits.upper())]
+        forms += [EncodedForm(spelling, spelling) for spelling in (digits, digits.upper())]
     return tuple(forms)
 
 
@@ -117,7 +117,7 @@ def value_pattern(value: bytes) -> bytes:
     """A regular expression without groups for the value, each character plain or escaped."""
     text = value.decode("utf-8", "surrogateescape")
     bare = text.rstrip("=")
-    pattern = "".join([_piece_pattern(each) for each in _PIECES.findall(bare)])
+    pattern = "".join([_piece_pattern(piece) for piece in _PIECES.findall(bare)])
     if len(bare) < len(text):
         # The padding of base64 is often left off.
         pattern += _PADDING % _piece_pattern("=")
@@ -167,7 +167,7 @@ def _entity(character: str) -> str:
 
 
 def _base64_form(own: str, *, shares_first: bool, shares_last: bool) -> EncodedForm:
-    pattern = "".join([_SIXTY_THIRD.get(each, each) for each in own])
+    pattern = "".join([_SIXTY_THIRD.get(character, character) for character in own])
     if shares_last:
         pattern += _SHARED_LAST
     pattern += _PADDING % _piece_pattern("=")
@@ -181,4 +181,4 @@ def _hex(digits: str) -> str:
 
 # Both alphabets, the standard one and that of URLs, with each character plain or escaped.
 _SIXTY_THIRD = {"+": f"(?:-|{_piece_pattern('+')})", "/": f"(?:_|{_piece_pattern('/')})"}
-_SHARED_LAST = rf"(?:[A-Za-z0-9_-]|{'|'.join([_SIXTY_THIRD[each] for each in '+/'])})"
+_SHARED_LAST = rf"(?:[A-Za-z0-9_-]|{'|'.join([_SIXTY_THIRD[character] for character in '+/'])})"

@@ -72,8 +72,8 @@ class LeakGuard:
         A body whose content coding could not be decoded is searched as far as it can be read.
         """
         if (secret := self._first_secret(text)) is not None:
-            found = next(find_places(document, KnownValues([secret])), ())
-            raise LeakFound(secret, found, self._remedy)
+            place = next(find_places(document, KnownValues([secret])), ())
+            raise LeakFound(secret, place, self._remedy)
         if isinstance(interaction, ForeignInteraction):
             return
         request, response = interaction.request, interaction.response
@@ -167,5 +167,5 @@ def _first_secret(data: bytes, known: KnownValues) -> Secret | None:
     if not known.may_occur_in(data):
         return None
     # Behind a minus the digits of a credential are another value, and stay.
-    found = next(iter(json_safe_spans(data, known.find(data))), None)
-    return found.secret if found is not None else None
+    span = next(iter(json_safe_spans(data, known.find(data))), None)
+    return span.secret if span is not None else None

@@ -32,8 +32,10 @@ MAX_LENGTH = 32 * 1024
 # After a letter it is the end of a word, unless that letter belongs to an escape.
 _BEFORE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4}))"
 _CANDIDATE_BEFORE = r"(?:^|[^A-Za-z0-9_-]|\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})"
-_BEGINNINGS = "|".join([each.begins for each in KEY_PATTERNS if not each.before])
-_ANCHORS = "|".join([each.begins for each in KEY_PATTERNS if each.before])
+_BEGINNINGS = "|".join(
+    [key_pattern.begins for key_pattern in KEY_PATTERNS if not key_pattern.before]
+)
+_ANCHORS = "|".join([key_pattern.begins for key_pattern in KEY_PATTERNS if key_pattern.before])
 _LONGEST_BEGINNING = 160
 _PLACEHOLDER_START = b"REDACTED."
 LONGEST_CONTEXT = 512
@@ -186,23 +188,23 @@ def find_assigned(data: bytes, start: int) -> Iterator[Span]:
 def _assigned_span(data: bytes, begin: int) -> Span | None:
     before = _NAME_BEFORE.search(data, max(0, begin - 60), begin)
     first = before.start() if before is not None else begin
-    found = _ASSIGNMENT.match(data, begin)
-    if found is None:
+    match = _ASSIGNMENT.match(data, begin)
+    if match is None:
         return None
     name = (
-        re.split(rb"[^\w. -]", data[first : found.start(1)], maxsplit=1)[0]
+        re.split(rb"[^\w. -]", data[first : match.start(1)], maxsplit=1)[0]
         .strip()
         .decode("latin-1")
     )
-    value = found[1].rstrip(b".:")
+    value = match[1].rstrip(b".:")
     kind = name_kind(name)
     if kind in ("", "generic"):
         return None
     # In a connection string any value is one: `Server=db;Password=hunter2;`
-    between = data.startswith(b";", found.end(1)) or data.endswith(b";", 0, first)
+    between = data.startswith(b";", match.end(1)) or data.endswith(b";", 0, first)
     if not is_opaque(value) and not (between and _is_odd_password(value)):
         return None
-    return _span_of(name.lower(), value, found.start(1) + len(value))
+    return _span_of(name.lower(), value, match.start(1) + len(value))
 
 
 def _span_of(label: str, value: bytes, end: int) -> Span:
@@ -268,11 +270,11 @@ def _beginnings() -> Any:
     re2 = _re2()
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
-    found = re2.Set.MatchSet(options)
+    match_set = re2.Set.MatchSet(options)
     for pattern in KEY_PATTERNS:
-        found.Add(pattern.begins.encode())
-    found.Compile()
-    return found
+        match_set.Add(pattern.begins.encode())
+    match_set.Compile()
+    return match_set
 
 
 @cache
@@ -299,15 +301,15 @@ def _exact_span(data: bytes, begin: int, *, anchored: bool) -> Span | None:
         if anchored != (pattern.before > 0):
             continue
         at = begin - pattern.before
-        found = exact.match(data, at) if at >= 0 else None
-        if found is not None:
+        match = exact.match(data, at) if at >= 0 else None
+        if match is not None:
             # An adjacent placeholder is not part of it.
-            hidden = data.find(_PLACEHOLDER_START, at, found.end() + 1)
+            hidden = data.find(_PLACEHOLDER_START, at, match.end() + 1)
             if hidden >= 0:
-                found = exact.match(data, at, hidden)
-        if found is not None and _is_key(pattern, found[0]):
-            group = 1 if found.lastindex else 0
-            return Span(found.start(group), found.end(group), Secret(pattern.label, found[group]))
+                match = exact.match(data, at, hidden)
+        if match is not None and _is_key(pattern, match[0]):
+            group = 1 if match.lastindex else 0
+            return Span(match.start(group), match.end(group), Secret(pattern.label, match[group]))
     return None
 
 

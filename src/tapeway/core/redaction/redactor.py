@@ -115,7 +115,7 @@ class Redactor:
         fields = stored_request_headers(request.headers)
         shown = text if wide is None else text + b"\n" + request.body
         target = request.target.encode("utf-8", "surrogateescape")
-        suspect = self._is_suspect(_joined(target, fields, shown))
+        suspect = self._is_suspect(_searched_text(target, fields, shown))
         own = own_parameters(request)
         in_fields = self._in_fields(
             text, header.content_type, suspect=suspect, in_response=False, own=own
@@ -153,13 +153,13 @@ class Redactor:
     def _uncoded_response(self, response: Response) -> Response:
         content_type, body = response.head.value(b"content-type") or b"", response.body
         if content_type.lower().startswith(aws_frames.MEDIA_TYPE) and body:
-            head, found = self._in_aws_frames(response.head, body)
+            head, replacements = self._in_aws_frames(response.head, body)
         else:
-            head, found = self._in_response(response.head, body, content_type)
-        if found:
-            replaced = [(span.start, span.end, len(hidden)) for span, hidden in found]
+            head, replacements = self._in_response(response.head, body, content_type)
+        if replacements:
+            replaced = [(span.start, span.end, len(hidden)) for span, hidden in replacements]
             response = response.with_arrivals(move_chunk_ends(response.arrivals(), replaced))
-            return replace(response, head=head, body=replace_spans(body, found))
+            return replace(response, head=head, body=replace_spans(body, replacements))
         return response if head is response.head else replace(response, head=head)
 
     def _in_response(
@@ -170,7 +170,7 @@ class Redactor:
         text = body if wide is None else wide.text
         reason = head.reason.encode("utf-8", "surrogateescape")
         shown = text if wide is None else text + b"\n" + body
-        suspect = self._is_suspect(_joined(reason, head.headers, shown))
+        suspect = self._is_suspect(_searched_text(reason, head.headers, shown))
         in_fields = self._in_fields(text, content_type, suspect=suspect, in_response=True)
         redactor = self._with_learned(_learned(in_fields))
         if may_be_stream(text, content_type):
@@ -217,8 +217,10 @@ class Redactor:
         if (wide := read_utf16(body, content_type)) is not None:
             body = wide.text
         own, suspect = own_parameters(request), self._is_suspect(body)
-        found = self._in_fields(body, content_type, suspect=suspect, in_response=False, own=own)
-        return _learned(found)
+        replacements = self._in_fields(
+            body, content_type, suspect=suspect, in_response=False, own=own
+        )
+        return _learned(replacements)
 
     def response_secrets(self, response: Response) -> list[Secret]:
         """The secrets that a response shows by the names of its fields."""
@@ -248,7 +250,7 @@ class Redactor:
         """A request's field: a placeholder where its name tells of a credential."""
         lower = name.lower()
         if holds_secret(lower):
-            return self._whole(lower.decode("latin-1"), value)
+            return self._replaced_value(lower.decode("latin-1"), value)
         return self.value(value)
 
     def placeholder(self, label: str, value: bytes) -> bytes:
@@ -321,15 +323,15 @@ class Redactor:
         """Spans of the body with replacements; `in_fields` are spans of the decoded text."""
         text = body if wide is None else wide.text
         spans = merge_spans([*in_fields, *json_safe_spans(text, self._find_plain(text))])
-        found = [(span, self._replacement(span)) for span in spans]
+        replacements = [(span, self._replacement(span)) for span in spans]
         if wide is None:
-            return found
+            return replacements
         in_text = [
             (
                 replace(span, start=2 * span.start, end=2 * span.end),
                 hidden.decode("latin-1").encode(wide.codec),
             )
-            for span, hidden in found
+            for span, hidden in replacements
         ]
         # Octets that begin like UTF-16 may be something else.
         in_octets = [(span, self._replacement(span)) for span in merge_spans(self._find(body))]
@@ -342,18 +344,18 @@ class Redactor:
         frames = aws_frames.parse_frames(body)
         lines = [frame.text + b"\n" for frame in frames]
         text = b"".join(lines)
-        head, found = self._in_response(head, text, _JSON_LINES)
-        if not found:
+        head, replacements = self._in_response(head, text, _JSON_LINES)
+        if not replacements:
             return head, []
-        replaced = [(span.start, span.end, len(hidden)) for span, hidden in found]
+        replaced = [(span.start, span.end, len(hidden)) for span, hidden in replacements]
         ends = pairwise([0, *moved_ends(map(len, lines), replaced)])
-        text = replace_spans(text, found)
+        text = replace_spans(text, replacements)
         texts = [text[start:end].removesuffix(b"\n") for start, end in ends]
         return head, _frames_with_texts(frames, texts)
 
     def _replace(self, data: bytes, spans: Iterable[Span]) -> bytes:
-        found = [(span, self._replacement(span)) for span in merge_spans(spans)]
-        return replace_spans(data, found) if found else data
+        replacements = [(span, self._replacement(span)) for span in merge_spans(spans)]
+        return replace_spans(data, replacements) if replacements else data
 
     def _replacement(self, span: Span) -> bytes:
         return replacement(span, self._salt)
@@ -368,13 +370,13 @@ class Redactor:
             target = _UNDECODED.sub(lambda odd: quote(odd[0], errors="surrogateescape"), target)
         if "=" not in target and "%" not in target:
             return target
-        found = credential_parameters(target, own, in_response=in_response)
-        return self._parameters(target, found)
+        parameters = credential_parameters(target, own, in_response=in_response)
+        return self._parameters(target, parameters)
 
-    def _parameters(self, target: str, found: Iterable[tuple[str, int, int, bytes]]) -> str:
+    def _parameters(self, target: str, parameters: Iterable[tuple[str, int, int, bytes]]) -> str:
         pieces: list[str] = []
         at = 0
-        for name, start, end, value in found:
+        for name, start, end, value in parameters:
             if not PLACEHOLDER.fullmatch(value):
                 hidden = self.placeholder(label_for(name, value), value).decode()
                 pieces += target[at:start], hidden
@@ -400,7 +402,7 @@ class Redactor:
         if name in SET_COOKIE:
             return self._set_cookie(value)
         if is_credential_header(name):
-            return self._whole(name.decode("latin-1"), value)
+            return self._replaced_value(name.decode("latin-1"), value)
         if name in URL_HEADERS:
             return self._url(value)
         if name == b"link":
@@ -416,7 +418,7 @@ class Redactor:
         hidden = self.placeholder(name.strip().decode("latin-1"), content)
         return name + equals + hidden + semicolon + attributes
 
-    def _whole(self, label: str, value: bytes) -> bytes:
+    def _replaced_value(self, label: str, value: bytes) -> bytes:
         if not value or PLACEHOLDER.fullmatch(value):
             return value
         return self.placeholder(label, value)
@@ -469,9 +471,9 @@ class StreamRedactor:
             self.replaced.append((base + span.start, base + span.end, len(hidden)))
         redacted = replace_spans(self._window[:end], settled)
         out = redacted[self._sent :]
-        gone = max(0, end - patterns.LONGEST_CONTEXT)
-        self._window, self._sent = self._window[gone:], end - gone
-        self._window_start += gone
+        released = max(0, end - patterns.LONGEST_CONTEXT)
+        self._window, self._sent = self._window[released:], end - released
+        self._window_start += released
         return out
 
 
@@ -548,23 +550,23 @@ def _length(characters: list[str], text: bytes) -> int:
     return len("".join(characters[:count]).encode("utf-8", "surrogateescape"))
 
 
-def _without_overlaps(found: Iterable[tuple[Span, bytes]]) -> list[tuple[Span, bytes]]:
+def _without_overlaps(replacements: Iterable[tuple[Span, bytes]]) -> list[tuple[Span, bytes]]:
     """Spans with replacements, in order; of overlapping spans only the first."""
     kept: list[tuple[Span, bytes]] = []
-    for span, hidden in sorted(found, key=lambda each: each[0].start):
+    for span, hidden in sorted(replacements, key=lambda finding: finding[0].start):
         if not kept or span.start >= kept[-1][0].end:
             kept.append((span, hidden))
     return kept
 
 
-def _joined(first: bytes, headers: Headers, body: bytes) -> bytes:
+def _searched_text(first: bytes, headers: Headers, body: bytes) -> bytes:
     return b"\n".join([first, *[value for _, value in headers], body])
 
 
 def _learned(in_fields: Sequence[Span]) -> list[Secret]:
     """The values found in fields that are long enough to be searched for anywhere else."""
-    found: dict[Secret, None] = {}
+    secrets: dict[Secret, None] = {}
     for span in in_fields:
-        if span.secret is not None and len(found) < _MOST_LEARNED:
-            found |= dict.fromkeys(value_credentials(span.secret.label, span.secret.value))
-    return list(found)
+        if span.secret is not None and len(secrets) < _MOST_LEARNED:
+            secrets |= dict.fromkeys(value_credentials(span.secret.label, span.secret.value))
+    return list(secrets)

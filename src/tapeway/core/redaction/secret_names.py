@@ -79,18 +79,18 @@ def names_of(*kinds: Kind) -> list[str]:
     return [name for kind, _, names in _TABLE if kind in kinds for name in names.split()]
 
 
-def _used(use: Use) -> list[str]:
+def _names_with_use(use: Use) -> list[str]:
     return [name for _, uses, names in _TABLE if use in uses for name in names.split()]
 
 
-QUERY_NAMES = frozenset(_used("query"))
+QUERY_NAMES = frozenset(_names_with_use("query"))
 """Query parameters, in lower case, whose value is never stored, besides those named like a secret.
 
 Those of `AMBIGUOUS_NAMES` are never stored where they have the form of a key.
 """
-LINK_NAMES = "|".join(sorted(_used("link"), key=len, reverse=True))
+LINK_NAMES = "|".join(sorted(_names_with_use("link"), key=len, reverse=True))
 """The parameters of URLs inside texts, as alternatives of a pattern."""
-HEADER_ENDS = "|".join([name.replace("_", "[-_]") for name in _used("header")])
+HEADER_ENDS = "|".join([name.replace("_", "[-_]") for name in _names_with_use("header")])
 """How the names of header fields end that carry credentials, as alternatives of a pattern."""
 
 AMBIGUOUS_NAMES = frozenset({"appid", "auth", "code", "key", "sig", "token"})

@@ -107,7 +107,8 @@ def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """
     merged: list[Span] = []
     for span in sorted(
-        spans, key=lambda each: (each.start, not each.layers, -each.end, each.secret is None)
+        spans,
+        key=lambda marked: (marked.start, not marked.layers, -marked.end, marked.secret is None),
     ):
         if not merged or span.start >= merged[-1].end:
             merged.append(span)
@@ -173,7 +174,7 @@ def json_safe_spans(text: bytes, spans: Iterable[Span]) -> Iterator[Span]:
     different value, and is left.
     """
     numbers = _NumberStarts(text)
-    for span in sorted(spans, key=lambda each: each.start):
+    for span in sorted(spans, key=lambda marked: marked.start):
         is_digits = text[span.start : span.end].isdigit()
         if (
             not is_digits

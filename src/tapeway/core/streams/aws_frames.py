@@ -171,15 +171,15 @@ def _model_mark(payload: bytes) -> EndMark:
 
 
 def _decode_model_event(payload: bytes) -> tuple[bytes, tuple[int, int] | None]:
-    found = _MODEL_EVENT.search(payload)
-    if found is None:
+    match = _MODEL_EVENT.search(payload)
+    if match is None:
         return payload, None
     try:
-        event = base64.b64decode(found[1], validate=True)
+        event = base64.b64decode(match[1], validate=True)
     except binascii.Error:
         return payload, None
     # On one line: redaction reads the frames' texts as lines.
     if not event.startswith(b"{") or b"\n" in event:
         return payload, None
-    text = payload[: found.start()] + event + payload[found.end() :]
-    return text, (found.start(), len(payload) - found.end())
+    text = payload[: match.start()] + event + payload[match.end() :]
+    return text, (match.start(), len(payload) - match.end())

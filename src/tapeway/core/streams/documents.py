@@ -62,7 +62,7 @@ def placed_documents(response: Response) -> Iterator[tuple[int, bytes]]:
                 yield frame.end, frame.text
     elif media in json_lines.MEDIA_TYPES:
         start = 0
-        for end in [*(found.end() for found in _LINE_END.finditer(body)), len(body)]:
+        for end in [*(line_end.end() for line_end in _LINE_END.finditer(body)), len(body)]:
             if text := body[start:end].lstrip(json_lines.RECORD_SEPARATOR).rstrip(b"\r\n"):
                 yield end, text
             start = end

@@ -57,7 +57,7 @@ class JsonLineScanner:
         match _parsed(bytes(self._line)) if self._size <= MAX_EVENT else None:
             case {"error": error} if error:
                 self.mark = "error"
-            case dict() as found if found.get(self._field) == self._value:
+            case dict() as document if document.get(self._field) == self._value:
                 self.mark = "end"
             case _:
                 self.releasable += self._size + 1

@@ -77,9 +77,9 @@ class MessageScanner:
         searched = max(0, len(self._rest) - _LONGEST_END)
         self._rest += data
         read = 0
-        for found in _EVENT_END.finditer(self._rest, searched):
-            self._look_at(self._rest[read : found.start()], self._start + found.end())
-            read = found.end()
+        for event_end in _EVENT_END.finditer(self._rest, searched):
+            self._look_at(self._rest[read : event_end.start()], self._start + event_end.end())
+            read = event_end.end()
         if len(self._rest) - read > MAX_EVENT:
             # No question is that long.
             read = len(self._rest)
@@ -91,7 +91,9 @@ class MessageScanner:
                 continue
             message = peek_json(data)
             messages = message if isinstance(message, list) else [message]
-            calls = [each for each in messages if isinstance(each, dict) and "method" in each]
+            calls = [
+                member for member in messages if isinstance(member, dict) and "method" in member
+            ]
             if calls and len(calls) == len(messages):
                 self.releasable = end
                 self.asks_client |= any("id" in call for call in calls)

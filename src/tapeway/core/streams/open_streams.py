@@ -40,14 +40,14 @@ def requests_by_event(response: Response, counted: Sequence[tuple[float, int]]) 
     """
     moments = [at_ms for at_ms, _ in counted]
     arrivals = response.arrivals()
-    ends, found = [*accumulate(arrivals.lengths)], [counted[0][1]]
-    for place, _ in placed_documents(response):
-        chunk = min(bisect_right(ends, place - 1), len(ends) - 1)
+    ends, counts = [*accumulate(arrivals.lengths)], [counted[0][1]]
+    for position, _ in placed_documents(response):
+        chunk = min(bisect_right(ends, position - 1), len(ends) - 1)
         number = bisect_right(moments, arrivals.times[chunk])
-        found.append(counted[max(0, number - 1)][1])
+        counts.append(counted[max(0, number - 1)][1])
     if response.verdict != "open":
-        found.append(counted[-1][1])
-    return tuple(found)
+        counts.append(counted[-1][1])
+    return tuple(counts)
 
 
 def gates(response: Response) -> Iterator[Gate]:
@@ -58,14 +58,14 @@ def gates(response: Response) -> Iterator[Gate]:
         yield Gate(0, response.after_requests[-1])
         return
     passed, start, last = 0, 0, response.after_requests[0]
-    places = [place for place, _ in placed_documents(response)]
-    for place, number in zip_longest(places, response.after_requests[1:]):
+    places = [position for position, _ in placed_documents(response)]
+    for position, number in zip_longest(places, response.after_requests[1:]):
         last = last if number is None else number
         if last > passed:
             # The count after the last event marks the end of the stream.
-            yield Gate(response.size if place is None else start, last)
+            yield Gate(response.size if position is None else start, last)
             passed = last
-        start = place or start
+        start = position or start
 
 
 class EventWatch:
@@ -77,10 +77,10 @@ class EventWatch:
 
     def has_event(self, data: bytes) -> bool:
         """Whether there is anything of an event in the next piece."""
-        found = False
+        has_data = False
         first, *rest = data.replace(b"\r", b"\n").split(b"\n")
         for line in (self._line + first, *rest):
-            found = found or (line != b"" and not line.startswith(b":"))
+            has_data = has_data or (line != b"" and not line.startswith(b":"))
         last = rest[-1] if rest else self._line + first
         self._line = last[:1]
-        return found
+        return has_data

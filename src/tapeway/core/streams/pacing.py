@@ -57,8 +57,8 @@ class Schedule:
         if not self._pace:
             yield 0.0, pieces
             return
-        for due_s, found in groupby(zip(map(self.due_s, times), pieces, strict=True), _first):
-            yield due_s, [piece for _, piece in found]
+        for due_s, group in groupby(zip(map(self.due_s, times), pieces, strict=True), _first):
+            yield due_s, [piece for _, piece in group]
 
 
 def scale_retry_after(head: ResponseHead, pace: Pace) -> ResponseHead:
@@ -90,10 +90,10 @@ def _recorded_wait_s(headers: Headers) -> float | None:
 
 def _number(value: bytes) -> float | None:
     try:
-        found = float(value)
+        number = float(value)
     except ValueError:
         return None
-    return min(found, _LONGEST) if found >= 0 else None
+    return min(number, _LONGEST) if number >= 0 else None
 
 
 def _timestamp(http_date: bytes) -> float | None:

@@ -40,7 +40,7 @@ def _events_with(marks: Sequence[bytes], body: bytes) -> bytes:
 def placed_event_data(body: bytes) -> Iterator[tuple[int, bytes]]:
     """The data of each event, with the place in the body at which the event is complete."""
     start = len(_BOM) if body.startswith(_BOM) else 0
-    ends = [found.end() for found in _LINE_END.finditer(body, start)]
+    ends = [line_end.end() for line_end in _LINE_END.finditer(body, start)]
     for number, data in _events(_LINE_END.split(body.removeprefix(_BOM))):
         yield ends[number] if number < len(ends) else len(body), data
 
@@ -69,11 +69,11 @@ class _Places:
     def first(self, start: int) -> int:
         """The first place from `start` on, or the end of the body; `start` never shrinks."""
         first = len(self._body)
-        for text, place in self._next.items():
-            if place < start:
-                found = self._body.find(text, start)
-                place = self._next[text] = found if found >= 0 else len(self._body)
-            first = min(first, place)
+        for text, position in self._next.items():
+            if position < start:
+                index = self._body.find(text, start)
+                position = self._next[text] = index if index >= 0 else len(self._body)
+            first = min(first, position)
         return first
 
 
@@ -87,7 +87,7 @@ class SseScanner:
     def __init__(self, marks: EndMarks) -> None:
         self._marks = marks
         self._texts = tuple(marks.texts)
-        self._hints = [*marks.texts, *(each.encode() for each in marks.names | marks.errors)]
+        self._hints = [*marks.texts, *(mark.encode() for mark in marks.names | marks.errors)]
         """An event without any of these is no mark."""
         self.releasable = 0
         self.mark: EndMark = ""
@@ -120,18 +120,18 @@ class SseScanner:
                 if last_end >= 0:
                     start = last_end + len(_EMPTY_LINE)
                     self._line_start = base + start
-            found = _LINE_END.search(data, start)
-            if found is None:
+            line_end = _LINE_END.search(data, start)
+            if line_end is None:
                 break
-            self._add_to_line(data[start : found.start()])
-            start = found.end()
+            self._add_to_line(data[start : line_end.start()])
+            start = line_end.end()
             if self._end_line(base + start):
                 return
         self._add_to_line(data[start:])
         self._release()
 
-    def _is_between_events(self, place: int) -> bool:
-        return self._line_start == place and not (
+    def _is_between_events(self, position: int) -> bool:
+        return self._line_start == position and not (
             self._line or self._data or self._name or self._event_start is not None
         )
 
@@ -173,7 +173,7 @@ class SseScanner:
         data = b"\n".join(self._data)
         named = self._name in self._marks.names | self._marks.errors
         if data.startswith(self._texts) or (named and whole):
-            self._found("error" if self._name in self._marks.errors else "end")
+            self._end_with("error" if self._name in self._marks.errors else "end")
         elif self._room > 0 and (named or any(hint in data for hint in self._hints)):
             self._judge(peek_json(data))
         self._name, self._data, self._event_start, self._room = "", [], None, MAX_EVENT
@@ -183,11 +183,11 @@ class SseScanner:
             return
         kinds = {self._name, str(value.get("type"))}
         if value.get("error") or kinds & self._marks.errors:
-            self._found("error")
+            self._end_with("error")
         elif kinds & self._marks.names:
-            self._found("end")
+            self._end_with("end")
 
-    def _found(self, mark: EndMark) -> None:
+    def _end_with(self, mark: EndMark) -> None:
         self.mark = mark
         self._hold()
 

@@ -197,9 +197,9 @@ class StreamedTexts:
         """Read a line, and those that follow in the same form; the end of the last, 0 for no document."""
         number = len(self._documents)
         for form in self._forms:
-            if found := form.add(self._body, start, number):
-                self._documents += [[each] for each in found]
-                return found[-1][1]
+            if documents := form.add(self._body, start, number):
+                self._documents += [[document] for document in documents]
+                return documents[-1][1]
         return end if self._read_document([(start, end)]) else 0
 
     def _read_data(self, lines: Sequence[Extent], name: bytes) -> None:
@@ -253,8 +253,8 @@ class StreamedTexts:
             return
         self._documents.append([(0, len(self._body))])
         if isinstance(value, list):
-            for place, element in enumerate(value):
-                self._add(element, 0, (place,))
+            for index, element in enumerate(value):
+                self._add(element, 0, (index,))
         else:
             self._add(value, 0)
 
@@ -350,7 +350,7 @@ class _Form:
         """`parts` is the text around what differs: strings, and None for the event's number."""
         self._changing, self._same = changing, same
         start, *others = map(re.escape, parts)
-        contents = [_NUMBER_CONTENT if each is None else _STRING_CONTENT for each in changing]
+        contents = [_NUMBER_CONTENT if column is None else _STRING_CONTENT for column in changing]
         written = [start, *chain.from_iterable(zip(contents, others, strict=True))]
         self._pattern = re.compile(
             b"%b(?=[\\r\\n]|\\Z)()(?:%b(?=%b))?" % (b"".join(written), _TO_THE_NEXT, start)
@@ -364,30 +364,32 @@ class _Form:
         match, next_start = self._pattern.match, start
         starts: list[int] = []
         ends: list[int] = []
-        found: list[tuple[bytes, ...]] = []
+        texts_of_documents: list[tuple[bytes, ...]] = []
         last = len(self._changing) + 1
         while (document := match(body, next_start)) is not None:
             starts.append(next_start)
             ends.append(document.start(last))
-            found.append(document.groups())
+            texts_of_documents.append(document.groups())
             if (next_start := document.end()) == ends[-1]:
                 break
         texts = [
-            contents if each is None else _strings_of(contents)
-            for each, contents in zip(self._changing, zip(*found, strict=True), strict=False)
+            contents if changing_form is None else _strings_of(contents)
+            for changing_form, contents in zip(
+                self._changing, zip(*texts_of_documents, strict=True), strict=False
+            )
         ]
         count = min(map(len, texts), default=0)
         numbers = range(number, number + count)
-        for each, strings in zip(self._changing, texts, strict=False):
-            if each is not None:
-                column, _, (_, path, ids), name = each
+        for changing_form, strings in zip(self._changing, texts, strict=False):
+            if changing_form is not None:
+                column, _, (_, path, ids), name = changing_form
                 column.pieces += [
-                    (text, (place, path, ids), name)
-                    for place, text in zip(numbers, strings, strict=False)
+                    (text, (event, path, ids), name)
+                    for event, text in zip(numbers, strings, strict=False)
                     if text
                 ]
         for column, text, (_, path, ids), name in self._same:
-            column.pieces += [(text, (place, path, ids), name) for place in numbers]
+            column.pieces += [(text, (event, path, ids), name) for event in numbers]
         return [*zip(starts, ends, strict=True)][:count]
 
 
@@ -401,9 +403,9 @@ def _strings_of(contents: Sequence[bytes]) -> Sequence[str]:
 
 
 def _strings_one_by_one(contents: Sequence[bytes]) -> Iterator[str]:
-    for each in contents:
+    for content in contents:
         try:
-            yield orjson.loads(b'"%b"' % each)
+            yield orjson.loads(b'"%b"' % content)
         except orjson.JSONDecodeError:
             return
 
@@ -440,7 +442,7 @@ def _form_of(line: bytes, before: Sequence[_Found], located: Sequence[_Found]) -
     ends = [0, *[end for _, end, _ in changing]]
     starts = [*[start for start, _, _ in changing], len(line)]
     parts = [line[end:start] for end, start in zip(ends, starts, strict=True)]
-    return _Form(parts, [each for _, _, each in changing], same)
+    return _Form(parts, [column for _, _, column in changing], same)
 
 
 def _read_event(
@@ -478,12 +480,12 @@ def _read_object(
             ids = (*ids, *_ids(value, marks, len(at)))
             holder = (number, at, ids)
     columns = column.inner
-    for name, each in value.items():
-        if type(each) is str:
-            if each:
-                located.append((columns[name], each, holder, name))
-        elif type(each) is dict or type(each) is list:
-            nodes.append((each, columns[name], (*at, name), ids))
+    for name, member in value.items():
+        if type(member) is str:
+            if member:
+                located.append((columns[name], member, holder, name))
+        elif type(member) is dict or type(member) is list:
+            nodes.append((member, columns[name], (*at, name), ids))
 
 
 def _read_first_pieces(
@@ -517,15 +519,15 @@ def _read_list(
     _, at, ids = holder
     columns = column.inner
     is_one_text = bool(at) and (at[-1] in _LISTS_OF_PIECES or at[-2:] == ("logprobs", "content"))
-    for place, each in enumerate(value):
-        step: _Step = None if is_one_text else place
-        if type(each) is str:
-            if each:
-                located.append((columns[step], each, holder, place))
-        elif type(each) is dict:
-            nodes.append((each, columns[_element_step(each, step)], (*at, place), ids))
-        elif type(each) is list:
-            nodes.append((each, columns[step], (*at, place), ids))
+    for index, item in enumerate(value):
+        step: _Step = None if is_one_text else index
+        if type(item) is str:
+            if item:
+                located.append((columns[step], item, holder, index))
+        elif type(item) is dict:
+            nodes.append((item, columns[_element_step(item, step)], (*at, index), ids))
+        elif type(item) is list:
+            nodes.append((item, columns[step], (*at, index), ids))
 
 
 def _element_step(element: dict[str, Json], step: _Step) -> _Step:
@@ -590,7 +592,7 @@ def _by_ids(pieces: list[Piece]) -> Iterable[list[Piece]]:
     for ids in around:
         for depth, name, value in ids:
             values[depth, name].append(value)
-    current = {key: found[0] for key, found in values.items() if 1 < len(set(found)) < len(found)}
+    current = {key: texts[0] for key, texts in values.items() if 1 < len(set(texts)) < len(texts)}
     groups: defaultdict[tuple[str, ...], list[Piece]] = defaultdict(list)
     for piece, ids in zip(pieces, around, strict=True):
         for depth, name, value in ids:

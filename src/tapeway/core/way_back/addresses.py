@@ -53,9 +53,9 @@ def places_of(
     reserved = frozenset[str]() if route.name in routes else routes
     own = [_place(url, prefix, name, reserved=reserved) for url in (base, route.url or base)]
     others = [
-        _place(each.url, f"{cassette}/{each.name}")
-        for each in table.routes.values()
-        if each.url is not None
+        _place(other.url, f"{cassette}/{other.name}")
+        for other in table.routes.values()
+        if other.url is not None
     ]
     if table.default is not None and table.default.url is not None:
         others.append(_place(table.default.url, cassette, reserved=routes))

@@ -9,7 +9,7 @@ _HOST_PREFIX = "__Host-"
 def needs_change(cookie: bytes) -> bool:
     """Whether a Set-Cookie value has an attribute that names where the cookie may be sent."""
     lower = cookie.lower()
-    return any(each in lower for each in (b"domain", b"path", b"secure", b"partitioned"))
+    return any(attribute in lower for attribute in (b"domain", b"path", b"secure", b"partitioned"))
 
 
 def lead_cookie(cookie: str, base: str, prefix: str, *, tls: bool) -> str:

@@ -28,8 +28,8 @@ class EndpointEvents:
     An `endpoint` event is held until complete. Other events leave unchanged.
     """
 
-    def __init__(self, way: WayBack) -> None:
-        self._way = way
+    def __init__(self, way_back: WayBack) -> None:
+        self._way = way_back
         self._held = b""
         """The beginning of an event that may be an `endpoint`."""
         self._passing: bytes | None = None
@@ -68,9 +68,9 @@ class EndpointEvents:
         return held, b""
 
     def _led_event(self, event: bytes) -> bytes:
-        if _IS_ENDPOINT.search(event) is None or len(found := [*_DATA.finditer(event)]) != 1:
+        if _IS_ENDPOINT.search(event) is None or len(data_fields := [*_DATA.finditer(event)]) != 1:
             return event
-        [data] = found
+        [data] = data_fields
         led = self._way.lead_reference(data[1].decode("latin-1")).encode("latin-1")
         return event[: data.start(1)] + led + event[data.end(1) :]
 

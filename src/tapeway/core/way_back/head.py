@@ -46,11 +46,13 @@ def names_addresses(head: ResponseHead) -> bool:
     return False
 
 
-def lead_head(head: ResponseHead, way: WayBack) -> ResponseHead:
+def lead_head(head: ResponseHead, way_back: WayBack) -> ResponseHead:
     """The head with the addresses in its fields led back; itself where that changes nothing."""
     if not names_addresses(head):
         return head
-    headers = tuple([(name, _led(name.lower(), value, way)) for name, value in head.headers])
+    headers = tuple(
+        [(name, _rewritten_field(name.lower(), value, way_back)) for name, value in head.headers]
+    )
     return head if headers == head.headers else replace(head, headers=headers)
 
 
@@ -58,16 +60,16 @@ def _is_path(name: bytes, value: bytes) -> bool:
     return (name in _REFERENCES and value.startswith(b"/")) or (name == _LINK and b"</" in value)
 
 
-def _led(name: bytes, value: bytes, way: WayBack) -> bytes:
+def _rewritten_field(name: bytes, value: bytes, way_back: WayBack) -> bytes:
     if name == _COOKIE:
-        return way.lead_cookie(value.decode("latin-1")).encode("latin-1")
+        return way_back.lead_cookie(value.decode("latin-1")).encode("latin-1")
     if b"/" not in value or name in _KEPT or name.startswith(_CORS):
         return value
     text = value.decode("latin-1")
     if name in _REFERENCES:
-        led = way.lead_reference(text)
+        led = way_back.lead_reference(text)
     elif name == _LINK:
-        led = _LINKED.sub(lambda found: f"<{way.lead_reference(found[1])}>", text)
+        led = _LINKED.sub(lambda match: f"<{way_back.lead_reference(match[1])}>", text)
     else:
-        led = _URL.sub(lambda found: way.lead(found[0]), text)
+        led = _URL.sub(lambda match: way_back.lead(match[0]), text)
     return led.encode("latin-1")

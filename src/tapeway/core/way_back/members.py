@@ -21,11 +21,11 @@ def may_hold(body: bytes, members: Sequence[Path]) -> bool:
         return False
     names = [last for *_, last in members if isinstance(last, str)]
     anywhere = len(names) < len(members)
-    found = anywhere or any(f'{name}"'.encode() in body for name in names)
-    return found and _ADDRESS.search(body) is not None
+    has_name = anywhere or any(f'{name}"'.encode() in body for name in names)
+    return has_name and _ADDRESS.search(body) is not None
 
 
-def lead_members(body: bytes, members: Sequence[Path], way: WayBack) -> bytes:
+def lead_members(body: bytes, members: Sequence[Path], way_back: WayBack) -> bytes:
     """The body with rewritten addresses at these members; `body` itself if nothing changes.
 
     A body that is no JSON does not change.
@@ -37,7 +37,7 @@ def lead_members(body: bytes, members: Sequence[Path], way: WayBack) -> bytes:
         if start < 0:
             return body
         if any(_matches(at, member) for member in members):
-            led = _led(body[start:end], way)
+            led = _rewritten_member(body[start:end], way_back)
             changes.append((start, end, led))
     parts, done = [], 0
     for start, end, led in changes:
@@ -49,28 +49,28 @@ def lead_members(body: bytes, members: Sequence[Path], way: WayBack) -> bytes:
 def _texts(body: bytes) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
     """The place, start and end of each text that begins like an address; -1 at a fault."""
     fault = ((), -1, -1)
-    place: _Place = []
+    steps: _Place = []
     closing: list[bytes] = []
     is_name, name = False, ""
     for token in _TOKEN.finditer(body):
         text = token[0]
         if text in (b"{", b"["):
             closing.append(b"}" if text == b"{" else b"]")
-            place.append(None if text == b"{" else 0)
+            steps.append(None if text == b"{" else 0)
             is_name = text == b"{"
         elif text in (b"}", b"]"):
             if not closing or closing.pop() != text:
                 yield fault
                 return
-            place.pop()
+            steps.pop()
             is_name = False
         elif text == b",":
-            if not place:
+            if not steps:
                 yield fault
                 return
-            last = place[-1]
+            last = steps[-1]
             if isinstance(last, int):
-                place[-1] = last + 1
+                steps[-1] = last + 1
             else:
                 is_name = True
         elif text == b":":
@@ -78,9 +78,9 @@ def _texts(body: bytes) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
         elif text.startswith(b'"'):
             if is_name:
                 name = _text(text)
-                place[-1] = name
+                steps[-1] = name
             elif _ADDRESS.match(text):
-                yield tuple([each for each in place if each is not None]), *token.span()
+                yield tuple([step for step in steps if step is not None]), *token.span()
     if closing:
         yield fault
 
@@ -88,15 +88,15 @@ def _texts(body: bytes) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
 def _text(token: bytes) -> str:
     """The text of a JSON string; an invalid string is no member's name."""
     try:
-        found = orjson.loads(token) if b"\\" in token else token[1:-1].decode()
+        text = orjson.loads(token) if b"\\" in token else token[1:-1].decode()
     except (UnicodeDecodeError, orjson.JSONDecodeError):
         return ""
-    return str(found)
+    return str(text)
 
 
-def _led(token: bytes, way: WayBack) -> bytes:
+def _rewritten_member(token: bytes, way_back: WayBack) -> bytes:
     url = _text(token)
-    led = way.lead(url)
+    led = way_back.lead(url)
     if led == url:
         return token
     written = orjson.dumps(led)
@@ -104,10 +104,10 @@ def _led(token: bytes, way: WayBack) -> bytes:
     return written.replace(b"/", rb"\/") if rb"\/" in token else written
 
 
-def _matches(place: Sequence[str | int], member: Path) -> bool:
+def _matches(steps: Sequence[str | int], member: Path) -> bool:
     if not member:
-        return not place
+        return not steps
     step, rest = member[0], member[1:]
     if step is ANY_DEPTH:
-        return any(_matches(place[at:], rest) for at in range(len(place) + 1))
-    return bool(place) and (step is ONE or step == place[0]) and _matches(place[1:], rest)
+        return any(_matches(steps[at:], rest) for at in range(len(steps) + 1))
+    return bool(steps) and (step is ONE or step == steps[0]) and _matches(steps[1:], rest)

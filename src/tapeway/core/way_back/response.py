@@ -46,23 +46,23 @@ def names_any_address(method: str, response: Response, members: Sequence[Path]) 
 
 
 def lead_response(
-    method: str, response: Response, members: Sequence[Path], way: WayBack
+    method: str, response: Response, members: Sequence[Path], way_back: WayBack
 ) -> Response:
     """The response to the method, body in memory, with rewritten addresses."""
-    head = lead_head(response.head, way)
+    head = lead_head(response.head, way_back)
     if has_json(method, head):
-        led_head, body = lead_document(head, response.body, members, way)
+        led_head, body = lead_document(head, response.body, members, way_back)
         if led_head is not head:
             at_ms = response.arrivals().times[-1]
             led = replace(response, head=led_head, body=body, at_ms=at_ms)
             return replace(led, chunk_times=NO_CHUNK_TIMES)
     elif has_endpoint_events(method, head) and b"endpoint" in response.body:
-        response = _lead_events(response, way)
+        response = _lead_events(response, way_back)
     return response if head is response.head else replace(response, head=head)
 
 
 def lead_document(
-    head: ResponseHead, body: bytes, members: Sequence[Path], way: WayBack
+    head: ResponseHead, body: bytes, members: Sequence[Path], way_back: WayBack
 ) -> tuple[ResponseHead, bytes]:
     """Head and body of a JSON document with rewritten addresses at these members.
 
@@ -70,14 +70,14 @@ def lead_document(
     head says more of the body that was sent by the service.
     """
     plain = decode(coding_of(head), body)
-    if plain is None or (led := lead_members(plain, members, way)) == plain:
+    if plain is None or (led := lead_members(plain, members, way_back)) == plain:
         return head, body
     length = None if head.length is None else len(led)
     return replace(head, headers=without_coding_fields(head.headers), length=length), led
 
 
-def _lead_events(response: Response, way: WayBack) -> Response:
-    events = EndpointEvents(way)
+def _lead_events(response: Response, way_back: WayBack) -> Response:
+    events = EndpointEvents(way_back)
     pieces = [
         (events.feed(piece), at_ms)
         for piece, at_ms in zip(response.pieces(), response.arrivals().times, strict=True)

@@ -41,8 +41,8 @@ def session_line(message: WebSocketMessage, *, by_client: bool) -> bytes:
 
 def close_line(close: Close) -> bytes:
     """The last line of a session: the close code and reason, and the side that closed."""
-    by = _CLIENT if close.by_client else _SERVICE
-    value: dict[str, Json] = {"code": close.code, "reason": close.reason, "by": by}
+    side = _CLIENT if close.by_client else _SERVICE
+    value: dict[str, Json] = {"code": close.code, "reason": close.reason, "by": side}
     return dump({_CLOSE: value}) + b"\n"
 
 

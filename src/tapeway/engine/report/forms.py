@@ -28,7 +28,7 @@ def text_report(reports: Sequence[CassetteReport], isolation: Isolation | None =
     lines = [line for report in reports for line in _lines(report)]
     lines = lines or ["No cassette was used."]
     if isolation is not None:
-        lines += [isolation.text, *(f"  bypassed: {each}" for each in isolation.bypassed)]
+        lines += [isolation.text, *(f"  bypassed: {address}" for address in isolation.bypassed)]
     return printable("\n".join(lines)) + "\n"
 
 
@@ -47,14 +47,14 @@ def _lines(report: CassetteReport) -> Iterator[str]:
     yield f"{report.name}: {named or 'no requests'}"
     yield from (f"  {line}" for line in gains(report))
     shared = shared_causes(report.misses)
-    told = {each.misses[0].suggestion for each in shared}
+    suggestions = {cause.misses[0].suggestion for cause in shared}
     misses = [*listed(report.misses)]
     for miss in misses[:MOST_NAMED]:
-        first, *rest = miss_lines(miss, rule=miss.suggestion not in told)
+        first, *rest = miss_lines(miss, rule=miss.suggestion not in suggestions)
         yield f"  missed: {first}"
         yield from (f"    {line}" for line in rest)
     yield from (f"  missed: {rest}" for rest in more(misses))
-    yield from (f"  {each.line}" for each in shared)
+    yield from (f"  {cause.line}" for cause in shared)
     for remark in remarks(report):
         yield from (f"  {notice}" for notice in remark.notices)
         yield from (f"  {remark.label}: {item}" for item in remark.items[:MOST_NAMED])

@@ -50,8 +50,8 @@ def causes(misses: Iterable[MissedCall]) -> list[Cause]:
     groups: dict[tuple[str, ...], list[MissedCall]] = defaultdict(list)
     for miss in misses:
         groups[_identity(miss)].append(miss)
-    found = [_cause(group) for group in groups.values()]
-    return sorted(found, key=lambda cause: -cause.times)
+    by_cause = [_cause(group) for group in groups.values()]
+    return sorted(by_cause, key=lambda cause: -cause.times)
 
 
 def shared_causes(misses: Iterable[MissedCall]) -> list[Cause]:
@@ -68,13 +68,13 @@ def listed(misses: Iterable[MissedCall]) -> Iterator[MissedCall]:
     absent: dict[tuple[str, ...], MissedCall] = {}
     others = []
     for miss in misses:
-        which = _identity(miss)
+        identity = _identity(miss)
         if not _is_absent(miss):
             others.append(miss)
-        elif (known := absent.get(which)) is None:
-            absent[which] = miss
+        elif (known := absent.get(identity)) is None:
+            absent[identity] = miss
         else:
-            absent[which] = replace(known, times=known.times + miss.times)
+            absent[identity] = replace(known, times=known.times + miss.times)
     yield from absent.values()
     yield from others
 
@@ -87,15 +87,15 @@ def _identity(miss: MissedCall) -> tuple[str, ...]:
         difference for nearest in miss.nearest[:1] for difference in nearest.differences
     ]:
         return ("difference", dump(differences[0]).decode())
-    said = _said(miss)
-    return ("said", said) if _is_absent(miss) else ("said", said, miss.method, miss.path)
+    message = _message_without_request(miss)
+    return ("said", message) if _is_absent(miss) else ("said", message, miss.method, miss.path)
 
 
 def _is_absent(miss: MissedCall) -> bool:
-    return _said(miss).startswith(ABSENT_NOTE)
+    return _message_without_request(miss).startswith(ABSENT_NOTE)
 
 
-def _said(miss: MissedCall) -> str:
+def _message_without_request(miss: MissedCall) -> str:
     """The message without the leading request."""
     request = f"{miss.method} {miss.path.partition('?')[0]}"
     return miss.message.removeprefix("replay miss: ").removeprefix(request)
@@ -110,7 +110,7 @@ def _cause(misses: Sequence[MissedCall]) -> Cause:
         for difference in nearest.differences[:1]:
             path = str(difference["path"]).removeprefix("body.")
             return Cause(f"{path}: {changed_value(difference)}", None, tuple(misses))
-    text = _said(first).partition(f"; {RULE_NOTE}")[0]
+    text = _message_without_request(first).partition(f"; {RULE_NOTE}")[0]
     if _is_absent(first):
         return Cause(text.removeprefix(": "), None, tuple(misses))
     return Cause(f"{first.method} {first.path}{text}", None, tuple(misses))
@@ -122,20 +122,20 @@ def _explained(suggestion: str) -> str:
         rules = tomllib.loads(suggestion)
     except tomllib.TOMLDecodeError:
         return ""
-    found = [_NORMALISED.get(each, each) for each in rules.get("normalise", [])]
-    found += [str(each).removeprefix("body.") for each in rules.get("ignore", [])]
-    found += [f"text of the form {each}" for each in rules.get("patterns", {})]
-    found += [f"the header {each}" for each in rules.get("ignore_vary", [])]
-    found += [f"{old} in place of {new}" for old, new in rules.get("rewrite", {}).items()]
-    found += [f"what {each} says of its surroundings" for each in rules.get("presets", [])]
-    return " and ".join(dict.fromkeys(found))
+    settings = [_NORMALISED.get(name, name) for name in rules.get("normalise", [])]
+    settings += [str(path).removeprefix("body.") for path in rules.get("ignore", [])]
+    settings += [f"text of the form {name}" for name in rules.get("patterns", {})]
+    settings += [f"the header {name}" for name in rules.get("ignore_vary", [])]
+    settings += [f"{old} in place of {new}" for old, new in rules.get("rewrite", {}).items()]
+    settings += [f"what {name} says of its surroundings" for name in rules.get("presets", [])]
+    return " and ".join(dict.fromkeys(settings))
 
 
 MOST_NAMED = 20
 """Misses and recordings of a kind that text and Markdown name; JSON and JUnit have them all."""
 
 _MOST_DIFFERENCES = 5
-_NOT_XML = {each: "\ufffd" for each in range(0x20) if each not in (0x9, 0xA, 0xD)} | {
+_NOT_XML = {code: "\ufffd" for code in range(0x20) if code not in (0x9, 0xA, 0xD)} | {
     0xFFFE: "\ufffd",
     0xFFFF: "\ufffd",
 }
@@ -164,43 +164,46 @@ class Remark:
 def remarks(report: CassetteReport) -> Iterator[Remark]:
     """What there is to say about calls and recordings; nothing of a kind without any."""
     duplicates = [
-        f"{', '.join(f'#{each.index}' for each in group)} {group[0].method} {group[0].path}"
+        f"{', '.join(f'#{recording.index}' for recording in group)} {group[0].method} {group[0].path}"
         for group in report.duplicates
     ]
     kinds = (
         ("failed", "Calls that failed", [*failure_titles(report.failed)]),
-        ("unused", "Not used", [each.title for each in report.unused]),
+        ("unused", "Not used", [recording.title for recording in report.unused]),
         (
             "not reached to its end",
             "Sessions whose tail was not reached",
-            [each.title for each in report.unreached],
+            [recording.title for recording in report.unreached],
         ),
         ("recorded more than once", "Recorded more than once", duplicates),
-        ("stale", "Older than they may be", [each.title for each in report.stale]),
+        ("stale", "Older than they may be", [recording.title for recording in report.stale]),
         (
             "without its protocol's end mark",
             "Streams without their protocol's end mark",
-            [each.title for each in report.unmarked],
+            [recording.title for recording in report.unmarked],
         ),
         (
             "leads around tapeway",
             "Addresses in responses that lead around tapeway",
-            [f"{each}, which no route leads to: --route NAME={each}" for each in report.elsewhere],
+            [
+                f"{origin}, which no route leads to: --route NAME={origin}"
+                for origin in report.elsewhere
+            ],
         ),
     )
     yield from (Remark(label, title, items) for label, title, items in kinds if items)
     if report.unrecorded:
-        items = [unrecorded_title(each) for each in report.unrecorded]
+        items = [unrecorded_title(answer) for answer in report.unrecorded]
         yield Remark("not stored", "Live answers that were not stored", items)
     if report.repeated:
-        titles = [each.title for each in report.repeated]
+        titles = [recording.title for recording in report.repeated]
         title = "Answers of a model that several equal calls got"
         yield Remark("given to equal calls", title, titles, [*repeated_notices(report.repeated)])
     if report.dated:
         yield Remark(
             "says when it was made",
             "Recordings that say when they were made",
-            [each.title for each in report.dated],
+            [recording.title for recording in report.dated],
             [*dated_notices(report.dated)],
         )
 
@@ -234,9 +237,9 @@ def gains(report: CassetteReport) -> Iterator[str]:
         usd = report.saved.usd
         money = "" if usd is None else f", {dollars(usd)} at {report.saved.prices}"
         yield f"{counted(tokens, 'token')} saved{money}"
-    for each in report.saved.unpriced:
-        calls = counted(each.calls, "call")
-        yield f"no price is known for {each.model}: {calls}, {counted(each.tokens, 'token')}"
+    for model in report.saved.unpriced:
+        calls = counted(model.calls, "call")
+        yield f"no price is known for {model.model}: {calls}, {counted(model.tokens, 'token')}"
     if report.redacted:
         yield f"{counted(report.redacted, 'secret')} replaced"
 
@@ -252,9 +255,9 @@ def gains_of_all(reports: Iterable[CassetteReport]) -> Iterator[str]:
         redacted += report.redacted
         prices = prices or report.saved.prices
         usd += [] if report.saved.usd is None else [report.saved.usd]
-        for each in report.saved.unpriced:
-            counts = models.setdefault(each.model, [0, 0, 0])
-            for at, count in enumerate((each.calls, each.prompt_tokens, each.completion_tokens)):
+        for model in report.saved.unpriced:
+            counts = models.setdefault(model.model, [0, 0, 0])
+            for at, count in enumerate((model.calls, model.prompt_tokens, model.completion_tokens)):
                 counts[at] += count
     unpriced = tuple(ModelTokens(model, *counts) for model, counts in models.items())
     saved = Savings(sum(usd) if any(usd) or not models else None, unpriced, prices)
@@ -286,7 +289,9 @@ def miss_lines(miss: MissedCall, *, rule: bool = True) -> list[str]:
     for nearest in miss.nearest[:1]:
         shown = nearest.differences[:_MOST_DIFFERENCES]
         lines += [
-            difference_text(each) for each in shown if changed_value(each) not in miss.message
+            difference_text(difference)
+            for difference in shown
+            if changed_value(difference) not in miss.message
         ]
         if more := len(nearest.differences) - len(shown) + nearest.more:
             lines.append(f"{more} more difference{'' if more == 1 else 's'}")

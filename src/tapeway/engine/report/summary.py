@@ -272,11 +272,13 @@ class RecordingsInStore(ReportedRecordings):
         groups: list[Sequence[RecordingSummary]] = []
         for titles in await self._store.duplicates(self.name, MOST_LISTED):
             first = await self._store.get(self.name, titles[0].index)
-            if not any(item.request.varied for item in _taken(first)):
+            if not any(item.request.varied for item in _exchanges_of(first)):
                 # Nearly all; a job that was polled for hours is not read.
                 groups.append(_titled(titles))
                 continue
-            items = _taken(*[await self._store.get(self.name, title.index) for title in titles])
+            items = _exchanges_of(
+                *[await self._store.get(self.name, title.index) for title in titles]
+            )
             groups += [[*map(_summary, group)] for group in of_one_request(items, ignored)]
         return [group for group in groups if len(group) > 1]
 
@@ -360,15 +362,15 @@ async def _stale_and_dated(
     )
 
 
-def _named(found: Mapping[int, tuple[str, str]]) -> tuple[RecordingSummary, ...]:
-    return tuple(RecordingSummary(index, *which) for index, which in sorted(found.items()))
+def _named(recordings: Mapping[int, tuple[str, str]]) -> tuple[RecordingSummary, ...]:
+    return tuple(RecordingSummary(index, *request) for index, request in sorted(recordings.items()))
 
 
 def _titled(titles: Iterable[RecordingTitle]) -> list[RecordingSummary]:
     return [RecordingSummary(title.index, title.method, title.target) for title in titles]
 
 
-def _taken(*recordings: TakenRecording | None) -> list[Interaction]:
+def _exchanges_of(*recordings: TakenRecording | None) -> list[Interaction]:
     return [*_interactions(taken.item for taken in recordings if taken is not None)]
 
 
@@ -418,7 +420,7 @@ def dated_recordings(
     everything: Sequence[AnyInteraction],
 ) -> tuple[DatedRecording, ...]:
     """New recordings that state the time of recording; `everything` is the cassette."""
-    found = [
+    dated = [
         (recording, moment)
         for recording in recordings
         if (
@@ -426,18 +428,26 @@ def dated_recordings(
         )
         is not None
     ]
-    advice = {moment: _advice(moment, rules, everything) for _, moment in found}
+    advice = {moment: _advice(moment, rules, everything) for _, moment in dated}
     return tuple(
         DatedRecording(
-            *(each.index, each.request.method, each.request.target, moment.kind, advice[moment])
+            *(
+                interaction.index,
+                interaction.request.method,
+                interaction.request.target,
+                moment.kind,
+                advice[moment],
+            )
         )
-        for each, moment in found
+        for interaction, moment in dated
     )
 
 
 def dated_notices(dated: Iterable[DatedRecording]) -> Iterator[str]:
     """What there is to say of them, in a line for each rule."""
-    for (kind, advice), count in Counter([(each.kind, each.advice) for each in dated]).items():
+    for (kind, advice), count in Counter(
+        [(recording.kind, recording.advice) for recording in dated]
+    ).items():
         many, says = ("recordings", "contain") if count > 1 else ("recording", "contains")
         when = ("today's date", "tomorrow") if kind == "date" else ("the time of day", "later")
         yield f"{count} {many} {says} {when[0]} and will miss {when[1]}; {advice}"
@@ -470,33 +480,33 @@ def cassette_report(document: Document) -> CassetteReport:
         recorded=document["recorded"],
         live=document["live"],
         retries=document["retries"],
-        misses=tuple(missed_call(each) for each in document["misses"]),
-        unused=tuple(_read_summary(each) for each in document["unused"]),
+        misses=tuple(missed_call(miss) for miss in document["misses"]),
+        unused=tuple(_read_summary(recording) for recording in document["unused"]),
         duplicates=tuple(tuple(map(_read_summary, group)) for group in document["duplicates"]),
         usage=document["usage"],
-        unmarked=tuple(_read_summary(each) for each in document["unmarked"]),
-        stale=tuple(_read_summary(each) for each in document["stale"]),
+        unmarked=tuple(_read_summary(recording) for recording in document["unmarked"]),
+        stale=tuple(_read_summary(recording) for recording in document["stale"]),
         saved=_read_savings(document["saved"]),
         redacted=document["redacted"],
-        dated=tuple(DatedRecording(**each) for each in document["dated"]),
+        dated=tuple(DatedRecording(**recording) for recording in document["dated"]),
         elsewhere=tuple(document["elsewhere"]),
-        unrecorded=tuple(UnrecordedAnswer(**each) for each in document["unrecorded"]),
-        repeated=tuple(_read_summary(each) for each in document["repeated"]),
+        unrecorded=tuple(UnrecordedAnswer(**answer) for answer in document["unrecorded"]),
+        repeated=tuple(_read_summary(recording) for recording in document["repeated"]),
         failed=document["failed"],
-        unreached=tuple(UnreachedRecording(**each) for each in document["unreached"]),
+        unreached=tuple(UnreachedRecording(**recording) for recording in document["unreached"]),
     )
 
 
 def _read_savings(saved: Document) -> Savings:
-    unpriced = tuple(ModelTokens(**each) for each in saved["unpriced"])
+    unpriced = tuple(ModelTokens(**model) for model in saved["unpriced"])
     return Savings(saved["usd"], unpriced, saved["prices"])
 
 
 def missed_call(miss: Document) -> MissedCall:
     """A miss of a report, or a journal entry of one."""
     nearest = tuple(
-        NearestRecording(each["index"], tuple(each["differences"]), each["more"])
-        for each in miss["nearest"]
+        NearestRecording(recording["index"], tuple(recording["differences"]), recording["more"])
+        for recording in miss["nearest"]
     )
     times = miss.get("times", 1)
     return MissedCall(

@@ -66,8 +66,8 @@ def inlined(document: Document, fetch: FetchAsset | None, at: Pointer) -> Docume
     Without `fetch` only a session is looked at: in other documents a reference has the wrong type.
     """
     if fetch is not None:
-        found = inline_assets(document, fetch, at)
-        document = found if isinstance(found, dict) else document
+        whole_document = inline_assets(document, fetch, at)
+        document = whole_document if isinstance(whole_document, dict) else document
     for name, text in _session_texts(document):
         if REFERENCE_NAME in text:
             whole = _whole_lines(text, fetch or no_assets, (*at, name, "text"))
@@ -111,15 +111,15 @@ def moved_out(document: Document, keep: Keep) -> Document:
     """
     if not is_own(document):
         return document
-    found = document
+    changed = document
     for name in ("request", "response", "partial"):
         message = document.get(name)
         if isinstance(message, dict) and (moved := _message(message, keep)) is not message:
-            found = {**found, name: moved}
-    for name, text in _session_texts(found):
+            changed = {**changed, name: moved}
+    for name, text in _session_texts(changed):
         if (lines := _BASE64_TEXT.sub(lambda match: _line_reference(match, keep), text)) != text:
-            found = {**found, name: {**loose_json.fields(found[name]), "text": lines}}
-    return found
+            changed = {**changed, name: {**loose_json.fields(changed[name]), "text": lines}}
+    return changed
 
 
 def _session_texts(document: Document) -> list[tuple[str, str]]:

@@ -218,7 +218,7 @@ def _form_of(body: bytes) -> dict[str, Json] | None:
 def _checked_form(form: Fields) -> Mapping[str, Json]:
     for name, value in form.values.items():
         values = value if isinstance(value, list) else [value]
-        if not all(isinstance(each, str) for each in values):
+        if not all(isinstance(item, str) for item in values):
             raise FormatFault("must be text or a list of texts", (*form.at, name))
     return form.values
 
@@ -230,17 +230,17 @@ def _base64(body: bytes) -> str:
 def _is_deep(body: bytes, value: Json) -> bool:
     # Nearly no body has so many brackets.
     brackets = body.count(b"[") + body.count(b"{")
-    return brackets > _MAX_BODY_DEPTH and _deeper(value, _MAX_BODY_DEPTH)
+    return brackets > _MAX_BODY_DEPTH and _is_deeper(value, _MAX_BODY_DEPTH)
 
 
-def _deeper(value: Json, limit: int) -> bool:
+def _is_deeper(value: Json, limit: int) -> bool:
     level: list[Json] = [value]
     for _ in range(limit):
         level = [
             inner
-            for each in level
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
+            for container in level
+            if isinstance(container, dict | list)
+            for inner in (container.values() if isinstance(container, dict) else container)
             if isinstance(inner, dict | list)
         ]
         if not level:

@@ -68,13 +68,13 @@ def decode(fields: Fields, body: bytes, content_type: str) -> tuple[float, Chunk
         return fields.number("at_ms") if body else 0.0, NO_CHUNK_TIMES
     if framing(fields) == "length":
         raise fields.fault("chunks", _UNFRAMED)
-    found = ChunkTimes(recorded)
-    if found.total != len(body):
+    chunk_times = ChunkTimes(recorded)
+    if chunk_times.total != len(body):
         pieces = _divided_by_media_type(body, content_type.partition(";")[0].strip().lower())
         last = len(recorded) - 1
         times = [recorded[min(at, last)][0] for at in range(len(pieces))]
-        found = ChunkTimes(zip(times, map(len, pieces), strict=True))
-    return found.of_response()
+        chunk_times = ChunkTimes(zip(times, map(len, pieces), strict=True))
+    return chunk_times.of_response()
 
 
 def check(fields: Fields) -> None:
@@ -91,20 +91,18 @@ def check(fields: Fields) -> None:
 def decode_of_file(fields: Fields, size: int) -> tuple[float, ChunkTimes]:
     """The `at_ms` and `chunk_times` of a body in a file of this size. Raises FormatFault."""
     if isinstance(packed := fields.values.get("chunks"), str):
-        found = _unpacked(packed, fields)
+        chunk_times = _unpacked(packed, fields)
     else:
         pairs = fields.list("chunks")
-        found = ChunkTimes(_pair(pair, fields, index) for index, pair in enumerate(pairs))
-    if not found:
+        chunk_times = ChunkTimes(_pair(pair, fields, index) for index, pair in enumerate(pairs))
+    if not chunk_times:
         return fields.number("at_ms") if size else 0.0, NO_CHUNK_TIMES
     if framing(fields) == "length":
         raise fields.fault("chunks", _UNFRAMED)
-    if found.total != size:
-        reason = (
-            f"they are {found.total} bytes together, the file has {size}: correct or remove them"
-        )
+    if chunk_times.total != size:
+        reason = f"they are {chunk_times.total} bytes together, the file has {size}: correct or remove them"
         raise fields.fault("chunks", reason)
-    return found.of_response()
+    return chunk_times.of_response()
 
 
 def _encode_times(chunk_times: ChunkTimes, *, packed: bool) -> Json:
@@ -146,14 +144,14 @@ def _text_of_segments(chunk_times: ChunkTimes) -> bytes | None:
 
 
 def _unpacked(packed: str, fields: Fields) -> ChunkTimes:
-    found, end = ChunkTimes(), 0
+    chunk_times, end = ChunkTimes(), 0
     while end < len(packed):
         if (pair := _PACKED_CHUNK.match(packed, end)) is None:
             shown = packed[end : end + 20]
             raise fields.fault("chunks", f"must be milliseconds+bytes at '{shown}'")
-        found.add(float(pair[1]), int(pair[2]))
+        chunk_times.add(float(pair[1]), int(pair[2]))
         end = pair.end()
-    return found
+    return chunk_times
 
 
 def _pair(value: Json, fields: Fields, index: int) -> tuple[float, int]:
@@ -161,8 +159,8 @@ def _pair(value: Json, fields: Fields, index: int) -> tuple[float, int]:
         case [int() | float() as at_ms, int(length)] if at_ms >= 0 and length >= 0:
             return float(at_ms), length
         case _:
-            place = (*fields.at, "chunks", index)
-            raise FormatFault("must be [milliseconds, bytes], neither below 0", place)
+            pointer = (*fields.at, "chunks", index)
+            raise FormatFault("must be [milliseconds, bytes], neither below 0", pointer)
 
 
 def _divided_by_media_type(body: bytes, media: str) -> list[bytes]:

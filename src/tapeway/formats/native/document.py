@@ -219,7 +219,7 @@ def parse_root(value: Json) -> ParsedFile:
     objects = _objects(fields.list("interactions"))
     indexes = _indexes(objects)
     whole = repeated_parts.gathered(zip(indexes, objects, strict=True))
-    documents = [joined(each) if own else each for _, each, own, _ in whole]
+    documents = [joined(document) if own else document for _, document, own, _ in whole]
     head = CassetteHead(
         created_at=fields.text("created_at"),
         run_id=fields.text("run_id"),
@@ -380,12 +380,12 @@ def _short_lines_joined(text: bytes) -> bytes:
     return text
 
 
-def _on_one_line(found: re.Match[bytes]) -> bytes:
+def _on_one_line(match: re.Match[bytes]) -> bytes:
     # The tools of an agent would have four lines for each parameter.
-    text = _LINE_BREAK.sub(b" ", found[2]).strip()
+    text = _LINE_BREAK.sub(b" ", match[2]).strip()
     # Each message of a list stays on a separate line: a diff shows the changed message.
     fits = len(text) <= _LINE and text[:1] not in b"{["
-    return found[1] + text if fits else found[0]
+    return match[1] + text if fits else match[0]
 
 
 def _chunk_line(chunks: list[Json]) -> tuple[bytes, bytes]:
@@ -429,8 +429,8 @@ def _is_custom(request: Json) -> bool:
 def _root(value: Json) -> Document:
     # With a low size limit AgentTape moves even the head's own fields into assets.
     return {
-        name: each if name == "interactions" else with_previews(each)
-        for name, each in Fields.of(value, ()).values.items()
+        name: member if name == "interactions" else with_previews(member)
+        for name, member in Fields.of(value, ()).values.items()
     }
 
 
@@ -469,8 +469,8 @@ def _check_rules(head: CassetteHead) -> None:
 def _objects(items: list[Json]) -> list[Document]:
     # The place is computed only for an error.
     return [
-        each if isinstance(each, dict) else {**Fields.of(each, _place(position)).values}
-        for position, each in enumerate(items)
+        item if isinstance(item, dict) else {**Fields.of(item, _place(position)).values}
+        for position, item in enumerate(items)
     ]
 
 
@@ -488,13 +488,13 @@ def _indexes(documents: Sequence[Document]) -> list[int]:
             index = Fields(document, _place(position)).integer("index", low=0, high=_MOST_INDEXES)
         own.append(None if index in taken else index)
         taken.add(index)
-    fresh = count(max([each for each in own if each is not None], default=-1) + 1)
-    return [next(fresh) if each is None else each for each in own]
+    fresh = count(max([number for number in own if number is not None], default=-1) + 1)
+    return [next(fresh) if number is None else number for number in own]
 
 
 def _parse_json(text: bytes) -> tuple[Json, bool]:
-    if (found := parse_in_parts(text)) is not None:
-        return found
+    if (parsed := parse_in_parts(text)) is not None:
+        return parsed
     try:
         return parse(text, constant=json_text.non_finite_object), may_be_non_finite(text)
     except NotJson as exc:
@@ -524,8 +524,8 @@ def parse_in_parts(text: bytes) -> tuple[Json, bool] | None:
                 return None
             non_finite = non_finite or may_be_non_finite(part)
         match value:
-            case [list(found)] if all(isinstance(each, dict) for each in found):
-                items += found
+            case [list(items_of_root)] if all(isinstance(item, dict) for item in items_of_root):
+                items += items_of_root
             case _:
                 return None
     root["interactions"] = items
@@ -578,7 +578,9 @@ class DocumentsOfFile:
 def in_memory(parsed: ParsedFile) -> DocumentsOfFile:
     """The documents of a file that was parsed as a whole."""
     indexes = [index for index, _ in parsed.documents]
-    return DocumentsOfFile(parsed.head, indexes, lambda: (each for _, each in parsed.documents))
+    return DocumentsOfFile(
+        parsed.head, indexes, lambda: (document for _, document in parsed.documents)
+    )
 
 
 def _documents_one_by_one(text: Text) -> DocumentsOfFile | None:
@@ -589,7 +591,7 @@ def _documents_one_by_one(text: Text) -> DocumentsOfFile | None:
     try:
         for shared in (False, True):
             with suppress(HasReferences):
-                indexes = array("Q", (index for index, _ in _whole(texts, shared=shared)))
+                indexes = array("Q", (index for index, _ in _whole_documents(texts, shared=shared)))
                 return DocumentsOfFile(head, indexes, partial(_documents, texts, shared=shared))
     except (FormatFault, NotJson):
         pass
@@ -597,10 +599,10 @@ def _documents_one_by_one(text: Text) -> DocumentsOfFile | None:
 
 
 def _documents(texts: Texts, *, shared: bool) -> Iterator[Document]:
-    return (document for _, document in _whole(texts, shared=shared))
+    return (document for _, document in _whole_documents(texts, shared=shared))
 
 
-def _whole(texts: Texts, *, shared: bool) -> Iterator[tuple[int, Document]]:
+def _whole_documents(texts: Texts, *, shared: bool) -> Iterator[tuple[int, Document]]:
     indexed = _indexed(texts(), set())
     for index, document, own, _ in repeated_parts.gathered(indexed, shared=shared):
         yield index, joined(document) if own else document
@@ -664,46 +666,46 @@ def _scan(text: bytes) -> "tuple[Document, array[int]] | None":
 
 def _scan_root(text: str) -> "tuple[int, int, array[int]]":
     """Where the list of interactions begins and ends, and each interaction. Raises ValueError."""
-    found: tuple[int, int, array[int]] | None = None
-    at = _past(text, 0, "{")
+    span: tuple[int, int, array[int]] | None = None
+    at = _after_sign(text, 0, "{")
     while True:
-        name, at = _read_value(text, _past(text, at))
-        at = _past(text, _past(text, at, ":"))
+        name, at = _read_value(text, _after_sign(text, at))
+        at = _after_sign(text, _after_sign(text, at, ":"))
         if name == "interactions":
-            if found is not None:
+            if span is not None:
                 raise ValueError("there are two lists of interactions")
             places = array("Q")
             end = _scan_list(text, at, places)
-            found, at = (at, end, places), end
+            span, at = (at, end, places), end
         else:
             _, at = _read_value(text, at)
-        at = _past(text, at)
+        at = _after_sign(text, at)
         if text[at : at + 1] == "}":
             break
-        at = _past(text, at, ",")
-    if found is None:
+        at = _after_sign(text, at, ",")
+    if span is None:
         raise ValueError("there is no list of interactions")
-    return found
+    return span
 
 
 def _scan_list(text: str, at: int, places: "array[int]") -> int:
     """Note where each object of the list begins and ends; returns where the list ends."""
-    at = _past(text, _past(text, at, "["))
+    at = _after_sign(text, _after_sign(text, at, "["))
     while not text.startswith("]", at):
         if places:
-            at = _past(text, _past(text, at, ","))
+            at = _after_sign(text, _after_sign(text, at, ","))
         if not text.startswith("{", at):
             raise ValueError("this is no interaction")
         _, end = _read_value(text, at)
         places.extend((at, end))
-        at = _past(text, end)
+        at = _after_sign(text, end)
     return at + 1
 
 
-def _past(text: str, at: int, sign: str = "") -> int:
+def _after_sign(text: str, at: int, sign: str = "") -> int:
     """The place behind blanks and the sign. Raises ValueError for a different sign."""
-    found = _BLANKS.match(text, at)
-    at = at if found is None else found.end()
+    match = _BLANKS.match(text, at)
+    at = at if match is None else match.end()
     if not text.startswith(sign, at):
         raise ValueError(f"there is no {sign}")
     return at + len(sign)
@@ -715,27 +717,27 @@ def _texts_at(text: bytes, places: "array[int]") -> Iterator[tuple[int, bytes]]:
 
 
 def _interactions(
-    found: Iterable[tuple[int, bytes]],
+    documents: Iterable[tuple[int, bytes]],
     head: CassetteHead,
     filing: BeginFiling | None,
     *,
     shared: bool,
 ) -> tuple[AnyInteraction, ...]:
-    texts, again = tee(found)
+    texts, same_texts = tee(documents)
     read_otherwise: set[int] = set()
     file, as_sent = None if filing is None else filing(head), bool(rules.rules_of_meta(head.meta))
     items: list[AnyInteraction] = []
-    whole = repeated_parts.gathered(_indexed(again, read_otherwise), shared=shared)
+    whole = repeated_parts.gathered(_indexed(same_texts, read_otherwise), shared=shared)
     for (start, text), (index, document, own, alone) in zip(texts, whole, strict=True):
-        place = _place(len(items))
+        pointer = _place(len(items))
         if own:
             document = joined(document)
         can_stay = alone and index not in read_otherwise and http_exchange.is_all_in(document)
         if file is not None and can_stay:
-            request, read = http_exchange.check(document, place, as_sent=as_sent)
+            request, read = http_exchange.check(document, pointer, as_sent=as_sent)
             items.append(file(index, request, read, start, text))
         else:
-            items.append(decode(document, index, place))
+            items.append(decode(document, index, pointer))
     return tuple(items)
 
 
@@ -764,8 +766,8 @@ def _indexed(
             if may_be_non_finite(text):
                 raise NotJson("a number in it may not be finite")
             match parse(b"[[%b]]" % text):
-                case [[each]]:
-                    document = each
+                case [[item]]:
+                    document = item
                 case _:
                     raise NotJson("this is no interaction")
         if not isinstance(document, dict):

@@ -40,9 +40,9 @@ def encode(headers: Headers, at: str) -> dict[str, Json]:
         text = raw_value.decode("latin-1" if name.lower() in latin1 else "utf-8")
         _check_value(text, (at, "headers", name))
         shown.setdefault(key, []).append(text)
-    fields: dict[str, Json] = {"headers": {name: _value(found) for name, found in shown.items()}}
+    fields: dict[str, Json] = {"headers": {name: _value(values) for name, values in shown.items()}}
     order = [name.decode("latin-1") for name, _ in headers]
-    if order != [name for name, found in shown.items() for _ in found]:
+    if order != [name for name, values in shown.items() for _ in values]:
         fields["header_order"] = [*order]
     if latin1:
         fields["latin1"] = [keys[name] for name in keys if name in latin1]
@@ -85,17 +85,17 @@ def decode(fields: Fields) -> Headers:
     """The headers in the fields. An edited object wins over a `header_order` that does not fit."""
     if (plain := _decode_plain(fields.values)) is not None:
         return plain
-    found = fields.object("headers")
+    members = fields.object("headers")
     latin1 = {name.lower() for name in fields.texts("latin1")}
     values: _Left = {}
-    for name, raw in found.values.items():
-        place = (*found.at, name)
-        _check_name(name, place)
+    for name, raw in members.values.items():
+        pointer = (*members.at, name)
+        _check_name(name, pointer)
         encoding = "latin-1" if name.lower() in latin1 else "utf-8"
-        for text in _texts(raw, place):
-            field = _shared(_octets_of_name(name), _octets(text, encoding, place))
+        for text in _texts(raw, pointer):
+            field = _shared(_octets_of_name(name), _octets(text, encoding, pointer))
             values.setdefault(name.lower(), []).append(field)
-    return (*_ordered(fields.texts("header_order"), values), *_rest(values))
+    return (*_ordered(fields.texts("header_order"), values), *_fields_left(values))
 
 
 def check(fields: Fields) -> None:
@@ -121,12 +121,12 @@ def _decode_plain(values: Mapping[str, Json]) -> Headers | None:
         return None
     if not _all_differ(tuple(shown)):
         return None
-    found: list[tuple[bytes, bytes]] = []
+    fields_in_order: list[tuple[bytes, bytes]] = []
     for name, value in shown.items():
         if not isinstance(value, str) or (field := _field(name, value)) is None:
             return None
-        found.append(field)
-    return _shared_headers(tuple(found))
+        fields_in_order.append(field)
+    return _shared_headers(tuple(fields_in_order))
 
 
 @lru_cache(maxsize=1024)
@@ -161,42 +161,44 @@ def _shared(name: bytes, value: bytes) -> tuple[bytes, bytes]:
 
 def _ordered(order: tuple[str, ...], left: _Left) -> Iterator[tuple[bytes, bytes]]:
     for name in order:
-        if found := left.get(name.lower()):
-            yield _shared(_octets_of_name(name), found.pop(0)[1])
+        if same_name := left.get(name.lower()):
+            yield _shared(_octets_of_name(name), same_name.pop(0)[1])
 
 
-def _rest(left: _Left) -> Iterator[tuple[bytes, bytes]]:
-    for found in left.values():
-        yield from found
+def _fields_left(left: _Left) -> Iterator[tuple[bytes, bytes]]:
+    for same_name in left.values():
+        yield from same_name
 
 
 def _not_utf8(headers: Headers) -> set[str]:
     return {name.decode("latin-1").lower() for name, value in headers if not is_utf8(value)}
 
 
-def _texts(value: Json, place: tuple[str | int, ...]) -> Iterator[str]:
-    for each in value if isinstance(value, list) else [value]:
-        if not isinstance(each, str):
-            raise FormatFault("must be text or a list of texts", place)
-        yield each
+def _texts(value: Json, pointer: tuple[str | int, ...]) -> Iterator[str]:
+    for item in value if isinstance(value, list) else [value]:
+        if not isinstance(item, str):
+            raise FormatFault("must be text or a list of texts", pointer)
+        yield item
 
 
-def _octets(text: str, encoding: str, place: tuple[str | int, ...]) -> bytes:
-    _check_value(text, place)
+def _octets(text: str, encoding: str, pointer: tuple[str | int, ...]) -> bytes:
+    _check_value(text, pointer)
     try:
         return text.encode(encoding)
     except UnicodeEncodeError:
-        raise FormatFault("has a character beyond Latin-1, but 'latin1' names it", place) from None
+        raise FormatFault(
+            "has a character beyond Latin-1, but 'latin1' names it", pointer
+        ) from None
 
 
-def _check_name(name: str, place: tuple[str | int, ...]) -> None:
+def _check_name(name: str, pointer: tuple[str | int, ...]) -> None:
     if not _TOKEN.fullmatch(name):
-        raise FormatFault("is no header name: only letters, digits and -_.!#$%&'*+^`|~", place)
+        raise FormatFault("is no header name: only letters, digits and -_.!#$%&'*+^`|~", pointer)
 
 
-def _check_value(text: str, place: tuple[str | int, ...]) -> None:
+def _check_value(text: str, pointer: tuple[str | int, ...]) -> None:
     if _BROKEN.search(text):
-        raise FormatFault("a header value cannot hold a line break or NUL", place)
+        raise FormatFault("a header value cannot hold a line break or NUL", pointer)
 
 
 def _value(texts: list[str]) -> Json:

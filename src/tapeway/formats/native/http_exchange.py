@@ -93,7 +93,7 @@ _Rest = tuple[str, float, Mapping[str, Json] | None, tuple[str, ...], Mapping[st
 _ANNOUNCED = "length"
 """The Content-Length of a response with a shorter body."""
 _VERDICTS: Mapping[str, Verdict] = {
-    each: each for each in ("complete", "marked", "unmarked", "error", "truncated", "open")
+    verdict: verdict for verdict in ("complete", "marked", "unmarked", "error", "truncated", "open")
 }
 _STATUSES = range(200, 600)
 _MAX_LENGTH = 2**63
@@ -350,8 +350,8 @@ def _shared_names(names: tuple[str, ...]) -> tuple[str, ...]:
 def _decode_credentials(fields: Fields) -> CredentialHeaders:
     if "credentials" not in fields.values:
         return ()
-    found = fields.object("credentials")
-    return tuple([(name, found.text(name)) for name in found.values])
+    credentials = fields.object("credentials")
+    return tuple([(name, credentials.text(name)) for name in credentials.values])
 
 
 @lru_cache(maxsize=_SHARED)
@@ -495,9 +495,9 @@ def _decode_verdict(fields: Fields) -> Verdict:
 
 
 def _decode_after_requests(fields: Fields) -> tuple[int, ...]:
-    found = fields.list(_AFTER_REQUESTS)
-    counts = [each for each in found if type(each) is int and each >= 0]
-    if len(counts) < len(found):
+    written = fields.list(_AFTER_REQUESTS)
+    counts = [count for count in written if type(count) is int and count >= 0]
+    if len(counts) < len(written):
         raise fields.fault(_AFTER_REQUESTS, "must be a list of whole numbers from 0 on")
     return tuple(counts)
 
@@ -578,8 +578,8 @@ def _boundary(url: str) -> str:
     return without_default_port(f"{scheme}://{authority}")
 
 
-def _percent(found: "re.Match[str]") -> str:
-    return "".join([f"%{octet:02X}" for octet in _bytes_of(found[0])])
+def _percent(match: "re.Match[str]") -> str:
+    return "".join([f"%{octet:02X}" for octet in _bytes_of(match[0])])
 
 
 def _bytes_of(character: str) -> bytes:
@@ -626,7 +626,7 @@ def _encode_part_digest(part: PartDigest) -> Json:
 def _decode_part_digest(fields: Fields) -> PartDigest:
     fields.only(_PART_FIELDS)
     name, filename, kind = [
-        fields.text(each) if each in fields else None for each in ("name", "filename", "type")
+        fields.text(key) if key in fields else None for key in ("name", "filename", "type")
     ]
     return PartDigest(name, filename, kind, _digest(fields))
 

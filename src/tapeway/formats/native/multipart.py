@@ -28,8 +28,8 @@ def encode(body: bytes, content_type: str) -> dict[str, Json]:
     if first or not rest:
         return {}
     parts: list[Json] = []
-    for each in rest[:-1]:
-        if (part := _encode_part(each)) is None:
+    for part_bytes in rest[:-1]:
+        if (part := _encode_part(part_bytes)) is None:
             return {}
         parts.append(part)
     if (end := decode_utf8(rest[-1][2:])) is None:
@@ -37,8 +37,8 @@ def encode(body: bytes, content_type: str) -> dict[str, Json]:
     field: Document = {_PARTS: parts}
     if end != _LINE_END:
         field[_END] = end
-    found: dict[str, Json] = {NAME: field}
-    return found if decode(Fields(found, ()), content_type) == body else {}
+    members: dict[str, Json] = {NAME: field}
+    return members if decode(Fields(members, ()), content_type) == body else {}
 
 
 def decode(fields: Fields, content_type: str) -> bytes:
@@ -63,12 +63,12 @@ def _octets(content_type: str) -> bytes:
 
 def _encode_part(part: bytes) -> Document | None:
     """A part, from after the delimiter; None for a part in an unusual layout."""
-    head, found, content = part.partition(b"\r\n\r\n")
-    if not found:
+    head, separator, content = part.partition(b"\r\n\r\n")
+    if not separator:
         return None
     headers: Document = {}
     for line in head.split(b"\r\n")[1:]:
-        name, colon, value = [decode_utf8(each) for each in line.partition(b": ")]
+        name, colon, value = [decode_utf8(piece) for piece in line.partition(b": ")]
         if not (name and colon) or value is None or name in headers:
             return None
         headers[name] = value
@@ -77,7 +77,7 @@ def _encode_part(part: bytes) -> Document | None:
 
 def _decode_part(part: Fields) -> bytes:
     part.only(("headers", *bodies.NAMES))
-    content = {name: each for name, each in part.values.items() if name != "headers"}
+    content = {name: member for name, member in part.values.items() if name != "headers"}
     return b"".join([*_lines(part.object("headers")), b"\r\n"]) + bodies.decode(
         Fields(content, part.at)
     )

@@ -129,13 +129,15 @@ class PartSharer:
         if not isinstance(value, dict) or _LIKE_A_REFERENCE.search(dump(value)):
             return document
         self._index = index
-        written = {name: self._written((name,), each, dump(each)) for name, each in value.items()}
+        written = {
+            name: self._written((name,), member, dump(member)) for name, member in value.items()
+        }
         names: list[Json] = [name for name in value if written[name] is not value[name]]
         if not names:
             return document
         fields: Document = {}
-        for name, each in request.items():
-            fields[name] = written if name == "json" else each
+        for name, member in request.items():
+            fields[name] = written if name == "json" else member
             if name == "json":
                 fields[NAME] = names
         return {**document, "request": fields}
@@ -153,22 +155,23 @@ class PartSharer:
             return self._list(at, value)
         if isinstance(value, dict):
             members = {
-                name: self._written((*at, name), each, dump(each)) for name, each in value.items()
+                name: self._written((*at, name), member, dump(member))
+                for name, member in value.items()
             }
             return value if all(members[name] is value[name] for name in value) else members
         return value
 
     def _list(self, at: Pointer, items: list[Json]) -> Json:
-        texts = [dump(each) for each in items]
+        texts = [dump(element) for element in items]
         own = _List(self._index, [_identity(text) for text in texts])
-        found: list[Json] = []
+        references: list[Json] = []
         position, changed = 0, False
         while position < len(items):
             run = self._longest(at, own.items, position)
             stop = position + (run.stop - run.start if run else 1)
             text = b"" if run is None else b"[%b]" % b",".join(texts[position:stop])
             if run is not None and len(text) >= _SMALLEST:
-                found.append(run.reference(text, at_the_end=stop == len(items)))
+                references.append(run.reference(text, at_the_end=stop == len(items)))
                 changed = True
             else:
                 # Items of a run that is too short are not searched for once more, singly.
@@ -177,14 +180,14 @@ class PartSharer:
                     if len(texts[number]) >= _SMALLEST:
                         item = self._written((*at, number), item, texts[number])
                         changed = changed or item is not items[number]
-                    found.append(item)
+                    references.append(item)
             position = stop
         # Values that would be forgotten at once are not remembered.
         for digest in islice(own.first, max(0, len(own.first) - _REMEMBERED), None):
             before = self._lists.get((at, digest), ())
             self._lists[at, digest] = (*before, own)[-_TRIED:]
         _forget(self._lists)
-        return found if changed else items
+        return references if changed else items
 
     def _longest(self, at: Pointer, items: list[bytes], position: int) -> _Run | None:
         """The most items from a position on that follow each other in an earlier list."""
@@ -239,7 +242,7 @@ def gathered(
             if NAME in request and isinstance(value, dict):
                 at = ("interactions", position, "request")
                 value = requests.whole(value, Fields(request, at))
-                whole = {name: each for name, each in request.items() if name != NAME}
+                whole = {name: member for name, member in request.items() if name != NAME}
                 document = {**document, "request": {**whole, "json": value}}
             if shared and isinstance(value, dict):
                 requests.add(index, value)
@@ -257,15 +260,15 @@ class _Reference:
 
     @classmethod
     def whole(cls, text: Json) -> "_Reference | None":
-        found = _WHOLE.fullmatch(text) if isinstance(text, str) else None
-        return cls(int(found[1]), found[2]) if found else None
+        match = _WHOLE.fullmatch(text) if isinstance(text, str) else None
+        return cls(int(match[1]), match[2]) if match else None
 
     @classmethod
     def items(cls, text: Json) -> "_Reference | None":
-        found = _ITEMS.fullmatch(text) if isinstance(text, str) else None
-        if found is None:
+        match = _ITEMS.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
             return None
-        first, start, to, index, digits = found.groups()
+        first, start, to, index, digits = match.groups()
         if first:
             return cls(int(index), digits, 0, int(first))
         last = (to or f" to {start}").removeprefix(" to ")
@@ -300,27 +303,27 @@ class _EarlierRequests:
 
     def whole(self, value: Document, request: Fields) -> Document:
         """The body with the values of the references. Raises FormatFault."""
-        found = dict(value)
+        document = dict(value)
         for name in request.texts(NAME):
             if name not in value:
                 raise request.fault(NAME, f"'json' has no '{name}'")
-            found[name] = self._whole((name,), value[name], (*request.at, "json", name))
-        return found
+            document[name] = self._resolved((name,), value[name], (*request.at, "json", name))
+        return document
 
-    def _whole(self, at: Pointer, written: Json, place: Pointer) -> Json:
+    def _resolved(self, at: Pointer, written: Json, place: Pointer) -> Json:
         if isinstance(written, dict):
             return {
-                name: self._whole((*at, name), each, (*place, name))
-                for name, each in written.items()
+                name: self._resolved((*at, name), member, (*place, name))
+                for name, member in written.items()
             }
         if isinstance(written, list):
-            found: list[Json] = []
-            for position, each in enumerate(written):
-                if (items := _Reference.items(each)) is None:
-                    found.append(self._whole((*at, len(found)), each, (*place, position)))
+            restored: list[Json] = []
+            for position, item in enumerate(written):
+                if (items := _Reference.items(item)) is None:
+                    restored.append(self._resolved((*at, len(restored)), item, (*place, position)))
                 elif isinstance(meant := self._meant(at, items, (*place, position)), list):
-                    found += meant
-            return found
+                    restored += meant
+            return restored
         named = _Reference.whole(written)
         return written if named is None else self._meant(at, named, place)
 
@@ -342,16 +345,16 @@ class _EarlierRequests:
         return part
 
     def _part(self, index: int, at: Pointer, named: _Reference) -> Json:
-        found: Json = self._bodies.get(index)
+        part: Json = self._bodies.get(index)
         for step in at:
-            match found:
+            match part:
                 case dict() if isinstance(step, str):
-                    found = found.get(step)
-                case list() if isinstance(step, int) and step < len(found):
-                    found = found[step]
+                    part = part.get(step)
+                case list() if isinstance(step, int) and step < len(part):
+                    part = part[step]
                 case _:
                     return None
-        return named.of(found)
+        return named.of(part)
 
     def _digits_of(self, index: int, at: Pointer, named: _Reference) -> str:
         key = index, at, named.start, named.stop

@@ -111,7 +111,7 @@ def _request(fields: Fields) -> Request | None:
 def _argument(endpoint: str, name: str, value: Json) -> Json:
     # A text in this list is the `repr` of a message object.
     if (endpoint, name) in _MESSAGES and isinstance(value, list):
-        return [_parse_object_repr(each) if isinstance(each, str) else each for each in value]
+        return [_parse_object_repr(item) if isinstance(item, str) else item for item in value]
     return value
 
 
@@ -156,9 +156,9 @@ def _error(error: Mapping[str, Json], *, wrapped: bool = False) -> _ResponseOrFa
     if wrapped and isinstance(body, dict) and "error" not in body:
         # The SDK calls the object inside `error` the body.
         body = {"error": body}
-    if body is None and (found := _ERROR_MESSAGE.fullmatch(message)):
+    if body is None and (match := _ERROR_MESSAGE.fullmatch(message)):
         # AgentTape 0.1.0 kept only the SDK's message, which repeats the body.
-        status, body = status or int(found[1]), _parse_dict_repr(found[2])
+        status, body = status or int(match[1]), _parse_dict_repr(match[2])
     if body is None:
         body = _error_body(attrs, message or kind)
     text = body.encode() if isinstance(body, str) else dump(body)
@@ -220,12 +220,12 @@ def _literal(node: ast.expr) -> Json:
             return [_literal(item) for item in items]
         case ast.Dict(keys=names, values=values):
             return {
-                _literal_name(name): _literal(each)
-                for name, each in zip(names, values, strict=True)
+                _literal_name(name): _literal(element)
+                for name, element in zip(names, values, strict=True)
             }
         case ast.Call(func=ast.Name(), args=[], keywords=fields):
-            found = {field.arg or "": _literal(field.value) for field in fields}
-            return {name: value for name, value in found.items() if value is not None}
+            arguments = {field.arg or "": _literal(field.value) for field in fields}
+            return {name: value for name, value in arguments.items() if value is not None}
         case _:
             raise _NotLiteral
 

@@ -63,8 +63,8 @@ class ScanResult:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All findings in the original document, each place once."""
-        places = {each.place for each in self.replaced}
-        return (*self.replaced, *[each for each in self.left if each.place not in places])
+        places = {secret.place for secret in self.replaced}
+        return (*self.replaced, *[secret for secret in self.left if secret.place not in places])
 
 
 class SecretScanner:
@@ -114,9 +114,9 @@ class SecretScanner:
         if left and redacted is document:
             redacted = encode(cleaned)
         if left and len(remaining := tuple(_findings(redacted, secrets))) < len(left):
-            gone = tuple([each for each in left if each not in remaining])
+            removed = tuple([secret for secret in left if secret not in remaining])
             redacted = patched(document, {}, redacted)
-            return ScanResult(redacted, gone, (*remaining, *inside))
+            return ScanResult(redacted, removed, (*remaining, *inside))
         return ScanResult(document, (), (*left, *inside))
 
     def document(self, document: Document) -> ScanResult:
@@ -133,7 +133,9 @@ class SecretScanner:
             redacted if replaced else document, replaced, tuple(_findings(redacted, self._known))
         )
 
-    def body(self, place: Pointer, headers: Headers, pieces: Iterable[bytes]) -> Iterator[Finding]:
+    def body(
+        self, pointer: Pointer, headers: Headers, pieces: Iterable[bytes]
+    ) -> Iterator[Finding]:
         """Scan a large body in pieces, the content coding removed."""
         opened = decoder(content_coding(headers), limit=_UNBOUNDED)
         longest = max([len(secret.value) for secret in self._known.secrets], default=0)
@@ -147,7 +149,7 @@ class SecretScanner:
                 if start + match.offset > reported:
                     reported = start + match.offset
                     text = window[match.offset : match.offset + match.length]
-                    yield Finding(place, match.label, masked_prefix(text))
+                    yield Finding(pointer, match.label, masked_prefix(text))
             before = window[-overlap:]
             start += len(window) - len(before)
 
@@ -182,10 +184,10 @@ def _findings(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[Fin
         yield from _findings_in(dump(value), known, at)
 
 
-def _findings_in(text: bytes, known: KnownValues, place: Pointer) -> Iterator[Finding]:
+def _findings_in(text: bytes, known: KnownValues, pointer: Pointer) -> Iterator[Finding]:
     for match in find_secrets(text, known):
         yield Finding(
-            place, match.label, masked_prefix(text[match.offset : match.offset + match.length])
+            pointer, match.label, masked_prefix(text[match.offset : match.offset + match.length])
         )
 
 
@@ -259,10 +261,11 @@ def _redacted_bytes(value: Json, redactor: Redactor, *, in_response: bool) -> Js
                 else value
             )
         return {
-            k: _redacted_bytes(each, redactor, in_response=in_response) for k, each in value.items()
+            k: _redacted_bytes(member, redactor, in_response=in_response)
+            for k, member in value.items()
         }
     if isinstance(value, list):
-        return [_redacted_bytes(each, redactor, in_response=in_response) for each in value]
+        return [_redacted_bytes(item, redactor, in_response=in_response) for item in value]
     return value
 
 

@@ -29,28 +29,31 @@ _Change = Callable[[Document], Document]
 
 def spread(document: Document) -> Document:
     """An interaction's document, each event of a stream and each line of a part a separate text."""
-    found = document
+    changed = document
     for name in ("response", "partial"):
         if isinstance(message := document.get(name), dict):
-            found = {**found, name: _renamed(_with(message, "text", _stream_lines(message)))}
-    return _in_parts(spread_base64(found), lambda part: _with(part, "text", _lines(part)))
+            changed = {
+                **changed,
+                name: _renamed(_with_lines(message, "text", _stream_lines(message))),
+            }
+    return _in_parts(spread_base64(changed), lambda part: _with_lines(part, "text", _lines(part)))
 
 
 def spread_base64(document: Document) -> Document:
     """The document with the base64 of each part in lines, for a syntax that can break texts."""
-    return _in_parts(document, lambda part: _with(part, "body_b64", _base64_lines(part)))
+    return _in_parts(document, lambda part: _with_lines(part, "body_b64", _base64_lines(part)))
 
 
 def joined(document: Document) -> Document:
     """The document again, with each list joined to a single text."""
-    found = document
+    changed = document
     for name in ("request", "response", "partial"):
         if (
             isinstance(message := document.get(name), dict)
-            and (each := _join(message)) is not message
+            and (text_message := _join(message)) is not message
         ):
-            found = {**found, name: each}
-    return _in_parts(found, _join)
+            changed = {**changed, name: text_message}
+    return _in_parts(changed, _join)
 
 
 def _in_parts(document: Document, change: _Change) -> Document:
@@ -90,7 +93,7 @@ def _base64_lines(part: Document) -> list[str]:
     return _BASE64.findall(text) if isinstance(text := part.get("body_b64"), str) else []
 
 
-def _with(message: Document, name: str, lines: list[str]) -> Document:
+def _with_lines(message: Document, name: str, lines: list[str]) -> Document:
     return {**message, name: [*lines]} if len(lines) > 1 else message
 
 
@@ -108,17 +111,17 @@ def _join(message: Document) -> Document:
         or isinstance(message.get("body_b64"), list)
     ):
         return message
-    found: Document = {}
+    members: Document = {}
     for name, value in message.items():
-        whole = _whole(value) if name in _JOINED else value
+        whole = _joined_text(value) if name in _JOINED else value
         named = name == NAME and isinstance(whole, str) and "text" not in message
-        found["text" if named else name] = whole
-    return found
+        members["text" if named else name] = whole
+    return members
 
 
-def _whole(value: Json) -> Json:
+def _joined_text(value: Json) -> Json:
     """The text of a list of texts; anything else unchanged, to be refused later."""
     if not isinstance(value, list):
         return value
-    texts = [each for each in value if isinstance(each, str)]
+    texts = [text for text in value if isinstance(text, str)]
     return "".join(texts) if len(texts) == len(value) else value

@@ -69,7 +69,7 @@ def _body(fields: Fields, side: _Side, headers: Headers) -> bytes:
     name = f"{side}Body"
     value = fields.values.get(name)
     if isinstance(value, list):
-        if not all(isinstance(each, str) for each in value):
+        if not all(isinstance(item, str) for item in value):
             return dump(value)
         return text_bytes("".join(map(str, value)))
     if not isinstance(value, str) or _is_text(headers):

@@ -59,7 +59,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     root = Fields.of(value, ())
     root.require("entries")
     about, entries = root.object("metadata"), root.object("entries")
-    found = [
+    interactions = [
         ForeignInteraction(index, document_of(key, entries.object(key)))
         for index, key in enumerate(entries.values)
     ]
@@ -69,7 +69,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     head = conversion_loss.read_head(about.object(EXTENSION_NAME), began)
     if rest:
         head = replace(head, meta={**head.meta, _META: rest})
-    return StoredCassette(head, tuple(found)), []
+    return StoredCassette(head, tuple(interactions)), []
 
 
 def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
@@ -78,12 +78,12 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     entries: Document = {}
     last: dict[str, int] = {}
     for index, item in enumerate(cassette.interactions):
-        found = entry_of(item.document) if isinstance(item, ForeignInteraction) else None
-        if found is None:
+        entry_with_key = entry_of(item.document) if isinstance(item, ForeignInteraction) else None
+        if entry_with_key is None:
             why = "was not recorded by DSPy, and a replay cache holds nothing else"
             losses.append(lost_interaction(index, why))
             continue
-        key, entry = found
+        key, entry = entry_with_key
         if key in last:
             why = f"has the key of interactions[{index}], and a key has one value"
             losses.append(lost_interaction(last[key], why))

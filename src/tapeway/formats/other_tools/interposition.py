@@ -190,7 +190,7 @@ def with_note(
 
 def pairs_of(fields: Fields, name: str) -> Pairs:
     """The pairs in a list field. Raises FormatFault for what is no pair."""
-    return tuple([_pair(each, (*fields.at, name, at)) for at, each in enumerate(fields.list(name))])
+    return tuple([_pair(pair, (*fields.at, name, at)) for at, pair in enumerate(fields.list(name))])
 
 
 def _without_note(item: Interaction) -> Interaction:
@@ -249,7 +249,7 @@ def _note(
     metadata = [chunk.metadata for chunk in wanted.chunks]
     if metadata != [plain.chunks[0].metadata, *[()] * (len(metadata) - 1)]:
         note["chunk_metadata"] = {
-            str(at): _pairs_as_lists(each) for at, each in enumerate(metadata) if each
+            str(at): _pairs_as_lists(pairs) for at, pairs in enumerate(metadata) if pairs
         }
     if wanted.metadata:
         note["metadata"] = _pairs_as_lists(wanted.metadata)
@@ -299,16 +299,16 @@ def _noted_headers(plain: InterpositionInteraction, item: Interaction, note: Fie
 
 
 def _divide_chunks(chunks: tuple[Chunk, ...], note: Fields) -> list[Chunk]:
-    lengths = [each for each in note.list(LENGTHS) if isinstance(each, int) and each >= 0]
+    lengths = [size for size in note.list(LENGTHS) if isinstance(size, int) and size >= 0]
     body = b"".join([chunk.data for chunk in chunks])
     if not lengths or sum(lengths) != len(body):
         return list(chunks)
-    found, start = [], 0
+    chunks_of_body, start = [], 0
     for length in lengths:
-        found.append(Chunk(body[start : start + length]))
+        chunks_of_body.append(Chunk(body[start : start + length]))
         start += length
-    found[0] = replace(found[0], metadata=chunks[0].metadata)
-    return found
+    chunks_of_body[0] = replace(chunks_of_body[0], metadata=chunks[0].metadata)
+    return chunks_of_body
 
 
 def _encode_document(interposed: InterpositionInteraction) -> Document:
@@ -344,8 +344,8 @@ def _decode_document(document: Mapping[str, Json]) -> InterpositionInteraction:
         _decode_data(request, "body"),
         tuple(
             [
-                Chunk(_decode_data(each, "body"), pairs_of(each, "metadata"))
-                for each in chunks.objects("chunks")
+                Chunk(_decode_data(chunk, "body"), pairs_of(chunk, "metadata"))
+                for chunk in chunks.objects("chunks")
             ]
         ),
         pairs_of(root.object("metadata").object(NOTE), "metadata"),
@@ -385,11 +385,11 @@ def _read_interaction(index: int, fields: Fields) -> AnyInteraction:
     item, rest = from_interposition(plain, index), dict(interposed.metadata).get(EXTENSION_NAME)
     if rest is None:
         return item
-    place = (*fields.at, "metadata")
+    pointer = (*fields.at, "metadata")
     try:
-        more = Fields.of(parse(rest), place)
+        more = Fields.of(parse(rest), pointer)
     except NotJson as exc:
-        raise FormatFault(f"the value of '{EXTENSION_NAME}' is no JSON: {exc}", place) from None
+        raise FormatFault(f"the value of '{EXTENSION_NAME}' is no JSON: {exc}", pointer) from None
     if isinstance(item, ForeignInteraction):
         return replace(item, document=_with_extension(item.document, more.values))
     # The rest has the chunk lengths: in the file a chunk may end later, after a whole character.
@@ -472,11 +472,11 @@ def _interaction(interposed: InterpositionInteraction, rest: Document) -> Docume
         "fingerprint": {"value": interposed.fingerprint},
         "response_chunks": [
             {
-                "data": each.data.decode(),
+                "data": chunk.data.decode(),
                 "sequence": number,
-                "metadata": _pairs_as_lists(each.metadata),
+                "metadata": _pairs_as_lists(chunk.metadata),
             }
-            for number, each in enumerate(interposed.chunks)
+            for number, chunk in enumerate(interposed.chunks)
         ],
         "metadata": _pairs_as_lists(metadata),
     }

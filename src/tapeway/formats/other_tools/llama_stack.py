@@ -144,14 +144,14 @@ def _typed_event(data: Json) -> bytes:
 
 def _events_of_lines(lines: list[Json]) -> Iterator[bytes]:
     """The events with these lines."""
-    found: list[str] = []
+    event_lines: list[str] = []
     for line in lines:
-        found.append(str(line).rstrip("\n"))
-        if not found[-1]:
-            yield text_bytes("\n".join([*found, ""]))
-            found = []
-    if found:
-        yield text_bytes("\n".join([*found, "", ""]))
+        event_lines.append(str(line).rstrip("\n"))
+        if not event_lines[-1]:
+            yield text_bytes("\n".join([*event_lines, ""]))
+            event_lines = []
+    if event_lines:
+        yield text_bytes("\n".join([*event_lines, "", ""]))
 
 
 def _data(value: Json) -> Json:

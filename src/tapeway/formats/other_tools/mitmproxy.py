@@ -95,15 +95,15 @@ def _url(request: _Flow) -> str:
 
 
 def _headers(message: _Flow) -> Headers:
-    found = []
+    pairs = []
     fields = message.get("headers")
     for pair in fields if isinstance(fields, list) else []:
         match pair:
             case [name, value]:
-                found.append((_bytes(name), _bytes(value)))
+                pairs.append((_bytes(name), _bytes(value)))
             case _:
                 raise FormatFault("has a header that is no pair of name and value")
-    return tuple([pair for pair in found if pair[0][:1] != b":"])
+    return tuple([pair for pair in pairs if pair[0][:1] != b":"])
 
 
 def _content(message: _Flow) -> bytes | None:
@@ -113,14 +113,16 @@ def _content(message: _Flow) -> bytes | None:
 
 
 def _part(flow: _Flow, name: str) -> _Flow:
-    found = flow.get(name)
-    return found if isinstance(found, dict) else {}
+    member = flow.get(name)
+    return member if isinstance(member, dict) else {}
 
 
 def _text(part: _Flow, name: str) -> str:
-    found = part.get(name)
+    member = part.get(name)
     return (
-        found.decode("utf-8", "surrogateescape") if isinstance(found, bytes) else str(found or "")
+        member.decode("utf-8", "surrogateescape")
+        if isinstance(member, bytes)
+        else str(member or "")
     )
 
 
@@ -129,5 +131,5 @@ def _bytes(value: Tnet) -> bytes:
 
 
 def _number(part: _Flow, name: str) -> float:
-    found = part.get(name)
-    return float(found) if isinstance(found, int | float) else 0.0
+    member = part.get(name)
+    return float(member) if isinstance(member, int | float) else 0.0

@@ -49,8 +49,8 @@ def recognises(value: Json) -> bool:
 def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
     calls = CallReader()
-    for position, each in enumerate(value if isinstance(value, list) else [value]):
-        fields = Fields.of(each, (position,) if isinstance(value, list) else ())
+    for position, item in enumerate(value if isinstance(value, list) else [value]):
+        fields = Fields.of(item, (position,) if isinstance(value, list) else ())
         fields.require("scope", "path")
         calls.note_unknown(fields, _KNOWN)
         _read_definition(fields, calls)
@@ -100,11 +100,15 @@ def _raw_headers(fields: Fields) -> Iterator[tuple[str, str]]:
     if not isinstance(written, list):
         yield from header_pairs(fields.object("rawHeaders" if written else "headers"))
         return
-    flat = [part for each in written for part in (each if isinstance(each, list) else [each])]
+    flat = [
+        part
+        for element in written
+        for part in (element if isinstance(element, list) else [element])
+    ]
     names = iter(flat)
     for name, value in zip(names, names, strict=False):
-        for each in value if isinstance(value, list) else [value]:
-            yield str(name), str(each)
+        for item in value if isinstance(value, list) else [value]:
+            yield str(name), str(item)
 
 
 def _request_body(value: Json, fields: Fields, calls: CallReader) -> bytes:
@@ -118,7 +122,7 @@ def _response_chunks(
     value: Json, headers: Headers, fields: Fields, calls: CallReader
 ) -> Iterator[bytes]:
     if content_coding(headers) and isinstance(value, list) and all(map(_is_hex, value)):
-        yield from [bytes.fromhex(str(each)) for each in value]
+        yield from [bytes.fromhex(str(piece)) for piece in value]
     elif isinstance(value, str) and fields.values.get("responseIsBinary") is True:
         if not _is_hex(value):
             raise fields.fault("response", "must be hexadecimal digits: responseIsBinary is set")

@@ -51,7 +51,7 @@ def _body(response: Fields) -> tuple[bytes, bool]:
         texts = [str(chunk) for chunk in chunks]
         if not encoding:
             encoding = "hex" if all(map(_HEX.fullmatch, texts)) else "base64"
-        return b"".join([_bytes(each, encoding, content) for each in texts]), False
+        return b"".join([_bytes(chunk, encoding, content) for chunk in texts]), False
     return _bytes(text, encoding, content), True
 
 

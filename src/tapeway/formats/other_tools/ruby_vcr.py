@@ -40,7 +40,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
     calls = CallReader()
     if isinstance(value, list):
-        interactions = [Fields.of(each, (position,)) for position, each in enumerate(value)]
+        interactions = [Fields.of(item, (position,)) for position, item in enumerate(value)]
     else:
         interactions = [*Fields.of(value, ()).objects("http_interactions")]
     for fields in interactions:
@@ -60,7 +60,7 @@ def _read_interaction(fields: Fields, calls: CallReader) -> None:
     calls.note_unknown(response, _RESPONSE)
     calls.note_unknown(metadata, _ADAPTER)
     if any(
-        _TEMPLATE in each for each in (request.text("uri"), *map(_written, (request, response)))
+        _TEMPLATE in text for text in (request.text("uri"), *map(_written, (request, response)))
     ):
         calls.note(fields.at, NOT_RUN)
     recorded_at = fields.values.get("recorded_at")

@@ -102,14 +102,14 @@ def _headers(side: Fields) -> Iterator[tuple[str, str]]:
 
 
 def _request_body(method: str, request: Fields) -> bytes:
-    segments = [each for each in request.list("bodySegments") if each is not None]
+    segments = [segment for segment in request.list("bodySegments") if segment is not None]
     if not segments or (segments == [{}] and method.upper() in _WITHOUT_BODY):
         return b""
     return dump(segments[0])
 
 
 def _chunks(url: str, response: Fields, calls: CallReader) -> Iterator[bytes]:
-    segments = [each for each in response.list("bodySegments") if each is not None]
+    segments = [segment for segment in response.list("bodySegments") if segment is not None]
     kinds = [value for name, value in _headers(response) if name.lower() == "content-type"]
     at = (*response.at, "bodySegments")
     if not segments:

@@ -128,13 +128,13 @@ def _in_pairs(value: Json) -> Json:
                 reason = f"must be as many as there are requests: {len(requests)}"
                 raise FormatFault(reason, ("responses",))
             pairs = zip(requests, responses, strict=True)
-            found: list[Json] = [{"request": one, "response": other} for one, other in pairs]
+            interactions: list[Json] = [{"request": one, "response": other} for one, other in pairs]
             others = {
-                name: each
-                for name, each in loose_json.fields(value).items()
+                name: member
+                for name, member in loose_json.fields(value).items()
                 if name not in _LANGCHAIN
             }
-            return {**others, "interactions": found}
+            return {**others, "interactions": interactions}
         case _:
             return value
 
@@ -149,8 +149,8 @@ def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, 
             losses.append(lost_interaction(index, why))
             continue
         if not item.request.base:
-            place = ("interactions", index, "request", "url")
-            losses.append(Loss(place, "names no host, and VCR.py matches nothing without one"))
+            pointer = ("interactions", index, "request", "url")
+            losses.append(Loss(pointer, "names no host, and VCR.py matches nothing without one"))
         written.append(_interaction(item))
     if written and cursors.repeats_of_meta(cassette.head.meta) != "miss":
         losses.append(Loss((), ONCE))
@@ -281,7 +281,7 @@ def _is_value(side: Fields) -> bool:
     """Whether the body is what aiohttp was given for a request, and no text."""
     match side.values:
         case {"uri": _, "body": dict() as given}:
-            return bool(given) and not any(each in given for each in _CONTENT)
+            return bool(given) and not any(name in given for name in _CONTENT)
         case {"uri": _, "body": list()}:
             return True
         case _:
@@ -306,7 +306,7 @@ def _is_form(request: Fields) -> bool:
             return bool(pairs) and all(_is_pair(pair) for pair in pairs)
         # RFC 6749 section 4: a token is asked for with a form.
         case {"grant_type": str(), **rest}:
-            return all(isinstance(each, str) for each in rest.values())
+            return all(isinstance(item, str) for item in rest.values())
         case _:
             return False
 
@@ -358,7 +358,7 @@ def _content(fields: Fields, name: str) -> bytes:
     if not isinstance(value, dict):
         return text_bytes(fields.text(name))
     inner = fields.object(name)
-    if value and not any(each in value for each in _CONTENT):
+    if value and not any(member_name in value for member_name in _CONTENT):
         raise fields.fault(name, f"must have one of {', '.join(_CONTENT)}")
     if _FILE in inner:
         return text_bytes(Fields({_FILE: [*inner.list(_FILE), None][0]}, inner.at).text(_FILE))

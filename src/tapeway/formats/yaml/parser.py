@@ -103,8 +103,8 @@ def _events(parser: "_Parser", plain: Callable[[str], str], tags: Tags) -> Itera
             case yaml.CollectionStartEvent():
                 _refuse_tag(event.tag, tags, line)
                 is_object = isinstance(event, yaml.MappingStartEvent)
-                found = YamlEvent("object" if is_object else "list", "", False, line)
-                yield written.start(found, event.anchor)
+                opened = YamlEvent("object" if is_object else "list", "", False, line)
+                yield written.start(opened, event.anchor)
             case yaml.AliasEvent():
                 yield from written.again(event.anchor, line)
             case yaml.DocumentStartEvent():
@@ -236,10 +236,12 @@ def _readable(data: bytes) -> tuple[_Source, Callable[[str], str]]:
     if not misread:
         return _Source(_slices(data)), str
     for start in PRIVATE:
-        substitutes = {each: chr(start + number) for number, each in enumerate(sorted(misread))}
+        substitutes = {
+            character: chr(start + number) for number, character in enumerate(sorted(misread))
+        }
         if used.isdisjoint(substitutes.values()):
             substitute = partial(_MISREAD.sub, partial(_lookup, substitutes))
-            back = {ord(substitute): each for each, substitute in substitutes.items()}
+            back = {ord(substitute): character for character, substitute in substitutes.items()}
             return _Source(map(substitute, _slices(data))), partial(_translated, back)
     raise FormatFault(
         "there is a control character: write it as an escape in quotes", line=_line_of_misread(data)
@@ -249,14 +251,14 @@ def _readable(data: bytes) -> tuple[_Source, Callable[[str], str]]:
 def _line_of_misread(data: bytes) -> int:
     line = 1
     for part in _slices(data):
-        if found := _MISREAD.search(part):
-            return line + part.count("\n", 0, found.start())
+        if match := _MISREAD.search(part):
+            return line + part.count("\n", 0, match.start())
         line += part.count("\n")
     return line
 
 
-def _lookup(table: dict[str, str], found: re.Match[str]) -> str:
-    return table[found[0]]
+def _lookup(table: dict[str, str], match: re.Match[str]) -> str:
+    return table[match[0]]
 
 
 def _translated(table: dict[int, str], text: str) -> str:
@@ -277,9 +279,9 @@ def parse(text: bytes, tags: Tags = NO_TAGS, meaning: Callable[[str], Json] = re
 def line_of(text: bytes, pointer: Pointer, tags: Tags = NO_TAGS) -> int:
     """The line, from 1, of a value or else of the innermost existing value around the place."""
     best, depth = 1, -1
-    for place, line in _lines(text, tags):
-        if len(place) > depth and pointer[: len(place)] == place:
-            best, depth = line, len(place)
+    for value_pointer, line in _lines(text, tags):
+        if len(value_pointer) > depth and pointer[: len(value_pointer)] == value_pointer:
+            best, depth = line, len(value_pointer)
     return best
 
 
@@ -309,8 +311,8 @@ class _Composer:
         if event.kind != "text":
             raise FormatFault("a key must be text", self._place(), line=event.line)
         if event.text in into:
-            place = (*self._place(), event.text)
-            raise FormatFault("a key occurs twice in one object", place, line=event.line)
+            pointer = (*self._place(), event.text)
+            raise FormatFault("a key occurs twice in one object", pointer, line=event.line)
         self._keys[-1] = event.text
 
     def _put(self, value: Json) -> None:
@@ -356,8 +358,8 @@ def _lines(text: bytes, tags: Tags) -> Iterator[tuple[Pointer, int]]:
         else:
             # For people a value on the line below its key is on the line of the key.
             under_key = bool(path) and isinstance(path[-1], str)
-            place = tuple([each for each in path if each is not None])
-            yield place, key_line if under_key else line
+            pointer = tuple([step for step in path if step is not None])
+            yield pointer, key_line if under_key else line
             if kind == "text":
                 _pass_on(path)
             else:

@@ -34,7 +34,7 @@ def resolve(text: str) -> Json:
     if text[0] not in "-+.0123456789":
         return text
     if _WHOLE.fullmatch(text):
-        return _whole(text)
+        return _decimal_integer(text)
     if _NUMBER.fullmatch(text):
         number = float(text)
         if not math.isfinite(number):
@@ -50,7 +50,7 @@ def number(value: float) -> str:
     return f"{mantissa}.0e{exponent}" if mark and "." not in mantissa else text
 
 
-def _whole(text: str) -> int:
+def _decimal_integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:

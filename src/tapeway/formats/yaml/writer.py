@@ -102,7 +102,7 @@ def _is_row(value: Json) -> bool:
     return (
         isinstance(value, list)
         and 0 < len(value) <= _MAX_ROW_LENGTH
-        and all(isinstance(each, int | float) for each in value)
+        and all(isinstance(item, int | float) for item in value)
     )
 
 
@@ -140,7 +140,7 @@ def _quoted(text: str, *, in_list: bool) -> str:
         escapes = escapes | {'"': "\\u0022"}
     written = "".join(
         [
-            _ESCAPED.sub(lambda found: escapes.get(found[0]) or f"\\u{ord(found[0]):04x}", part)
+            _ESCAPED.sub(lambda match: escapes.get(match[0]) or f"\\u{ord(match[0]):04x}", part)
             for part in _slices(text)
         ]
     )

@@ -57,8 +57,8 @@ def store_of_file(path: Path) -> tuple[CassetteStore, str]:
             f"'{path}' is no cassette file: it ends in {', '.join(SERIALIZER_BY_SUFFIX)}; for a cassette of a "
             "store, name that with store="
         )
-    beside = [path.with_suffix(each) for each in SERIALIZER_BY_SUFFIX if each != path.suffix]
-    if not path.exists() and (others := [each for each in beside if each.exists()]):
+    beside = [path.with_suffix(suffix) for suffix in SERIALIZER_BY_SUFFIX if suffix != path.suffix]
+    if not path.exists() and (others := [file for file in beside if file.exists()]):
         raise ConfigError(
             f"'{path}' is not there, but '{others[0]}' is, and a cassette is one file: name that "
             "one, or convert it with: tapeway cassette convert"
@@ -118,9 +118,9 @@ class Cassette:
         `args` are all arguments by name, defaults included. `executor` makes the call if it is not
         recorded. Raises CallMissed if no recording is left and the call cannot be made, StoreError.
         """
-        request, found = self._find(kind, name, args)
-        if found is not None:
-            return _answer(found)
+        request, document = self._find(kind, name, args)
+        if document is not None:
+            return _answer(document)
         if executor is None or self.mode == "replay":
             raise self._missed(kind, name, request)
         began = time.perf_counter()
@@ -140,9 +140,9 @@ class Cassette:
         executor: Callable[[], Awaitable[object]] | None = None,
     ) -> object:
         """Like `call`, for an awaited call."""
-        request, found = await asyncio.to_thread(self._find, kind, name, args)
-        if found is not None:
-            return _answer(found)
+        request, document = await asyncio.to_thread(self._find, kind, name, args)
+        if document is not None:
+            return _answer(document)
         if executor is None or self.mode == "replay":
             raise self._missed(kind, name, request)
         began = time.perf_counter()
@@ -180,7 +180,7 @@ class Cassette:
     ) -> tuple[dict[str, Json], Mapping[str, Json] | None]:
         if kind not in _KINDS:
             raise ConfigError(f"calls of kind '{kind}' are not made here: use {', '.join(_KINDS)}")
-        arguments = _recordable(name, {str(each): value for each, value in args.items()})
+        arguments = _recordable(name, {str(argument): value for argument, value in args.items()})
         request = request_of(kind, name, arguments if isinstance(arguments, dict) else {})
         with self._lock:
             slots = self._loaded()
@@ -205,7 +205,7 @@ class Cassette:
                 {"index": 0, "kind": kind, "boundary": boundary, "request": plain, **outcome}
             )
             if seen.left:
-                kinds = ", ".join(sorted({each.kind for each in seen.left}))
+                kinds = ", ".join(sorted({secret.kind for secret in seen.left}))
                 raise StoreError(f"a call of {name} shows a credential ({kinds}): it was not kept")
             document = {**seen.document, "latency_ms": elapsed_ms}
             if key:
@@ -223,8 +223,8 @@ class Cassette:
 
     def _plain(self, request: dict[str, Json]) -> dict[str, Json]:
         document: dict[str, Json] = {"request": request}
-        found = SecretScanner(self._salt(), self._known).document(document).document["request"]
-        return found if isinstance(found, dict) else request
+        shown = SecretScanner(self._salt(), self._known).document(document).document["request"]
+        return shown if isinstance(shown, dict) else request
 
     def _salt(self) -> str:
         if self._run_id is None:
@@ -257,7 +257,7 @@ class Cassette:
             called = f"replay miss: {kind} {request.get('endpoint' if kind == 'llm' else 'name')}"
             missed = f"{called} is not in cassette {self._cassette.shown}"
             if used_up := slots.alike(kind, boundary, (*keys, ORDERED_KEY)):
-                shown_indexes = ", ".join(f"#{each}" for each in used_up)
+                shown_indexes = ", ".join(f"#{used}" for used in used_up)
                 return CallMissed(
                     f"{called} is in cassette {self._cassette.shown} "
                     f"{len(used_up)} time(s), all used up: {shown_indexes}"
@@ -266,10 +266,10 @@ class Cassette:
         if near is None:
             return CallMissed(f"{missed}; no call of that kind is")
         index, document = near
-        found = differences(
+        differing = differences(
             self._plain({"near": document.get("request")})["near"], request, _MAX_NAMED
         )
-        places = ", ".join(str(difference_document(each)["path"]) for each in found)
+        places = ", ".join(str(difference_document(difference)["path"]) for difference in differing)
         return CallMissed(
             f"{missed}; nearest #{index} differs at {places or 'nothing that counts'}"
         )

@@ -64,9 +64,9 @@ class CallSlots:
         """Forget recordings that were replaced by others."""
         for index in indexes:
             del self._documents[index]
-            for found in self._by_name.values():
-                if index in found:
-                    found.remove(index)
+            for indexes_of_name in self._by_name.values():
+                if index in indexes_of_name:
+                    indexes_of_name.remove(index)
 
     def rewind(self) -> None:
         """Mark all recordings as unused."""
@@ -83,7 +83,7 @@ class CallSlots:
         elif unused:
             index = unused[0]
         elif self._repeats == "cycle":
-            index = min(alike, key=lambda each: self._used[each])
+            index = min(alike, key=lambda recording: self._used[recording])
         else:
             index = alike[-1]
         self._used[index] = self._used.get(index, 0) + 1
@@ -92,16 +92,18 @@ class CallSlots:
     def alike(self, kind: str, boundary: str, keys: Iterable[str]) -> list[int]:
         """All recordings under one of these keys, in order."""
         named = [self._by_name.get((kind, boundary, key), []) for key in keys]
-        return sorted({index for found in named for index in found})
+        return sorted({index for indexes in named for index in indexes})
 
     def nearest(self, kind: str, boundary: str, request: Json) -> tuple[int, _Document] | None:
         """The most similar recording of the kind, preferably of the same name."""
-        of_kind = [(i, each) for i, each in self._documents.items() if each.get("kind") == kind]
-        named = [(i, each) for i, each in of_kind if each.get("boundary") == boundary]
+        of_kind = [
+            (i, document) for i, document in self._documents.items() if document.get("kind") == kind
+        ]
+        named = [(i, document) for i, document in of_kind if document.get("boundary") == boundary]
         asked = dump(request).decode()
         return max(
             named or of_kind,
-            key=lambda each: _likeness(asked, dump(each[1].get("request")).decode()),
+            key=lambda numbered: _likeness(asked, dump(numbered[1].get("request")).decode()),
             default=None,
         )
 

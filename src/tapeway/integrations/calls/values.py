@@ -59,7 +59,7 @@ def _to_json(value: object, around: frozenset[int]) -> Json:
         case Decimal() | UUID():
             return str(value)
         case set() | frozenset():
-            return [_to_json(each, around) for each in sorted(value, key=repr)]
+            return [_to_json(item, around) for item in sorted(value, key=repr)]
         case Iterator() | AsyncIterator():
             kind = type(value).__name__
             raise NotRecordable(f"a {kind} can be read once only: make a list of it")
@@ -69,9 +69,9 @@ def _to_json(value: object, around: frozenset[int]) -> Json:
         return _CYCLE
     inside = around | {id(value)}
     if isinstance(value, Mapping):
-        return {_text(str(name)): _to_json(each, inside) for name, each in value.items()}
+        return {_text(str(name)): _to_json(member, inside) for name, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_to_json(each, inside) for each in value]
+        return [_to_json(item, inside) for item in value]
     return _object(value, inside)
 
 
@@ -91,9 +91,9 @@ def _restored(value: Json, of_bytes: Callable[[bytes], object]) -> object:
             return of_bytes(octets)
         if (number := json_text.non_finite_number(value)) is not None:
             return number
-        return {name: _restored(each, of_bytes) for name, each in value.items()}
+        return {name: _restored(member, of_bytes) for name, member in value.items()}
     if isinstance(value, list):
-        return [_restored(each, of_bytes) for each in value]
+        return [_restored(item, of_bytes) for item in value]
     return value
 
 
@@ -117,7 +117,7 @@ def _object(value: object, inside: frozenset[int]) -> Json:
             except Exception:  # noqa: S112 - the next way may work
                 continue
     if hasattr(value, "__dict__"):
-        public = {name: each for name, each in vars(value).items() if name[:1] != "_"}
+        public = {name: attribute for name, attribute in vars(value).items() if name[:1] != "_"}
         return _to_json(public, inside)
     return _text(str(value))
 
@@ -138,19 +138,23 @@ class RecordedError(Exception):
 
 def exception_to_json(exc: BaseException) -> dict[str, Json]:
     """The document of an exception."""
-    found: dict[str, Json] = {
+    members: dict[str, Json] = {
         "type": type(exc).__name__,
         "module": type(exc).__module__,
         "message": escape_surrogates(_message(exc)),
         "repr": escape_surrogates(repr(exc)),
     }
     attrs = {name: getattr(exc, name, None) for name in _ATTRIBUTES}
-    simple = {name: each for name, each in attrs.items() if isinstance(each, int | float | str)}
+    simple = {
+        name: attribute
+        for name, attribute in attrs.items()
+        if isinstance(attribute, int | float | str)
+    }
     for name, value in (("attrs", simple or None), ("body", getattr(exc, "body", None))):
         with suppress(NotRecordable):
             if value is not None:
-                found[name] = value_to_json(value)
-    return found
+                members[name] = value_to_json(value)
+    return members
 
 
 def json_to_exception(document: Mapping[str, Json]) -> Exception:
@@ -161,15 +165,15 @@ def json_to_exception(document: Mapping[str, Json]) -> Exception:
     if kind is None:
         return RecordedError(f"{document.get('type', 'an error')}: {text}", document)
     try:
-        found = kind(text)
+        error = kind(text)
     except Exception:
         return RecordedError(f"{kind.__name__}: {text}", document)
     for name, value in _attributes(document):
         try:
-            setattr(found, name, json_to_value(value))
+            setattr(error, name, json_to_value(value))
         except (AttributeError, TypeError):
             continue
-    return found
+    return error
 
 
 def _message(exc: BaseException) -> str:
@@ -181,8 +185,8 @@ def _message(exc: BaseException) -> str:
 
 def _attributes(document: Mapping[str, Json]) -> list[tuple[str, Json]]:
     attrs = document.get("attrs")
-    found = list(attrs.items()) if isinstance(attrs, dict) else []
-    return [*found, ("body", document["body"])] if "body" in document else found
+    members = list(attrs.items()) if isinstance(attrs, dict) else []
+    return [*members, ("body", document["body"])] if "body" in document else members
 
 
 def _kind(document: Mapping[str, Json]) -> type[Exception] | None:

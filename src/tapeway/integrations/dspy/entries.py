@@ -144,9 +144,9 @@ class CassetteEntryStore:
         cassette = self._cassette.load()
         if cassette is None:
             return None
-        found = list(_entries(cassette))
-        self._index |= {key: item.index for key, _, item in found}
-        return {key: entry for key, entry, _ in found}
+        entries = list(_entries(cassette))
+        self._index |= {key: item.index for key, _, item in entries}
+        return {key: entry for key, entry, _ in entries}
 
     def run_id(self) -> str:
         return self._cassette.head().run_id

@@ -202,13 +202,13 @@ class ReplayCache:
         except Exception as exc:  # orjson and inspect raise what they like
             message = (
                 f"this request has no key in DSPy's cache, so it can neither be recorded nor "
-                f"replayed ({type(exc).__name__}): {_about(request)}; leave out what is no JSON"
+                f"replayed ({type(exc).__name__}): {_summary(request)}; leave out what is no JSON"
             )
             raise self._remember(self._error(message, "", request)) from exc
 
     def _miss(self, request: dict[str, Any], key: str) -> CacheMissError:
         message = (
-            f"{_about(request)} is not in {self._store.shown} (key {key[:12]}…)"
+            f"{_summary(request)} is not in {self._store.shown} (key {key[:12]}…)"
             f"{self._nearest(request)}; record it with {VARIABLE}=record"
         )
         if self.first_miss is not None:
@@ -239,9 +239,9 @@ class ReplayCache:
         asked, best = _readable_request(request), None
         for key, entry in list(self._entries.items())[-_MAX_COMPARED:]:
             recorded = entry.get("request")
-            found = differences(recorded, asked, 20)
-            if best is None or len(found) < len(best[1]):
-                best = key, found
+            differing = differences(recorded, asked, 20)
+            if best is None or len(differing) < len(best[1]):
+                best = key, differing
         if best is None or not best[1]:
             return ""
         return f"; nearest {best[0][:12]}… differs at {best[1][0].path}"
@@ -309,7 +309,7 @@ def _as_hit(value: Any) -> Any:
     return value
 
 
-def _about(request: Mapping[str, Any]) -> str:
+def _summary(request: Mapping[str, Any]) -> str:
     inner = request.get("request")
     model = request.get("model") or (inner.get("model") if isinstance(inner, dict) else None)
     return f"{model or 'a request'} ({request.get('_fn_identifier', 'unknown')})"
@@ -350,6 +350,6 @@ def _secrets(request: Mapping[str, Any]) -> Iterator[Secret]:
     for name in _NOT_RECORDED:
         value = request.get(name)
         values = value.values() if isinstance(value, dict) else [value]
-        for each in values:
-            if name not in ("api_base", "base_url") and isinstance(each, str):
-                yield from searchable(name.replace("_", "-"), each.encode())
+        for text in values:
+            if name not in ("api_base", "base_url") and isinstance(text, str):
+                yield from searchable(name.replace("_", "-"), text.encode())

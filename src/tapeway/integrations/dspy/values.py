@@ -34,8 +34,8 @@ def encode_value(value: object, allowed: Sequence[str] = ()) -> Document:
     """The value as JSON. Raises ValueError if the value would not come back equal."""
     if isinstance(value, BaseModel):
         model = _of_model(value)
-        again = decode_value(model, allowed)
-        if not isinstance(again, BaseModel) or _dumped(again) != model["data"]:
+        decoded = decode_value(model, allowed)
+        if not isinstance(decoded, BaseModel) or _dumped(decoded) != model["data"]:
             raise ValueError(f"{_named(value)} does not come back as it was")
         return model
     if _named(value) == ARRAY:
@@ -66,14 +66,14 @@ def decode_value(document: Mapping[str, Json], allowed: Sequence[str] = ()) -> o
 
 def _of_model(value: BaseModel) -> Document:
     kind = type(value)
-    found: Document = {"type": MODEL, "class": _named(value), "data": _dumped(value)}
+    document: Document = {"type": MODEL, "class": _named(value), "data": _dumped(value)}
     if "<" in kind.__qualname__:
         raise ValueError(f"{_named(value)} is a class that nobody can import")
     hidden = getattr(value, "_hidden_params", None)
     if isinstance(hidden, dict) and isinstance(cost := hidden.get(_COST), int | float):
         # A dump leaves this field out, but DSPy's history shows the field.
-        found[_COST] = cost
-    return found
+        document[_COST] = cost
+    return document
 
 
 def _dumped(value: BaseModel) -> Json:
@@ -111,8 +111,8 @@ def _model(path: str, data: Json, document: Mapping[str, Json], allowed: Sequenc
 
 def parse_object(data: dict[str, Json]) -> dict[str, Json]:
     """A copy without shared parts."""
-    found = parse(dump(data))
-    return found if isinstance(found, dict) else {}
+    members = parse(dump(data))
+    return members if isinstance(members, dict) else {}
 
 
 def _class(path: str, allowed: Sequence[str]) -> type[BaseModel]:
@@ -124,13 +124,13 @@ def _class(path: str, allowed: Sequence[str]) -> type[BaseModel]:
     steps = path.split(".")
     for cut in range(len(steps) - 1, 0, -1):
         try:
-            found: object = importlib.import_module(".".join(steps[:cut]))
+            value: object = importlib.import_module(".".join(steps[:cut]))
         except ModuleNotFoundError:
             continue
         for step in steps[cut:]:
-            found = getattr(found, step, None)
-        if isinstance(found, type) and issubclass(found, BaseModel):
-            return found
+            value = getattr(value, step, None)
+        if isinstance(value, type) and issubclass(value, BaseModel):
+            return value
         break
     raise ValueError(f"there is no model {path} here: is another version installed?")
 
@@ -140,7 +140,7 @@ def _array(data: Json) -> object:
         case {"dtype": str(dtype), "shape": list(shape), "values": values}:
             numpy = importlib.import_module("numpy")
             array: _Array = numpy.array(values, dtype=dtype)
-            return array.reshape([each for each in shape if isinstance(each, int)])
+            return array.reshape([length for length in shape if isinstance(length, int)])
         case _:
             raise ValueError("an array needs dtype, shape and values")
 

@@ -49,7 +49,7 @@ def cassette_name(session_id: str) -> str:
         octets = session_id.encode().decode("latin-1")
     except UnicodeEncodeError as exc:
         raise RequestError(f"a session's id holds half a character: {session_id!r}") from exc
-    escaped = _ESCAPE.sub(lambda found: f"_{ord(found[0]):02x}", octets)
+    escaped = _ESCAPE.sub(lambda match: f"_{ord(match[0]):02x}", octets)
     parts = _parts(escaped)
     if any(part.endswith(".") for part in parts):
         # No segment of a cassette's name may end so.
@@ -78,7 +78,7 @@ def session_id_of(name: str) -> str | None:
     if segments[0] != _ESCAPED:
         return None
     escaped = "".join([segment.removeprefix(_MARK) for segment in segments[1:]])
-    octets = _CODE.sub(lambda found: chr(int(found[1], 16)), escaped)
+    octets = _CODE.sub(lambda match: chr(int(match[1], 16)), escaped)
     try:
         session = octets.encode("latin-1").decode()
         return session if valid_cassette_name(name) and cassette_name(session) == name else None
@@ -152,14 +152,14 @@ class CassetteHistory:
             self._changes.pop(name, None)
 
     async def list_sessions(self) -> list[str]:
-        found: list[tuple[datetime, int, str]] = []
+        sessions: list[tuple[datetime, int, str]] = []
         for name in await self._store.names():
             session = session_id_of(name)
             stat = await self._store.stat(name) if session is not None else None
             if session is not None and stat is not None:
                 changed = datetime.fromisoformat(stat.modified_at)
-                found.append((changed, self._changes.get(name, 0), session))
-        return [session for _, _, session in sorted(found, reverse=True)]
+                sessions.append((changed, self._changes.get(name, 0), session))
+        return [session for _, _, session in sorted(sessions, reverse=True)]
 
     async def release_all(self) -> None:
         """Write the final form of the sessions in use, the one changed last at the end."""
@@ -195,7 +195,9 @@ class CassetteHistory:
 
     async def _release_unused(self) -> None:
         while len(self._claimed) > MAX_CLAIMED:
-            name = next((each for each in self._claimed if not self._lock(each).locked()), None)
+            name = next(
+                (claimed for claimed in self._claimed if not self._lock(claimed).locked()), None
+            )
             if name is None:
                 return
             async with self._lock(name):

@@ -28,7 +28,7 @@ _VOICE_PATH = re.compile(
 """Paths of services with audio in binary messages: Deepgram, AssemblyAI, ElevenLabs and more."""
 
 _BY_SUBPROTOCOL: Mapping[str, RequestProtocol] = {
-    each.name: each for each in (GRAPHQL_TRANSPORT_WS, GRAPHQL_WS)
+    protocol.name: protocol for protocol in (GRAPHQL_TRANSPORT_WS, GRAPHQL_WS)
 }
 
 

@@ -53,5 +53,5 @@ class RealtimeSession:
             "param": None,
             "event_id": None,
         }
-        said = {"type": "error", "event_id": _EVENT_ID, "error": error}
-        return WebSocketMessage(orjson.dumps(said))
+        event = {"type": "error", "event_id": _EVENT_ID, "error": error}
+        return WebSocketMessage(orjson.dumps(event))

@@ -115,10 +115,10 @@ class OpenAIResponses:
     ) -> WebSocketMessage | None:
         """An `error` event: with any other status than 400 Codex asks seven times."""
         error = {"type": code, "code": code, "message": text, "param": None}
-        said: dict[str, object] = {"type": "error", "status": status, "error": error}
+        event: dict[str, object] = {"type": "error", "status": status, "error": error}
         if lane:
-            said["stream_id"] = orjson.Fragment(lane)
-        return WebSocketMessage(orjson.dumps(said))
+            event["stream_id"] = orjson.Fragment(lane)
+        return WebSocketMessage(orjson.dumps(event))
 
 
 def _text(value: Json) -> str:

@@ -32,7 +32,7 @@ async def relay(
     both = _Relay(client, upstream, seen)
     try:
         async with asyncio.TaskGroup() as tasks:
-            with stopping.told(lambda: tasks.create_task(both.stop())):
+            with stopping.listening(lambda: tasks.create_task(both.stop())):
                 tasks.create_task(both.pass_on(upstream, client, by_client=False))
                 await both.pass_on(client, upstream, by_client=True)
     finally:

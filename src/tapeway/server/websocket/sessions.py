@@ -375,7 +375,7 @@ class _Playback:
         """Play to the end; return the difference if a client message differs from the recording."""
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(self._send_all())
-            with self._stopping.told(lambda: tasks.create_task(self._end(GOING_AWAY))):
+            with self._stopping.listening(lambda: tasks.create_task(self._end(GOING_AWAY))):
                 await self._receive_all(first)
             sending.cancel()
             self.stalled = self.replay.awaited()

@@ -110,7 +110,7 @@ class TurnConnection:
                 if self._upstream is not None and not await self._begin(self._upstream):
                     found = LOST
                 # A finished task group takes no new task: tell only while the client stays.
-                with self._services.stopping.told(self._stop):
+                with self._services.stopping.listening(self._stop):
                     while not isinstance(found, Close):
                         await self._take(found)
                         found = await self._client.receive()

@@ -158,14 +158,14 @@ def remove_leftovers(folder: int, paths: Paths) -> None:
 
 def _spoken_of(folder: int, paths: Paths) -> set[str]:
     file = read_file(folder, paths.cassette, paths.shown(paths.cassette))
-    found: set[str] = set()
+    digests: set[str] = set()
     before = b""
     for piece in file.pieces() if file else ():
         text = before + piece
-        found |= {each[0].decode() for each in _DIGEST.finditer(text)}
+        digests |= {match[0].decode() for match in _DIGEST.finditer(text)}
         # One may be in two pieces.
         before = text[-_DIGITS + 1 :]
-    return found
+    return digests
 
 
 def _placed(folder: int, paths: Paths, file: BodyFile) -> BodyFile:
@@ -192,7 +192,7 @@ def _placed(folder: int, paths: Paths, file: BodyFile) -> BodyFile:
 
 def _size(assets: int, name: str) -> int | None:
     try:
-        found = os.stat(name, dir_fd=assets, follow_symlinks=False)
+        status = os.stat(name, dir_fd=assets, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else -1
+    return status.st_size if stat.S_ISREG(status.st_mode) else -1

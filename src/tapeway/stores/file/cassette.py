@@ -88,8 +88,8 @@ class FileCassette:
         if self._writer is not None and self._writer.poisoned:
             self.release()
         if writable and self._writer is None:
-            self._writer, found = self._take_writer()
-            return found
+            self._writer, stored = self._take_writer()
+            return stored
         if (held := self._held_writer()) is not None:
             return self._read(held.folder, held.snapshot())
         return self._load_for_replay()
@@ -256,18 +256,18 @@ class FileCassette:
         try:
             now = snapshot.take(writer.folder, self._paths)
             self._refuse_if_changed(now)
-            found = self._read(writer.folder, now)
+            stored = self._read(writer.folder, now)
             writer.resume(now)
             # The journal may be whole in memory only: nothing is added to it.
             if self._suspect:
                 writer.fold()
                 self._suspect = False
-                found = self._read(writer.folder, writer.snapshot())
+                stored = self._read(writer.folder, writer.snapshot())
         except BaseException:
             writer.close()
             raise
         self._seen_state = None
-        return writer, found
+        return writer, stored
 
     def _refuse_if_changed(self, now: Snapshot) -> None:
         if self._seen_state is not None and self._seen_state != now.state:

@@ -46,12 +46,12 @@ class HandleBudget:
         with self._guard:
             excess = len(self._open) + 1 - self._most()
             oldest = list(self._open) if excess > 0 else []
-        for each in oldest:
+        for handle in oldest:
             if excess <= 0:
                 return
-            if each.park():
+            if handle.park():
                 excess -= 1
-                self.forget(each)
+                self.forget(handle)
 
     def used(self, cassette: Parkable) -> None:
         """Note that the cassette has open handles and was used last."""
@@ -93,9 +93,9 @@ class ProcessLock:
     def _make(self) -> None:
         folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            for each in filter(_FILE.fullmatch, os.listdir(folder)):
+            for name in filter(_FILE.fullmatch, os.listdir(folder)):
                 # Those of processes that were killed.
-                is_held(folder, each)
+                is_held(folder, name)
             while self._fd < 0:
                 self._name = f".tapeway~{secrets.token_hex(8)}.lock"
                 fd = create_file(folder, self._name, os.O_RDWR)

@@ -143,15 +143,15 @@ def read(data: Text, place: str) -> CassetteJournal | None:
     steps: list[JournaledRecording | Commit | None] = []
     size = 0
     for start, end in _lines(data):
-        found = _check(data[start:end], 0 if first is None else len(steps) + 1)
-        if found is None:
+        checked = _check(data[start:end], 0 if first is None else len(steps) + 1)
+        if checked is None:
             break
         if first is None:
-            first = found[1]
+            first = checked[1]
             # Before the rest is looked at: of another version it may be anything.
             refuse_other_version(_version(first), VERSION, place, what="its lines are")
         else:
-            steps.append(_step(found[1], data, (start, end)))
+            steps.append(_step(checked[1], data, (start, end)))
         size = end + 1
     rest = data[size : len(data)]
     lines_read = 0 if first is None else len(steps) + 1
@@ -194,19 +194,19 @@ def _lines(data: Text) -> Iterator[tuple[int, int]]:
 
 def _check(text: bytes, sequence: int) -> tuple[int, Document] | None:
     """The number of durable lines before this line, and the document; None for a foreign line."""
-    found = _checked(text)
-    return None if found is None or found[0] != sequence else found[1:]
+    line = _checked(text)
+    return None if line is None or line[0] != sequence else line[1:]
 
 
 def _checked(text: bytes) -> tuple[int, int, Document] | None:
-    found = _LINE.match(text)
-    if found is None or found[1] != b"%08x" % zlib.crc32(text[9:]):
+    match = _LINE.match(text)
+    if match is None or match[1] != b"%08x" % zlib.crc32(text[9:]):
         return None
     try:
-        document = parse_as_dumped(found[4]) or parse(found[4])
+        document = parse_as_dumped(match[4]) or parse(match[4])
     except NotJson:
         return None
-    return (int(found[2]), int(found[3]), document) if isinstance(document, dict) else None
+    return (int(match[2]), int(match[3]), document) if isinstance(document, dict) else None
 
 
 def _refuse_damage(rest: bytes, sequence: int) -> None:
@@ -283,10 +283,12 @@ def pending(
     if not entries or digest == journal.header.base:
         return entries
     present = Counter(_content(document) for document in documents())
-    return [entry for entry in entries if not _taken(present, _content_in_file(entry.document))]
+    return [
+        entry for entry in entries if not _take_equal(present, _content_in_file(entry.document))
+    ]
 
 
-def _taken(present: "Counter[bytes]", content: bytes) -> bool:
+def _take_equal(present: "Counter[bytes]", content: bytes) -> bool:
     present[content] -= 1
     return present[content] >= 0
 

@@ -119,8 +119,8 @@ def _move(folder: int, old: Paths, other_folder: int, new: Paths) -> None:
         with suppress(FileNotFoundError):
             os.rename(old.assets, new.assets, src_dir_fd=folder, dst_dir_fd=other_folder)
         os.rename(old.cassette, target, src_dir_fd=folder, dst_dir_fd=other_folder)
-        for each in (other_folder, folder):
-            sync_folder(each)
+        for changed in (other_folder, folder):
+            sync_folder(changed)
     except OSError as exc:
         raise store_error(exc, old.shown(old.cassette), "rename the cassette") from exc
 

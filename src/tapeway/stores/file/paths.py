@@ -88,21 +88,19 @@ class Paths:
         present = [file for file in self.candidates if _is_there(folder, file)]
         tools = {file: _tool_of(folder, file) for file in present}
         self._others = {file: tool for file, tool in tools.items() if tool is not None}
-        found = [file for file in present if file not in self._others]
-        if len(found) > 1:
+        own = [file for file in present if file not in self._others]
+        if len(own) > 1:
             raise CassetteCorrupt(
-                f"{self.shown(found[0])} and {found[1]} are both there, and a cassette is one file: "
+                f"{self.shown(own[0])} and {own[1]} are both there, and a cassette is one file: "
                 "move one of them away"
             )
-        free = [each for each in (self._preferred, *self.candidates) if each not in self._others]
+        free = [file for file in (self._preferred, *self.candidates) if file not in self._others]
         # With no suffix left, a write meets the file that is there, and fails.
-        self.cassette = [*found, *free, self._preferred][0]
+        self.cassette = [*own, *free, self._preferred][0]
 
     def refuse_other_tools(self, folder: int) -> None:
         """Raise OtherToolsFile where another tool's file is there, and no cassette. Settle first."""
-        if not self._others or any(
-            _is_there(folder, each) for each in (self.cassette, self.journal)
-        ):
+        if not self._others or any(_is_there(folder, own) for own in (self.cassette, self.journal)):
             return
         file, tool = next(iter(self._others.items()))
         raise OtherToolsFile(
@@ -230,10 +228,10 @@ def _names_below(folder: Path, above: tuple[str, ...]) -> Iterator[str]:
                     journals.append(name)
                 else:
                     yield name
-    yield from _begun(folder, journals)
+    yield from _with_recordings(folder, journals)
 
 
-def _begun(folder: Path, journals: Sequence[str]) -> Iterator[str]:
+def _with_recordings(folder: Path, journals: Sequence[str]) -> Iterator[str]:
     """The cassettes with a journal that holds a recording."""
     if not journals:
         return
@@ -251,11 +249,11 @@ def _begun(folder: Path, journals: Sequence[str]) -> Iterator[str]:
 
 def _is_there(folder: int, file: str) -> bool:
     try:
-        found = os.stat(file, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(file, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return False
     # A folder belongs to cassettes whose names begin with the folder's name.
-    return not stat.S_ISDIR(found.st_mode)
+    return not stat.S_ISDIR(status.st_mode)
 
 
 def _tool_of(folder: int, file: str) -> str | None:
@@ -306,7 +304,7 @@ class FolderNames:
                 return None
             if known is None or not self._left[at] or not self._are_new(folder, names, known):
                 present = os.listdir(folder)
-                known = {each.lower(): each for each in present}
+                known = {name.lower(): name for name in present}
                 self._remember(at, known)
                 if names.intersection(present):
                     return None
@@ -327,8 +325,8 @@ class FolderNames:
         self._names[at], self._left[at] = known, LOOK_UPS
         self._names.move_to_end(at)
         if len(self._names) > _FOLDERS:
-            gone, _ = self._names.popitem(last=False)
-            del self._left[gone]
+            oldest, _ = self._names.popitem(last=False)
+            del self._left[oldest]
 
 
 def _exists(folder: int, name: str) -> bool:

@@ -71,8 +71,8 @@ class ResidentRecordings:
             while self._size > self._most_bytes:
                 oldest, size = self._read.popleft()
                 self._size -= size
-                if (found := oldest()) is not None:
-                    found.forget()
+                if (recording := oldest()) is not None:
+                    recording.forget()
 
 
 class RecordingFile:

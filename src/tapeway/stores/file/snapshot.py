@@ -92,23 +92,23 @@ class Snapshot:
             return _asset(folder, self.paths, digest)
 
         if self.file is None:
-            filed, found = None, StoredCassette(self._first_head)
+            filed, stored = None, StoredCassette(self._first_head)
         else:
             filed = None if resident is None else self._file(folder, resident)
             try:
                 begin = None if filed is None else filed.begin
-                found = self.paths.serializer.load(self.file, fetch, begin)
+                stored = self.paths.serializer.load(self.file, fetch, begin)
             except FormatFault as fault:
                 raise _corrupt(self.paths.shown(self.paths.cassette), fault) from fault
-        items = [*found.interactions]
+        items = [*stored.interactions]
         if self.entries:
             order = _order([(item.index, item) for item in items], self.entries)
-            items = [self._decoded(each, index) for index, each in order]
+            items = [self._decoded(entry, index) for index, entry in order]
         items = [bodies.placed(folder, self.paths, item) for item in items]
         if self.file is not None and not self.file.unchanged:
             place = self.paths.shown(self.paths.cassette)
             raise CassetteEdited(f"{place} was changed while it was read: load it again")
-        return StoredCassette(found.head, tuple(items), _keys(filed, items))
+        return StoredCassette(stored.head, tuple(items), _keys(filed, items))
 
     def _decoded(self, item: AnyInteraction | JournaledRecording, index: int) -> AnyInteraction:
         if not isinstance(item, JournaledRecording):

@@ -77,7 +77,7 @@ class FileStore(WholeCassettes):
     @property
     def trouble(self) -> StoreError | None:
         """There is a cassette for which nothing is acknowledged until it is ejected."""
-        suspect = any(each.cassette.poisoned for each in self._open.values())
+        suspect = any(handle.cassette.poisoned for handle in self._open.values())
         return poisoned(self.url) if suspect else None
 
     async def check_writes(self, name: str | None = None) -> None:
@@ -102,7 +102,9 @@ class FileStore(WholeCassettes):
         opened, self._open = self._open, {}
         last = LastFolds(within_s)
         try:
-            folds = [each.run(partial(last.release, each.cassette)) for each in opened.values()]
+            folds = [
+                handle.run(partial(last.release, handle.cassette)) for handle in opened.values()
+            ]
             ended = await asyncio.gather(*folds, return_exceptions=True)
         finally:
             self._closed = True
@@ -398,7 +400,7 @@ def _is_small(item: AnyInteraction) -> bool:
 def _tell(ended: Sequence[tuple[_Done, BaseException | None]]) -> None:
     """Tell those who wait, all at once; from any thread."""
     for loop in {done.get_loop() for done, _ in ended}:
-        mine = [each for each in ended if each[0].get_loop() is loop]
+        mine = [future for future in ended if future[0].get_loop() is loop]
         # Nobody waits any more where the loop is closed.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_set_results, mine)
@@ -414,23 +416,23 @@ def _stat(paths: Paths) -> CassetteStat | None:
     folder = paths.open_folder()
     if folder is None:
         return None
-    found: dict[str, os.stat_result] = {}
+    statuses: dict[str, os.stat_result] = {}
     try:
         for file in (*paths.candidates, paths.journal):
             with suppress(FileNotFoundError):
-                found[file] = os.stat(file, dir_fd=folder, follow_symlinks=False)
-        if list(found) == [paths.journal] and is_only_begun(folder, paths.journal):
+                statuses[file] = os.stat(file, dir_fd=folder, follow_symlinks=False)
+        if list(statuses) == [paths.journal] and is_only_begun(folder, paths.journal):
             return None
     finally:
         os.close(folder)
-    if not found:
+    if not statuses:
         return None
-    modified = datetime.fromtimestamp(max(each.st_mtime for each in found.values()), UTC)
-    size = sum(each.st_size for each in found.values())
-    mark = " ".join([f"{file}:{_mark(each)}" for file, each in found.items()])
+    modified = datetime.fromtimestamp(max(status.st_mtime for status in statuses.values()), UTC)
+    size = sum(status.st_size for status in statuses.values())
+    mark = " ".join([f"{file}:{_mark(status)}" for file, status in statuses.items()])
     return CassetteStat(size, modified.isoformat(timespec="microseconds"), mark)
 
 
-def _mark(found: os.stat_result) -> str:
+def _mark(status: os.stat_result) -> str:
     # The time of the last change of the inode: a copy that keeps the older times is noticed too.
-    return f"{found.st_ino}.{found.st_ctime_ns}.{found.st_size}"
+    return f"{status.st_ino}.{status.st_ctime_ns}.{status.st_size}"

@@ -229,25 +229,25 @@ class CassetteWriter:
     @property
     def unfolded_containers(self) -> int:
         """How many brackets open in the journal and in the file that it is to be folded into."""
-        found = 0
+        containers = 0
         # By their paths: it may be parked.
         for place in (self._paths.shown(self._paths.journal), self._file):
             with suppress(OSError), Path(place).open("rb") as file:
                 while text := file.read(WRITTEN_AT_ONCE):
-                    found += text.count(b"{") + text.count(b"[")
-        return found
+                    containers += text.count(b"{") + text.count(b"[")
+        return containers
 
     def snapshot(self) -> Snapshot:
         """The cassette as it is now, with all that was acknowledged and nothing else."""
         size = self._journal.size if self._journal else 0
         return snapshot.take(self.folder, self._paths, journal_size=size)
 
-    def resume(self, found: Snapshot) -> None:
+    def resume(self, whole: Snapshot) -> None:
         """Go on from what was found: cut a torn tail, remove a journal that is folded in already."""
-        self._base = found.digest
+        self._base = whole.digest
         place = self._paths.shown(self._paths.journal)
         try:
-            if found.journal is None or not found.entries:
+            if whole.journal is None or not whole.entries:
                 with suppress(FileNotFoundError):
                     os.unlink(self._paths.journal, dir_fd=self.folder)
                 return
@@ -255,14 +255,14 @@ class CassetteWriter:
                 self.folder,
                 self._paths.journal,
                 place,
-                size=found.journal.size,
-                lines=len(found.journal.steps) + 1,
+                size=whole.journal.size,
+                lines=len(whole.journal.steps) + 1,
             )
         except OSError as exc:
             raise store_error(exc, place, "go on with the journal") from exc
-        if found.journal.torn:
-            log.warning("%s: %s; cut off", place, found.journal.tail_text)
-        if self._base != found.journal.header.base:
+        if whole.journal.torn:
+            log.warning("%s: %s; cut off", place, whole.journal.tail_text)
+        if self._base != whole.journal.header.base:
             log.warning(
                 "%s was changed since %s began; its recordings go on top", self._file, place
             )
@@ -304,7 +304,9 @@ class CassetteWriter:
         """Remove journal, file and large bodies, durably; False where there was nothing."""
         try:
             # The journal first: a journal without its file would count as a cassette.
-            found = [self._unlinked(each) for each in (self._paths.journal, self._paths.cassette)]
+            unlinked = [
+                self._unlinked(file) for file in (self._paths.journal, self._paths.cassette)
+            ]
             if self._journal is not None:
                 self._close_journal()
             sync_folder(self.folder)
@@ -312,7 +314,7 @@ class CassetteWriter:
             raise store_error(exc, self._file, "remove the cassette") from exc
         self._base = None
         self.sweep()
-        return any(found)
+        return any(unlinked)
 
     def _unlinked(self, name: str) -> bool:
         try:
@@ -456,7 +458,7 @@ def _write_new(folder: int, name: str, pieces: Iterable[bytes]) -> str:
     digest = hashlib.sha256()
     fd = create_file(folder, name, os.O_WRONLY)
     try:
-        for data in _joined(pieces):
+        for data in _in_larger_pieces(pieces):
             digest.update(data)
             write_all(fd, data)
         # The clock of a file system stands still for milliseconds: without this, two files written
@@ -469,7 +471,7 @@ def _write_new(folder: int, name: str, pieces: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _in_larger_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The bytes in larger pieces, so that a write is not a few bytes."""
     held: list[bytes] = []
     size = 0

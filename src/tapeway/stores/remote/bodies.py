@@ -74,8 +74,8 @@ class RemoteBodies:
 
     def fetch(self, name: str, file: BodyFile) -> TemporaryFile:
         """A body's file. Raises CassetteCorrupt where it is gone, StoreError."""
-        if (found := self._cached.get(file.digest)) is not None:
-            return found
+        if (cached := self._cached.get(file.digest)) is not None:
+            return cached
         if (threads := self._threads) is None:
             raise closed(self._client.shown)
         # On a loop of its own: whoever asks is in some thread, and may be on the store's loop.
@@ -90,12 +90,12 @@ class RemoteBodies:
         self._cached.add(file.digest, temporary, file.size)
 
     async def _download(self, name: str, file: BodyFile) -> TemporaryFile:
-        if (found := self._cached.get(file.digest)) is not None:
-            return found
-        client = self._client.another()
+        if (cached := self._cached.get(file.digest)) is not None:
+            return cached
+        client = self._client.for_another_loop()
         await client.open()
         try:
-            temporary = await client.again(lambda: _downloaded(client, name, file))
+            temporary = await client.retried(lambda: _downloaded(client, name, file))
         except RemoteRefused as exc:
             if exc.remote_code not in ("no_body", "no_cassette"):
                 raise

@@ -125,11 +125,11 @@ class RemoteClient:
         self._left_over: dict[str, None] = {}
 
     @property
-    def away(self) -> bool:
+    def unreachable(self) -> bool:
         """Whether the last call was given up, since the remote tapeway could not be reached."""
         return self._is_away
 
-    def another(self) -> "RemoteClient":
+    def for_another_loop(self) -> "RemoteClient":
         """A client of the same address for another event loop, not yet open."""
         return RemoteClient(self._address, self._patience_s, self._silence_s)
 
@@ -174,10 +174,10 @@ class RemoteClient:
 
         async def attempt() -> dict[str, Json]:
             sent = {**(headers or {}), ATTEMPT: str(next(tries))}
-            async with self._asked(method, api + path, query, sent, body) as response:
+            async with self._response_to(method, api + path, query, sent, body) as response:
                 return value_of(self.shown, await self._text(response))
 
-        answer = await self.again(attempt, once=once, patience_s=patience_s)
+        answer = await self.retried(attempt, once=once, patience_s=patience_s)
         match answer.get("left_over"):
             case [*sentences]:
                 self._left_over |= {
@@ -187,10 +187,10 @@ class RemoteClient:
 
     def take_left_over(self) -> list[str]:
         """What calls removed there and others can still read, a sentence each; once."""
-        found, self._left_over = self._left_over, {}
-        return list(found)
+        left_over, self._left_over = self._left_over, {}
+        return list(left_over)
 
-    async def again(
+    async def retried(
         self,
         attempt: Callable[[], Awaitable[T]],
         *,
@@ -206,16 +206,16 @@ class RemoteClient:
         end, pause = loop.time() + patience_s, _FIRST_PAUSE_S
         while True:
             try:
-                found = await attempt()
+                answer = await attempt()
             except (StoreAway, *_ERRORS) as exc:
-                away = exc if isinstance(exc, StoreAway) else self._away(exc)
+                away = exc if isinstance(exc, StoreAway) else self._not_reached(exc)
                 untrusted = isinstance(exc, _UNTRUSTED) or isinstance(exc.__cause__, _UNTRUSTED)
                 if once or untrusted or self._is_away or loop.time() + pause > end:
                     self._is_away = self._is_away or not once
                     raise away from exc.__cause__ if exc is away else exc
             else:
                 self._is_away = False
-                return found
+                return answer
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
 
@@ -224,11 +224,11 @@ class RemoteClient:
         self, path: str, query: Mapping[str, str] | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The body of a GET as it comes, to be used in an attempt. Raises what `ask` does."""
-        async with self._asked("GET", API + path, query, None, None) as response:
+        async with self._response_to("GET", API + path, query, None, None) as response:
             yield response.content.iter_chunked(_PIECE_BYTES)
 
     @asynccontextmanager
-    async def _asked(
+    async def _response_to(
         self,
         method: str,
         path: str,
@@ -249,31 +249,31 @@ class RemoteClient:
             },
             data=None if body is None else body(),
             allow_redirects=False,
-            middlewares=(self._once,),
+            middlewares=(self._refuse_retry,),
         ) as response:
             if response.status != 200:
                 text, variable = await self._text(response), self._address.token_variable
                 raise refusal(self.shown, response.status, text, variable)
             yield response
 
-    async def _once(
+    async def _refuse_retry(
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         """Prevent a retry by aiohttp, which takes the body as already read."""
         try:
             return await send(request)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
-            raise self._away(exc) from exc
+            raise self._not_reached(exc) from exc
 
     async def _text(self, response: aiohttp.ClientResponse) -> bytes:
-        found = bytearray()
+        body = bytearray()
         async for piece in response.content.iter_any():
-            found += piece
-            if len(found) > _MAX_ANSWER_BYTES:
+            body += piece
+            if len(body) > _MAX_ANSWER_BYTES:
                 raise unexpected(self.shown)
-        return bytes(found)
+        return bytes(body)
 
-    def _away(self, exc: BaseException) -> StoreAway:
+    def _not_reached(self, exc: BaseException) -> StoreAway:
         why = "did not answer in time" if isinstance(exc, TimeoutError) else "cannot be reached"
         if isinstance(exc, _UNTRUSTED):
             why = "has a certificate nobody here vouches for (TAPEWAY_STORE_CA names a bundle)"

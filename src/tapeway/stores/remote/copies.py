@@ -30,8 +30,10 @@ class CassetteCopies:
     async def page(self, name: str, after: int | None, limit: int) -> list[TakenRecording]:
         """The next recordings after an index, or the first. Raises CassetteEdited, StoreError."""
         query = {"limit": str(limit)} | ({} if after is None else {"after": str(after)})
-        found = await self._read(name, query)
-        return [] if found is None else [TakenRecording(each) for each in found[1]]
+        recordings = await self._read(name, query)
+        return (
+            [] if recordings is None else [TakenRecording(recording) for recording in recordings[1]]
+        )
 
     async def _read(
         self, name: str, query: Mapping[str, str]
@@ -48,7 +50,7 @@ class CassetteCopies:
                 raise StoreAway(f"{shown}: cassette '{name}' came cut ({exc})") from exc
 
         try:
-            end, items = await self._client.again(attempt)
+            end, items = await self._client.retried(attempt)
         except RemoteRefused as exc:
             if exc.remote_code == "no_cassette":
                 return None

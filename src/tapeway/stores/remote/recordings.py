@@ -50,7 +50,7 @@ class KnownCassette:
         """The digest of the whole as far as it is known; None where there is no cassette."""
         if not self.head:
             return None
-        digests = [each.sha256 for _, each in self.items.items()]
+        digests = [item.sha256 for _, item in self.items.items()]
         return document.cassette_digest(self.head, digests)
 
     def set_loaded(self, head: str, items: Iterable[RemoteRecording]) -> None:
@@ -63,9 +63,9 @@ class KnownCassette:
         known = [self.items.get(index) for index in recording.supersedes]
         more: dict[str, Json] = {} if recording.goes_on is None else {"required": True}
         return [
-            {"index": each.index, "sha256": each.sha256, **more}
-            for each in known
-            if each is not None
+            {"index": item.index, "sha256": item.sha256, **more}
+            for item in known
+            if item is not None
         ]
 
     def add(

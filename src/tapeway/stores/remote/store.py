@@ -69,7 +69,7 @@ class RemoteStore(WholeCassettes):
             return
         await self._client.open()
         try:
-            durability = await self._client.again(self._check_remote, patience_s=_AT_START_S)
+            durability = await self._client.retried(self._check_remote, patience_s=_AT_START_S)
         except NotAllowed as exc:
             await self._client.close()
             raise ConfigError(exc.message) from exc
@@ -128,7 +128,7 @@ class RemoteStore(WholeCassettes):
 
     async def _away_at_stop(self) -> StoreError | None:
         """Why no cassette can be released, found out at once; None where each is to be tried."""
-        if not any(each.claimed for each in self._known.values()):
+        if not any(known.claimed for known in self._known.values()):
             return None
         try:
             async with asyncio.timeout(_AT_ONCE_S):
@@ -141,7 +141,7 @@ class RemoteStore(WholeCassettes):
 
     async def check_writes(self, name: str | None = None) -> None:
         self._running()
-        patience_s = 0.0 if self._client.away or name is None else _BEFORE_A_CALL_S
+        patience_s = 0.0 if self._client.unreachable or name is None else _BEFORE_A_CALL_S
         try:
             async with asyncio.timeout(patience_s + _AT_ONCE_S):
                 await self._client.ask(
@@ -246,8 +246,8 @@ class RemoteStore(WholeCassettes):
                 "interactions": int(count),
                 "sources": [*sources],
             }:
-                found = [self._source(source) for source in sources]
-                return Outline(CassetteHead(at, run_id, meta), count, frozenset(found))
+                routes = [self._source(source) for source in sources]
+                return Outline(CassetteHead(at, run_id, meta), count, frozenset(routes))
             case _:
                 raise unexpected(self.url)
 
@@ -284,13 +284,13 @@ class RemoteStore(WholeCassettes):
 
     async def names(self) -> list[str]:
         self._running()
-        found: list[str] = []
+        names: list[str] = []
         query = {"counts": "false", "limit": PAGE}
         while True:
             listed, after = await self._listed(query)
-            found += [name for name, stat in listed if stat is not None]
+            names += [name for name, stat in listed if stat is not None]
             if after is None:
-                return sorted(found)
+                return sorted(names)
             query["after"] = after
 
     async def stat(self, name: str) -> CassetteStat | None:
@@ -360,7 +360,7 @@ class RemoteStore(WholeCassettes):
             while batch := await asyncio.to_thread(
                 batch_from, cassette.interactions, start, _BATCH
             ):
-                numbered = [replace(each, index=start + at) for at, each in enumerate(batch)]
+                numbered = [replace(item, index=start + at) for at, item in enumerate(batch)]
                 yield await asyncio.to_thread(writer.lines, numbered)
                 start += len(batch)
             yield writer.last()

@@ -58,9 +58,9 @@ AND NOT EXISTS (SELECT 1 FROM @usage u WHERE u.body = body.id)
 def add_block(body: int | None, first: int, block: Sequence[bytes], size: int) -> Op[int]:
     """Add pieces to a body, which begins with the first; its id."""
     if body is None:
-        found = yield from row(_BEGIN, size)
-        assert found is not None  # noqa: S101 - an insert returns its row
-        body = int(found[0])
+        row_of_body = yield from row(_BEGIN, size)
+        assert row_of_body is not None  # noqa: S101 - an insert returns its row
+        body = int(row_of_body[0])
     else:
         yield from run(_GO_ON, body, size)
     yield from each(_PIECE, [(body, number, piece) for number, piece in enumerate(block, first)])
@@ -95,10 +95,10 @@ def remove_block(body: int) -> Op[bool]:
 
 def sweep(grace_s: float) -> Op[bool]:
     """Remove a block of a body that nothing has referred to for so long; whether there may be more."""
-    if (found := (yield from row(_IDLE, grace_s))) is None:
+    if (idle := (yield from row(_IDLE, grace_s))) is None:
         return False
-    if (yield from run(_ADRIFT, found[0])):
-        yield from remove_block(found[0])
+    if (yield from run(_ADRIFT, idle[0])):
+        yield from remove_block(idle[0])
     return True
 
 
@@ -110,8 +110,8 @@ def has_idle() -> Op[bool]:
 
 def size_of(name: str, digest: str) -> Op[int | None]:
     """The size of a body that a recording of this cassette refers to."""
-    found = yield from row(_OF_CASSETTE, bytes.fromhex(digest), name)
-    return None if found is None else int(found[0])
+    body_row = yield from row(_OF_CASSETTE, bytes.fromhex(digest), name)
+    return None if body_row is None else int(body_row[0])
 
 
 def pieces_from(digest: str, first: int) -> Op[Sequence[Row]]:
@@ -169,23 +169,23 @@ class BodyCache:
         self._cached.clear()
 
     def _fetch(self, digest: str) -> TemporaryFile:
-        if (found := self._cached.get(digest)) is not None:
-            return found
+        if (cached := self._cached.get(digest)) is not None:
+            return cached
         file, size = self._read(digest)
         self._cached.add(digest, file, size)
         return file
 
     def _read(self, digest: str) -> tuple[TemporaryFile, int]:
-        file, size, found = TemporaryFile(self._scratch()), 0, hashlib.sha256()
+        file, size, digest_of_data = TemporaryFile(self._scratch()), 0, hashlib.sha256()
         for data in self._pieces_of(digest):
             file.write(data)
-            found.update(data)
+            digest_of_data.update(data)
             size += len(data)
         if not size:
             raise CassetteCorrupt(
                 f"{self._place}: the large body {digest} is gone, its recording was removed or "
                 "replaced meanwhile"
             )
-        if found.hexdigest() != digest:
+        if digest_of_data.hexdigest() != digest:
             raise damaged(self._place, digest)
         return file, size

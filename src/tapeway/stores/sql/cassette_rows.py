@@ -44,16 +44,16 @@ def cassette(name: str, lock: str) -> Op[CassetteRow | None]:
     `:share` keeps other transactions from removing, renaming and re-indexing the cassette. `:lock`
     also keeps them from recording, once present recordings have ended.
     """
-    found = yield from row(_LOCKED[lock], name)
-    return None if found is None else CassetteRow(*found)
+    columns = yield from row(_LOCKED[lock], name)
+    return None if columns is None else CassetteRow(*columns)
 
 
 def cassette_or_new(name: str, head: CassetteHead) -> Op[CassetteRow]:
     """The same with a `:share` lock, created where there is none."""
-    while (found := (yield from cassette(name, ":share"))) is None:
+    while (cassette_row := (yield from cassette(name, ":share"))) is None:
         yield from lock_name(name)
         yield from insert(name, head)
-    return found
+    return cassette_row
 
 
 def insert(name: str | None, head: CassetteHead) -> Op[Sequence[Row]]:
@@ -71,5 +71,5 @@ def lock_name(name: str) -> Op[None]:
 
 def mark(name: str) -> Op[str | None]:
     """What differs after every change of a cassette, None where there is none."""
-    found = yield from row(_MARK, name)
-    return None if found is None else str(found[0])
+    columns = yield from row(_MARK, name)
+    return None if columns is None else str(columns[0])

@@ -49,8 +49,8 @@ AND generation < (SELECT generation FROM @cassette WHERE id = $1) AND number :nu
 
 def add_nameless(head: CassetteHead) -> Op[int]:
     """Add an empty cassette that nobody sees yet."""
-    found = yield from insert(None, head)
-    return int(found[0][0])
+    inserted = yield from insert(None, head)
+    return int(inserted[0][0])
 
 
 def fill(
@@ -94,8 +94,8 @@ def take_out(name: str, only: Unchanged | None) -> Op[int | None]:
 
 def rename(name: str, by: str) -> Op[int | None]:
     """Rename `by` to `name`; the id of the replaced cassette's rows, None for none."""
-    for each in sorted({name, by}):
-        yield from lock_name(each)
+    for locked in sorted({name, by}):
+        yield from lock_name(locked)
     if (renamed := (yield from cassette(by, ":lock"))) is None:
         return None
     before = yield from cassette(name, ":lock")
@@ -110,9 +110,9 @@ def rename(name: str, by: str) -> Op[int | None]:
 
 def remove_some(cassette_id: int) -> Op[bool]:
     """Remove a batch of the rows of a cassette without a name; whether there are more."""
-    found = yield from rows_of(_REMOVED_FIRST, cassette_id, BATCH)
-    if found:
-        yield from recordings.remove_rows(cassette_id, [number for (number,) in found])
+    numbers = yield from rows_of(_REMOVED_FIRST, cassette_id, BATCH)
+    if numbers:
+        yield from recordings.remove_rows(cassette_id, [number for (number,) in numbers])
         return True
     yield from run("DELETE FROM @source WHERE cassette = $1", cassette_id)
     yield from run("DELETE FROM @cassette WHERE id = $1", cassette_id)
@@ -123,9 +123,9 @@ def clear_leftovers(grace_s: float) -> Op[bool]:
     """Remove a batch of a cassette that was left half-written or half-removed for so long; whether
     there is more.
     """
-    if (found := (yield from row(_LEFTOVER, grace_s))) is None:
+    if (leftover := (yield from row(_LEFTOVER, grace_s))) is None:
         return False
-    yield from remove_some(found[0])
+    yield from remove_some(leftover[0])
     return True
 
 
@@ -143,18 +143,18 @@ def begin_rekey(name: str, head: CassetteHead) -> Op[tuple[int, int] | None]:
     None if nothing is left to do: there is no cassette, or the rules stay the same. From now on
     every recording adds keys of both generations.
     """
-    if (found := (yield from cassette(name, ":lock"))) is None:
+    if (cassette_row := (yield from cassette(name, ":lock"))) is None:
         return None
     meta = rows.head_values(head)[2]
-    if rules_of(meta) == rules_of(found.meta):
-        yield from run(_IN_FORCE, found.id, *rows.head_values(head))
+    if rules_of(meta) == rules_of(cassette_row.meta):
+        yield from run(_IN_FORCE, cassette_row.id, *rows.head_values(head))
         return None
-    coming = max(found.generation, found.coming_generation or 0) + 1
+    coming = max(cassette_row.generation, cassette_row.coming_generation or 0) + 1
     yield from run(
         "UPDATE @cassette SET coming_meta = $2, coming_generation = $3 WHERE id = $1",
-        *(found.id, meta, coming),
+        *(cassette_row.id, meta, coming),
     )
-    return found.id, coming
+    return cassette_row.id, coming
 
 
 def rekey(cassette_id: int, generation: int, head: CassetteHead, after: int) -> Op[int | None]:
@@ -167,11 +167,11 @@ def rekey(cassette_id: int, generation: int, head: CassetteHead, after: int) -> 
     coming = yield from row(_COMING, cassette_id)
     if coming is None or coming[0] != generation:
         return None
-    found = yield from rows_of(_TO_REKEY, cassette_id, after, BATCH)
-    for number, keys in (yield from computed(partial(_keys_of, found, head))):
+    page = yield from rows_of(_TO_REKEY, cassette_id, after, BATCH)
+    for number, keys in (yield from computed(partial(_keys_of, page, head))):
         yield from recordings.add_keys(cassette_id, number, [(generation, key) for key in keys])
-    if len(found) == BATCH:
-        return int(found[-1][0])
+    if len(page) == BATCH:
+        return int(page[-1][0])
     yield from run(
         "UPDATE @cassette SET generation = $2, coming_generation = NULL, coming_meta = NULL "
         "WHERE id = $1",
@@ -183,23 +183,23 @@ def rekey(cassette_id: int, generation: int, head: CassetteHead, after: int) -> 
 
 def forget_keys(cassette_id: int) -> Op[bool]:
     """Remove a batch of the keys of earlier rules; whether there may be more."""
-    found = yield from rows_of(_OLD_KEYS, cassette_id, BATCH)
-    if found:
-        gone = rows.numbers({number for (number,) in found})
-        yield from run(_FORGET_KEYS, cassette_id, gone)
-    return bool(found)
+    page = yield from rows_of(_OLD_KEYS, cassette_id, BATCH)
+    if page:
+        rekeyed = rows.numbers({number for (number,) in page})
+        yield from run(_FORGET_KEYS, cassette_id, rekeyed)
+    return bool(page)
 
 
 def is_changing(name: str) -> Op[bool]:
     """Whether a change of the rules is under way."""
-    found = yield from row("SELECT coming_generation FROM @cassette WHERE name = $1", name)
-    return found is not None and found[0] is not None
+    columns = yield from row("SELECT coming_generation FROM @cassette WHERE name = $1", name)
+    return columns is not None and columns[0] is not None
 
 
-def _keys_of(found: Sequence[Row], head: CassetteHead) -> list[tuple[int, Sequence[bytes]]]:
+def _keys_of(page: Sequence[Row], head: CassetteHead) -> list[tuple[int, Sequence[bytes]]]:
     under = rules_of(rows.head_values(head)[2])
     made: list[tuple[int, Sequence[bytes]]] = []
-    for number, document, digest in found:
+    for number, document, digest in page:
         exchange = exchange_of(rows.interaction_of(document, digest, number, "the cassette"))
         if exchange is not None:
             made.append((number, keys_of(exchange, under)))

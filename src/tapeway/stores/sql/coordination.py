@@ -308,8 +308,8 @@ def steer(change: Callable[[Control], Control]) -> Op[str]:
 
 def in_force() -> Op[Control | None]:
     """The state in force, None as long as no instance joined."""
-    found = yield from quick_row(_CONTROL)
-    return None if found is None else _read(*found)
+    columns = yield from quick_row(_CONTROL)
+    return None if columns is None else _read(*columns)
 
 
 def behind(generation: int, member: Member, bury: Bury) -> Op[list[str]]:
@@ -325,19 +325,19 @@ def forget_ended(control: Control) -> Op[bool]:
     left = BATCH
     for (name,) in (yield from quick_rows(_NAMES.format("turn"))):
         keys: dict[int, list[bytes]] = {}
-        found = yield from quick_rows(_ENDED_TURNS, name, control.take_of(name), left)
-        for take, key in found:
+        ended = yield from quick_rows(_ENDED_TURNS, name, control.take_of(name), left)
+        for take, key in ended:
             keys.setdefault(take, []).append(key)
         for take, of_take in keys.items():
             yield from quick_run(_FORGET_TURNS, name, take, hexes(of_take))
-        if not (left := left - len(found)):
+        if not (left := left - len(ended)):
             return True
     for (name,) in (yield from quick_rows(_NAMES.format("touched"))):
         before = control.take_of(name)
-        found = yield from quick_rows(_ENDED_TOUCHED, name, before, left)
-        gone = numbers([number for (number,) in found])
+        ended = yield from quick_rows(_ENDED_TOUCHED, name, before, left)
+        gone = numbers([number for (number,) in ended])
         yield from quick_run(_FORGET_TOUCHED, name, gone, before)
-        if not (left := left - len(found)):
+        if not (left := left - len(ended)):
             return True
     # The counts of these takes are zero by now.
     for (name,) in (yield from quick_rows(_NAMES.format("used"))):
@@ -358,10 +358,10 @@ def read_back(text: str) -> Control:
 
 
 def _locked() -> Op[tuple[int, Control | None]]:
-    found = yield from quick_row(f"{_CONTROL} :lock")
-    if found is None:
+    columns = yield from quick_row(f"{_CONTROL} :lock")
+    if columns is None:
         raise CassetteCorrupt("the table 'control' is empty: restore its row")
-    return int(found[0]), _read(*found)
+    return int(columns[0]), _read(*columns)
 
 
 def _read(generation: int, document: bytes | None) -> Control | None:
@@ -410,10 +410,10 @@ def decode_control(text: bytes | str, generation: int) -> Control:
                 active,
                 takes,
                 since,
-                {name: _mode(each) for name, each in modes.items()},
-                {name: each for name, each in cassette_takes.items() if isinstance(each, int)},
+                {name: _mode(stored_mode) for name, stored_mode in modes.items()},
+                {name: take for name, take in cassette_takes.items() if isinstance(take, int)},
                 generation,
-                {name: _slot(name, each) for name, each in slots.items()},
+                {name: _slot(name, slot) for name, slot in slots.items()},
                 {name: tuple(_numbers(takes)) for name, takes in slot_takes.items()},
             )
         case _:

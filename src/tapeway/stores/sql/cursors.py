@@ -56,8 +56,8 @@ def read(name: str, take: int, keys: Sequence[bytes]) -> Op[Mapping[bytes, Curso
     """The cursors of the keys advanced in a take."""
     if not keys:
         return {}
-    found = yield from quick_rows(_READ, name, take, hexes(keys))
-    states = {key: CursorState(state, version) for key, state, version in found}
+    read_rows = yield from quick_rows(_READ, name, take, hexes(keys))
+    states = {key: CursorState(state, version) for key, state, version in read_rows}
     return {key: states[at] for key in keys if (at := indexable(key)) in states}
 
 
@@ -73,9 +73,9 @@ def step(name: str, step: CursorStep) -> Op[None]:
     """Advance a cursor from wherever it is."""
     cursor = (name, step.take, indexable(step.key))
     while not (yield from quick_run(BEGIN, *cursor, step.advance(None), first_version())):
-        found = yield from quick_row(_LOCKED, *cursor)
-        if found is not None:
-            yield from quick_run(_GO_ON, *cursor, step.advance(found[0]))
+        columns = yield from quick_row(_LOCKED, *cursor)
+        if columns is not None:
+            yield from quick_run(_GO_ON, *cursor, step.advance(columns[0]))
             return
 
 
@@ -90,10 +90,10 @@ def forget(name: str) -> Op[None]:
         yield from quick_run(f"DELETE FROM @{table} WHERE name = $1", name)  # noqa: S608
 
 
-def forget_touched(name: str, gone: Sequence[int]) -> Op[int]:
+def forget_touched(name: str, removed: Sequence[int]) -> Op[int]:
     """Forget the use of removed recordings."""
     sql = "DELETE FROM @touched WHERE name = $1 AND number :numbers($2)"
-    return (yield from quick_run(sql, name, numbers(gone)))
+    return (yield from quick_run(sql, name, numbers(removed)))
 
 
 def take_over_numbering(name: str, by: str) -> Op[None]:
@@ -107,6 +107,6 @@ def reserve(name: str, above: int, count: int) -> Op[int]:
 
     `:above` also looks at the recordings where they can be read beside the cursors.
     """
-    found = yield from quick_row(_RESERVE, name, above, count)
-    assert found is not None  # noqa: S101 - an upsert returns its row
-    return int(found[0])
+    columns = yield from quick_row(_RESERVE, name, above, count)
+    assert columns is not None  # noqa: S101 - an upsert returns its row
+    return int(columns[0])

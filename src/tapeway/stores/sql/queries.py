@@ -74,8 +74,8 @@ _PAGE = f"{_SELECT} AND (place, number) > ($2, $3) {_IN_ORDER} LIMIT $4"
 _WEIGHTS = f"SELECT number, weight FROM @interaction WHERE {_OF} AND weight IS NOT NULL"  # noqa: S608
 _BESIDE = [
     [
-        f"SELECT number, weight FROM @interaction WHERE {_OF} AND {each} LIMIT {NEIGHBOURS}"  # noqa: S608
-        for each in (
+        f"SELECT number, weight FROM @interaction WHERE {_OF} AND {condition} LIMIT {NEIGHBOURS}"  # noqa: S608
+        for condition in (
             f"{order} >= $2 AND {order} < $3 ORDER BY {order}, number DESC",
             f"{order} < $2 AND {order} >= $3 ORDER BY {order} DESC, number",
         )
@@ -152,11 +152,11 @@ def names() -> Op[list[str]]:
 
 def outline(name: str, place: str) -> Op[Outline | None]:
     """A cassette without its recordings."""
-    found = yield from rows(_OUTLINE, name)
-    if not found:
+    outline_rows = yield from rows(_OUTLINE, name)
+    if not outline_rows:
         return None
-    created_at, run_id, meta, *_ = found[0]
-    counted = [each[3:] for each in found if each[-1]]
+    created_at, run_id, meta, *_ = outline_rows[0]
+    counted = [source[3:] for source in outline_rows if source[-1]]
     sources = [(r.decode(), base.decode()) for exchange, r, base, _ in counted if exchange]
     head = columns.head_of(created_at.decode(), run_id.decode(), meta, place)
     return Outline(head, sum([count for *_, count in counted]), frozenset(sources))
@@ -164,24 +164,24 @@ def outline(name: str, place: str) -> Op[Outline | None]:
 
 def stat(name: str) -> Op[CassetteStat | None]:
     """A cassette's size, time of change and mark."""
-    found = yield from row(_STAT, name)
-    if found is None:
+    stat_row = yield from row(_STAT, name)
+    if stat_row is None:
         return None
-    changed, last, size, version = found
+    changed, last, size, version = stat_row
     at = datetime.fromtimestamp(max(changed, last or 0), UTC)
     return CassetteStat(size, at.isoformat(timespec="microseconds"), version)
 
 
 def load(name: str, place: str, decode: Decode) -> Op[StoredCassette | None]:
     """A whole cassette, as of one moment where the transaction is."""
-    if (found := (yield from outline(name, place))) is None:
+    if (outlined := (yield from outline(name, place))) is None:
         return None
     items = []
     at, index = -1, -1
     while page := (yield from rows(_PAGE, name, at, index, ROWS_AT_ONCE)):
-        items += [each.item for each in (yield from computed(partial(decode, page)))]
+        items += [recording.item for recording in (yield from computed(partial(decode, page)))]
         at, index = page[-1][0], page[-1][1]
-    return StoredCassette(found.head, tuple(items))
+    return StoredCassette(outlined.head, tuple(items))
 
 
 def find(name: str, keys: Sequence[bytes]) -> Op[Sequence[Row]]:
@@ -206,13 +206,13 @@ def page(name: str, after: int | None, limit: int) -> Op[Sequence[Row]]:
     """The next recordings in order after index `after`, or the first. Raises CassetteEdited."""
     place, index = -1, -1
     if after is not None:
-        found = yield from row(
+        last_row = yield from row(
             f"SELECT place FROM @interaction WHERE {_OF} AND number = $2",  # noqa: S608
             *(name, after),
         )
-        if found is None:
+        if last_row is None:
             raise interaction_gone(name, after)
-        place, index = found[0], after
+        place, index = last_row[0], after
     return (yield from rows(_PAGE, name, place, index, limit))
 
 
@@ -241,13 +241,13 @@ def neighbours(name: str, asked: SoughtRequest) -> Op[Sequence[Row]]:
 
 
 def _beside(name: str, asked: SoughtRequest) -> Op[list[Row]]:
-    found: list[Row] = []
+    weighed: list[Row] = []
     for place in asked.places:
         for key, (behind, before) in zip(place, _BESIDE, strict=True):
             first, last = bounds(key)
-            found += yield from rows(behind, name, key, last)
-            found += yield from rows(before, name, key, first)
-    return found
+            weighed += yield from rows(behind, name, key, last)
+            weighed += yield from rows(before, name, key, first)
+    return weighed
 
 
 def _similar(name: str, asked: SoughtRequest) -> Op[list[Row]]:
@@ -267,12 +267,14 @@ def alike(name: str, key: bytes) -> Op[Sequence[Row]]:
 
 def issuers(name: str, keys: Sequence[bytes]) -> Op[dict[bytes, Issuer]]:
     """The first recordings whose answers issued identifiers, given as digests."""
-    found = {bytes(key): number for key, number in (yield from rows(_ISSUERS, name, hexes(keys)))}
-    if not found:
+    issuer_of = {
+        bytes(key): number for key, number in (yield from rows(_ISSUERS, name, hexes(keys)))
+    }
+    if not issuer_of:
         return {}
-    taken = yield from rows(_TAKES, name, numbers(sorted({*found.values()})))
-    by = {index: Issuer(index, take) for index, take in taken}
-    return {key: by[index] for key, index in found.items() if index in by}
+    taken = yield from rows(_TAKES, name, numbers(sorted({*issuer_of.values()})))
+    issuer_with = {index: Issuer(index, take) for index, take in taken}
+    return {key: issuer_with[index] for key, index in issuer_of.items() if index in issuer_with}
 
 
 def _within_budget(name: str, weighed: Sequence[Row]) -> Op[Sequence[Row]]:
@@ -309,19 +311,19 @@ def unrouted_prefixes(name: str, base: str, prefixes: Sequence[str]) -> Op[list[
     given = [f"{prefix}/".encode() for prefix in prefixes]
     cases = " ".join(
         [
-            f"WHEN substr(path, 1, {len(each)}) = ${at} THEN {at - 4}"
-            for at, each in enumerate(given, 4)
+            f"WHEN substr(path, 1, {len(prefix)}) = ${at} THEN {at - 4}"
+            for at, prefix in enumerate(given, 4)
         ]
     )
-    which = f"CASE {cases} ELSE -1 END" if cases else "-1"
-    found = yield from rows(_UNROUTED.format(which), name, b"", base.encode(), *given)
-    return [prefixes[at] if at >= 0 else "" for (at,) in found]
+    column = f"CASE {cases} ELSE -1 END" if cases else "-1"
+    positions = yield from rows(_UNROUTED.format(column), name, b"", base.encode(), *given)
+    return [prefixes[at] if at >= 0 else "" for (at,) in positions]
 
 
 def highest(name: str) -> Op[int]:
     """An index above all that a cassette ever had."""
-    found = yield from row(cursors.HIGHEST, name)
-    return 0 if found is None else int(found[0])
+    highest_row = yield from row(cursors.HIGHEST, name)
+    return 0 if highest_row is None else int(highest_row[0])
 
 
 def check() -> Op[list[str]]:

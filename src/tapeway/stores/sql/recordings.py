@@ -81,11 +81,13 @@ def record(
     if recording.lease is not None:
         yield from use_lease(recording.lease)
     change, step, index = CountChange(), recording.step, recording.interaction.index
-    gone = (yield from _remove(into, recording.supersedes, change)) if recording.supersedes else []
+    removed = (
+        (yield from _remove(into, recording.supersedes, change)) if recording.supersedes else []
+    )
     if recording.goes_on is not None:
-        _check_unchanged(name, gone, recording.goes_on)
+        _check_unchanged(name, removed, recording.goes_on)
     # Not at the end: the index was reserved at the request, and later requests may finish earlier.
-    place = min([held.place for held in gone], default=index)
+    place = min([held.place for held in removed], default=index)
     take = 0 if step is None else step.take
     yield from _add(into, (index, recording.interaction, text), place, take, change)
     yield from change.write(into.id, shard)
@@ -123,10 +125,10 @@ def edit(
     """
     if (into := (yield from cassette(name, ":share"))) is None:
         return False
-    found = yield from row(_HELD, into.id, numbers([index]))
-    if found is None:
+    held_row = yield from row(_HELD, into.id, numbers([index]))
+    if held_row is None:
         return False
-    old, change = _Held(*found), CountChange()
+    old, change = _Held(*held_row), CountChange()
     if condition.given:
         held = rows.interaction_of(old.document, old.sha256, index, f"cassette '{name}'")
         condition.check(interaction_digest(held))
@@ -149,18 +151,18 @@ def edit(
     return True
 
 
-def release_bodies(cassette_id: int, gone: Sequence[int]) -> Op[int]:
+def release_bodies(cassette_id: int, numbers_of_removed: Sequence[int]) -> Op[int]:
     """Mark bodies as idle where only these interactions refer to them.
 
     Each goes with the next sweep, unless somebody has just stored the same one for a recording.
     """
-    return (yield from run(_RELEASE, cassette_id, numbers(gone)))
+    return (yield from run(_RELEASE, cassette_id, numbers(numbers_of_removed)))
 
 
-def remove_rows(cassette_id: int, gone: Sequence[int]) -> Op[int]:
+def remove_rows(cassette_id: int, numbers_of_removed: Sequence[int]) -> Op[int]:
     """Remove interactions with their keys, and release the bodies."""
-    yield from release_bodies(cassette_id, gone)
-    return (yield from run(_REMOVE, cassette_id, numbers(gone)))
+    yield from release_bodies(cassette_id, numbers_of_removed)
+    return (yield from run(_REMOVE, cassette_id, numbers(numbers_of_removed)))
 
 
 def with_texts(items: Iterable[AnyInteraction]) -> list[tuple[AnyInteraction, bytes]]:
@@ -182,17 +184,17 @@ def numbered_batch(items: Sequence[AnyInteraction], first: int) -> list[Numbered
 
 
 def _remove(into: CassetteRow, gone: Sequence[int], change: CountChange) -> Op[list[_Held]]:
-    found = [_Held(*each) for each in (yield from rows_of(_HELD, into.id, numbers(gone)))]
-    if found:
-        yield from remove_rows(into.id, [held.number for held in found])
-    for held in found:
+    removed = [_Held(*fields) for fields in (yield from rows_of(_HELD, into.id, numbers(gone)))]
+    if removed:
+        yield from remove_rows(into.id, [held.number for held in removed])
+    for held in removed:
         change.remove(held.exchange, held.route, held.base, held.size)
-    return found
+    return removed
 
 
-def _check_unchanged(name: str, gone: Sequence[_Held], before: AnyInteraction) -> None:
+def _check_unchanged(name: str, removed: Sequence[_Held], before: AnyInteraction) -> None:
     """Raise RecordingEdited unless these rows hold the interaction as it was recorded."""
-    for held in gone:
+    for held in removed:
         if held.number == before.index:
             item = rows.interaction_of(
                 held.document, held.sha256, held.number, f"cassette '{name}'"
@@ -245,8 +247,8 @@ def _use(into: CassetteRow, number: int, digest: bytes) -> Op[int]:
 
 def add_keys(cassette_id: int, number: int, keys: Iterable[tuple[int, bytes]]) -> Op[None]:
     """Have an interaction found by these keys, each of a generation."""
-    found = sorted({(generation, rows.indexable(key)) for generation, key in keys})
-    many = [(cassette_id, generation, key, number) for generation, key in found]
+    unique = sorted({(generation, rows.indexable(key)) for generation, key in keys})
+    many = [(cassette_id, generation, key, number) for generation, key in unique]
     if len(many) == 1:
         yield from run(_KEY, *many[0])
     else:

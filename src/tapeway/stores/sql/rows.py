@@ -104,7 +104,7 @@ def hexes(keys: Iterable[bytes]) -> list[str]:
 
 def numbers(given: Iterable[int]) -> list[str]:
     """The argument of `:numbers`."""
-    return [str(each) for each in given]
+    return [str(number) for number in given]
 
 
 def head_values(head: CassetteHead) -> tuple[bytes, bytes, bytes]:

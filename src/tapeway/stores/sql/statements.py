@@ -51,13 +51,13 @@ Op = Generator[Statement | Computation, Any, T]
 
 
 def rows(sql: str, *args: Any) -> Op[Sequence[Row]]:
-    found: Sequence[Row] = yield Statement(sql, args, Wanted.ROWS)
-    return found
+    result: Sequence[Row] = yield Statement(sql, args, Wanted.ROWS)
+    return result
 
 
 def row(sql: str, *args: Any) -> Op[Row | None]:
-    found: Sequence[Row] = yield Statement(sql, args, Wanted.ROWS)
-    return found[0] if found else None
+    result: Sequence[Row] = yield Statement(sql, args, Wanted.ROWS)
+    return result[0] if result else None
 
 
 def run(sql: str, *args: Any) -> Op[int]:
@@ -72,13 +72,13 @@ def each(sql: str, many: Sequence[Sequence[Any]]) -> Op[None]:
 
 
 def quick_rows(sql: str, *args: Any) -> Op[Sequence[Row]]:
-    found: Sequence[Row] = yield Statement(sql, args, Wanted.ROWS, quick=True)
-    return found
+    result: Sequence[Row] = yield Statement(sql, args, Wanted.ROWS, quick=True)
+    return result
 
 
 def quick_row(sql: str, *args: Any) -> Op[Row | None]:
-    found: Sequence[Row] = yield Statement(sql, args, Wanted.ROWS, quick=True)
-    return found[0] if found else None
+    result: Sequence[Row] = yield Statement(sql, args, Wanted.ROWS, quick=True)
+    return result[0] if result else None
 
 
 def quick_run(sql: str, *args: Any) -> Op[int]:
@@ -96,4 +96,4 @@ _WORD = re.compile(r"(?<!:):([a-z_]+)(?:\((\$\d+)\))?")
 
 def render(sql: str, dialect: Mapping[str, str]) -> str:
     """A statement's text with each `:word` as the dialect writes it; `{}` there is the argument."""
-    return _WORD.sub(lambda found: dialect[found[1]].replace("{}", found[2] or ""), sql)
+    return _WORD.sub(lambda match: dialect[match[1]].replace("{}", match[2] or ""), sql)

@@ -265,8 +265,8 @@ class SqlStore(Generic[D]):
                 fill = partial(cassettes.fill, id_, items, head, driver.shard())
                 await driver.write(action, fill, long=True)
                 start += len(items)
-            put = partial(cassettes.put_in_place, name, id_, only)
-            done, left = await driver.write(action, put, long=True)
+            make = partial(cassettes.put_in_place, name, id_, only)
+            done, left = await driver.write(action, make, long=True)
         except BaseException:
             await self._remove_rows(id_)
             raise
@@ -350,8 +350,8 @@ class SqlStore(Generic[D]):
         return await self._for_cassette(name).read(f"read '{name}'", make, None)
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
-        found = await self._recordings(name, partial(queries.get, name, index))
-        return found[0] if found else None
+        items = await self._recordings(name, partial(queries.get, name, index))
+        return items[0] if items else None
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         driver = self._for_cassette(name)
@@ -483,13 +483,13 @@ class SqlStore(Generic[D]):
         driver = self._for_cassette(name)
         look = partial(queries.look, name, take, keys, digests)
         action = f"read recordings of '{name}'"
-        found = await driver.read(action, look, None, cursors=bool(keys))
-        if found is None:
+        looked_up = await driver.read(action, look, None, cursors=bool(keys))
+        if looked_up is None:
             # Cursors may be there before the first recording is.
             make = partial(cursors.read, name, take, keys)
             turns = await driver.read_turns(f"read the cursors of '{name}'", make) if keys else {}
             return Found(turns, [], None)
-        turns, read, mark = found
+        turns, read, mark = looked_up
         return Found(turns, await self._found(name, read, held=True), mark)
 
     def advance(self, move: CursorMove, done: MoveDone) -> None:

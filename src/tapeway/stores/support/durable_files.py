@@ -77,9 +77,9 @@ class FileText:
             if not at <= start <= start + len(sought) <= at + len(window):
                 at, window = start, self._read(start, min(start + WINDOW, self._size))
                 self._window = at, window
-            found = window.find(sought, start - at, end - at)
-            if found >= 0:
-                return at + found
+            index = window.find(sought, start - at, end - at)
+            if index >= 0:
+                return at + index
             # The end of this window may be the beginning of what is sought.
             start = at + len(window) - len(sought) + 1
         return -1
@@ -92,10 +92,10 @@ class FileText:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of all of it."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for piece in self.pieces():
-            found.update(piece)
-        return found.hexdigest()
+            digest.update(piece)
+        return digest.hexdigest()
 
     @property
     def unchanged(self) -> bool:
@@ -103,14 +103,14 @@ class FileText:
         return self._fd < 0 or signature(os.fstat(self._fd)) == self.signature
 
     def _read(self, start: int, stop: int) -> bytes:
-        found: list[bytes] = []
+        pieces: list[bytes] = []
         while start < stop:
             # One call reads two GiB at most.
-            found.append(data := os.pread(self._fd, stop - start, start))
+            pieces.append(data := os.pread(self._fd, stop - start, start))
             if not data:
                 raise CassetteEdited(f"{self._place} was cut while it was read: load it again")
             start += len(data)
-        return found[0] if len(found) == 1 else b"".join(found)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def is_full(exc: OSError) -> bool:
@@ -182,13 +182,13 @@ def signature_of(folder: int, name: str) -> tuple[int, int, int, int] | None:
         return None
 
 
-def signature(found: os.stat_result) -> tuple[int, int, int, int]:
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+def signature(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def check_writes(folder: Path) -> None:
     """Raise StoreError where no file could be written in a folder, or in the one to hold it."""
-    existing = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    existing = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
     try:
         # On Linux it has no name: a crash leaves nothing behind.
         with tempfile.TemporaryFile(dir=existing, buffering=0) as file:
@@ -242,10 +242,10 @@ def make_root(path: Path) -> None:
     while not path.exists():
         missing.append(path)
         path = path.parent
-    for each in reversed(missing):
-        parent = os.open(each.parent, OPEN_FOLDER)
+    for folder_above in reversed(missing):
+        parent = os.open(folder_above.parent, OPEN_FOLDER)
         try:
-            make_folder(parent, each.name)
+            make_folder(parent, folder_above.name)
         finally:
             os.close(parent)
 

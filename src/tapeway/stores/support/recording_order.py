@@ -31,21 +31,21 @@ class RecordingOrder(Generic[T]):
 
     def get(self, index: int) -> T | None:
         entry = self._entry_of.get(index)
-        found = None if entry is None else self._entries[entry]
-        return None if found is None else found[2]
+        slot = None if entry is None else self._entries[entry]
+        return None if slot is None else slot[2]
 
     def add(self, index: int, item: T, supersedes: Iterable[int] = ()) -> None:
         freed: set[tuple[int, int]] = set()
         for superseded in supersedes:
             if (entry := self._entry_of.pop(superseded, None)) is not None:
-                found, self._entries[entry] = self._entries[entry], None
-                if found is not None:
-                    freed.add(found[0])
+                slot, self._entries[entry] = self._entries[entry], None
+                if slot is not None:
+                    freed.add(slot[0])
         self._put(index, item, min(freed, default=(1, index)))
 
     def items(self) -> list[tuple[int, T]]:
         held = sorted(
-            [entry for entry in self._entries if entry is not None], key=lambda each: each[0]
+            [entry for entry in self._entries if entry is not None], key=lambda slot: slot[0]
         )
         return [(index, item) for _, index, item in held]
 

@@ -38,7 +38,7 @@ class SerialExecutor:
 
     def start(self, work: Callable[[], None]) -> None:
         """Like `run`, for work that reports its end itself and raises nothing."""
-        self._add(partial(self._do, work))
+        self._add(partial(self._perform_unawaited, work))
 
     async def run(self, work: Callable[[], T]) -> T:
         return await result_of(self.submit(work))
@@ -57,7 +57,7 @@ class SerialExecutor:
                     self._unfinished, self._running = self._unfinished - 1, False
                 raise
 
-    def _do(self, work: Callable[[], None]) -> None:
+    def _perform_unawaited(self, work: Callable[[], None]) -> None:
         try:
             work()
         finally:

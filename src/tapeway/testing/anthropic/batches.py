@@ -22,8 +22,8 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
     requests = list(objects_at(call.json, "requests"))
     names = [text_at(request, "custom_id") for request in requests]
     if not requests:
-        said = "requests: List should have at least 1 item after validation, not 0"
-        return envelope.failure(400, call, state, said)
+        message = "requests: List should have at least 1 item after validation, not 0"
+        return envelope.failure(400, call, state, message)
     if len({*names}) < len(names):
         return envelope.failure(400, call, state, "requests: custom_id must be unique")
     now = state.now()
@@ -40,7 +40,7 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
         "results_url": None,
     }
     state.documents[text_at(batch, "id") + _REQUESTS] = {"requests": [*requests]}
-    return _kept(batch, state)
+    return _stored_batch(batch, state)
 
 
 def retrieve(call: StandInRequest, state: StandInState, respond: Respond) -> StandInAnswer:
@@ -55,7 +55,7 @@ def retrieve(call: StandInRequest, state: StandInState, respond: Respond) -> Sta
         case "canceling":
             batch |= _ended(call, state, None)
     state.documents[polled] = {}
-    return _kept(batch, state)
+    return _stored_batch(batch, state)
 
 
 def cancel(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -64,20 +64,20 @@ def cancel(call: StandInRequest, state: StandInState) -> StandInAnswer:
     if batch is None:
         return _no_batch(call, state)
     if batch["processing_status"] == "ended":
-        said = f"Batch {call.params['id']} cannot be canceled because it has already ended."
-        return envelope.failure(400, call, state, said)
+        message = f"Batch {call.params['id']} cannot be canceled because it has already ended."
+        return envelope.failure(400, call, state, message)
     started = {"processing_status": "canceling", "cancel_initiated_at": _time(state.now())}
-    return _kept(batch | started, state)
+    return _stored_batch(batch | started, state)
 
 
 def list_batches(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """GET /v1/messages/batches, the last one first."""
-    found = [
+    batches = [
         document for document in state.documents.values() if at(document, "type") == "message_batch"
     ]
-    found.reverse()
-    first, last = (found[0]["id"], found[-1]["id"]) if found else (None, None)
-    page: JsonObject = {"data": [*found], "has_more": False, "first_id": first, "last_id": last}
+    batches.reverse()
+    first, last = (batches[0]["id"], batches[-1]["id"]) if batches else (None, None)
+    page: JsonObject = {"data": [*batches], "has_more": False, "first_id": first, "last_id": last}
     return envelope.answer(page, state)
 
 
@@ -95,10 +95,10 @@ def _ended(call: StandInRequest, state: StandInState, respond: Respond | None) -
     asked = objects_at(state.documents[call.params["id"] + _REQUESTS], "requests")
     counts = dict.fromkeys(("processing", *_OUTCOMES), 0)
     lines = []
-    for each in asked:
-        result = _result(each, call, state, respond) if respond else {"type": "canceled"}
+    for request in asked:
+        result = _result(request, call, state, respond) if respond else {"type": "canceled"}
         counts[text_at(result, "type")] += 1
-        lines.append(compact({"custom_id": at(each, "custom_id"), "result": result}) + b"\n")
+        lines.append(compact({"custom_id": at(request, "custom_id"), "result": result}) + b"\n")
     state.files[call.params["id"]] = b"".join(lines)
     return {
         "processing_status": "ended",
@@ -113,7 +113,7 @@ def _result(
     asked: JsonObject, call: StandInRequest, state: StandInState, respond: Respond
 ) -> JsonObject:
     params = at(asked, "params")
-    body = {name: each for name, each in _members(params) if name != "stream"}
+    body = {name: member for name, member in _members(params) if name != "stream"}
     answer = respond(
         StandInRequest(
             method="POST",
@@ -142,6 +142,6 @@ def _no_batch(call: StandInRequest, state: StandInState) -> StandInAnswer:
     return envelope.failure(404, call, state, f"No message batch {call.params['id']} found.")
 
 
-def _kept(batch: JsonObject, state: StandInState) -> StandInAnswer:
+def _stored_batch(batch: JsonObject, state: StandInState) -> StandInAnswer:
     state.documents[text_at(batch, "id")] = batch
     return envelope.answer(batch, state)

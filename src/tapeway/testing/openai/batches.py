@@ -36,8 +36,8 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
         "request_counts": {"total": 0, "completed": 0, "failed": 0},
         "metadata": at(call.json, "metadata"),
     }
-    batch |= {f"{each}_at": None for each in _TIMES}
-    return _kept(batch, state)
+    batch |= {f"{name}_at": None for name in _TIMES}
+    return _stored_batch(batch, state)
 
 
 def retrieve(call: StandInRequest, state: StandInState, respond: Respond) -> StandInAnswer:
@@ -47,12 +47,12 @@ def retrieve(call: StandInRequest, state: StandInState, respond: Respond) -> Sta
         return _no_batch(call, state)
     match batch["status"]:
         case "validating":
-            batch |= _reached("in_progress", state)
+            batch |= _status_reached("in_progress", state)
         case "in_progress":
-            batch |= _results(batch, call, state, respond) | _reached("completed", state)
+            batch |= _results(batch, call, state, respond) | _status_reached("completed", state)
         case "cancelling":
-            batch |= _reached("cancelled", state)
-    return _kept(batch, state)
+            batch |= _status_reached("cancelled", state)
+    return _stored_batch(batch, state)
 
 
 def cancel(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -61,18 +61,20 @@ def cancel(call: StandInRequest, state: StandInState) -> StandInAnswer:
     if batch is None:
         return _no_batch(call, state)
     if batch["status"] not in ("validating", "in_progress"):
-        said = f"Cannot cancel a batch with status '{batch['status']}'."
-        return envelope.failure(400, call, state, said)
-    return _kept(batch | _reached("cancelling", state), state)
+        message = f"Cannot cancel a batch with status '{batch['status']}'."
+        return envelope.failure(400, call, state, message)
+    return _stored_batch(batch | _status_reached("cancelling", state), state)
 
 
 def list_batches(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """GET /v1/batches, the last one first."""
-    found = [document for document in state.documents.values() if document.get("object") == "batch"]
-    return envelope.answer({"object": "list", "data": found[::-1], "has_more": False}, state)
+    batches = [
+        document for document in state.documents.values() if document.get("object") == "batch"
+    ]
+    return envelope.answer({"object": "list", "data": batches[::-1], "has_more": False}, state)
 
 
-def _reached(status: str, state: StandInState) -> JsonObject:
+def _status_reached(status: str, state: StandInState) -> JsonObject:
     return {"status": status, f"{status}_at": state.seconds()}
 
 
@@ -89,7 +91,7 @@ def _results(
             "failed": sum(failed for failed, _ in lines),
         }
     }
-    for failed, group in groupby(sorted(lines, key=lambda each: each[0]), lambda each: each[0]):
+    for failed, group in groupby(sorted(lines, key=lambda line: line[0]), lambda line: line[0]):
         name = "error" if failed else "output"
         content = b"".join(line for _, line in group)
         file_name = f"{batch['id']}_{name}.jsonl"
@@ -132,6 +134,6 @@ def _no_batch(call: StandInRequest, state: StandInState) -> StandInAnswer:
     return envelope.failure(404, call, state, f"No batch found with id '{call.params['id']}'.")
 
 
-def _kept(batch: JsonObject, state: StandInState) -> StandInAnswer:
+def _stored_batch(batch: JsonObject, state: StandInState) -> StandInAnswer:
     state.documents[text_at(batch, "id")] = batch
     return envelope.answer(batch, state)

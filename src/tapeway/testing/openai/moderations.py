@@ -28,7 +28,7 @@ def moderate(call: StandInRequest, state: StandInState) -> StandInAnswer:
         results = [_result(texts, pictures=pictures)]
     else:
         inputs = [given] if isinstance(given, str) else items
-        results = [_result(str(each), pictures=False) for each in inputs]
+        results = [_result(str(value), pictures=False) for value in inputs]
     body: JsonObject = {
         "id": state.new_id("modr-", 29),
         "model": call.model or "omni-moderation-latest",
@@ -38,11 +38,11 @@ def moderate(call: StandInRequest, state: StandInState) -> StandInAnswer:
 
 
 def _result(text: str, *, pictures: bool) -> JsonObject:
-    found = {name: name.partition("/")[0] in text.lower() for name in _CATEGORIES}
+    categories = {name: name.partition("/")[0] in text.lower() for name in _CATEGORIES}
     return {
-        "flagged": any(found.values()),
-        "categories": found,
-        "category_scores": {name: 0.97 if named else 1.2e-06 for name, named in found.items()},
+        "flagged": any(categories.values()),
+        "categories": categories,
+        "category_scores": {name: 0.97 if named else 1.2e-06 for name, named in categories.items()},
         "category_applied_input_types": {
             name: ["text", "image"] if pictures and name in _ON_PICTURES else ["text"]
             for name in _CATEGORIES

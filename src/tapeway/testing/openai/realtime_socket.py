@@ -82,8 +82,8 @@ class RealtimeSocket:
             case "response.create":
                 await self._respond(event)
             case "response.cancel":
-                said = "Cancellation failed: no active response found"
-                await self._error(event, "response_cancel_not_active", said)
+                message = "Cancellation failed: no active response found"
+                await self._error(event, "response_cancel_not_active", message)
             case unknown:
                 await self._error(event, "invalid_value", f"Invalid value: '{unknown}'.")
 
@@ -99,8 +99,8 @@ class RealtimeSocket:
 
     async def _commit(self, event: JsonObject) -> None:
         if not self._audio:
-            said = "Error committing input audio buffer: buffer too small."
-            await self._error(event, "input_audio_buffer_commit_empty", said)
+            message = "Error committing input audio buffer: buffer too small."
+            await self._error(event, "input_audio_buffer_commit_empty", message)
             return
         heard = f"{len(self._audio)} bytes of {hashlib.sha256(self._audio).hexdigest()[:8]}"
         self._audio = b""
@@ -121,13 +121,13 @@ class RealtimeSocket:
 
     async def _find(self, event: JsonObject, kind: str) -> None:
         name = text_at(event, "item_id")
-        found = next((item for item in self._items if item["id"] == name), None)
-        if found is None:
+        named = next((item for item in self._items if item["id"] == name), None)
+        if named is None:
             await self._error(event, "item_not_found", f"There is no item '{name}'.")
         elif kind.endswith("retrieve"):
-            await self._send("conversation.item.retrieved", item=found)
+            await self._send("conversation.item.retrieved", item=named)
         else:
-            self._items.remove(found)
+            self._items.remove(named)
             await self._send("conversation.item.deleted", item_id=name)
 
     async def _respond(self, event: JsonObject) -> None:
@@ -245,9 +245,9 @@ def _turn(config: JsonObject, items: list[JsonObject]) -> PendingTurn:
     prompt, results = "", list[str]()
     for item in items:
         if text_at(item, "role") == "user":
-            said = [*objects_at(item, "content")]
+            parts = [*objects_at(item, "content")]
             prompt = "".join(
-                [text_at(each, "text") or text_at(each, "transcript") for each in said]
+                [text_at(part, "text") or text_at(part, "transcript") for part in parts]
             )
             results = []
         elif text_at(item, "type") == "function_call_output":
@@ -269,14 +269,14 @@ def _output(reply: Reply, state: StandInState, spoken: bool) -> Iterator[JsonObj
             "arguments": orjson.dumps(wanted.arguments).decode(),
         }
     if not reply.calls:
-        said: JsonObject = {"type": "output_text", "text": reply.text}
+        part: JsonObject = {"type": "output_text", "text": reply.text}
         if spoken:
-            said = {"type": "output_audio", "transcript": reply.text}
+            part = {"type": "output_audio", "transcript": reply.text}
         yield {
             "id": state.new_id("item_", 21),
             "object": "realtime.item",
             "type": "message",
             "status": "completed",
             "role": "assistant",
-            "content": [said],
+            "content": [part],
         }

@@ -54,7 +54,7 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
     response, kept = answered(call, state, state.documents.get(previous))
     state.documents[text_at(response, "id")] = kept
     if at(call.json, "stream") is True:
-        events = [_event(each) for each in numbered(events_of(response))]
+        events = [_event(event) for event in numbered(events_of(response))]
         error = _event(next(numbered(iter([_ERROR]))))
         return stream(
             envelope.headers(state, envelope.SSE_TYPE), with_stream_fault(call, events, error)

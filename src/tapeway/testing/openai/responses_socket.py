@@ -95,8 +95,8 @@ class ResponsesSocket:
         previous = text_at(asked, "previous_response_id")
         before = self._kept.get(previous) or self._state.documents.get(previous)
         if previous and before is None:
-            said = NOT_FOUND.format(previous)
-            await self._error(lane, 400, "previous_response_not_found", said)
+            message = NOT_FOUND.format(previous)
+            await self._error(lane, 400, "previous_response_not_found", message)
             return
         if call.requested_error:
             await self._failure(lane, call.requested_error)
@@ -137,7 +137,7 @@ class ResponsesSocket:
         del self._steered[name]
         details: JsonObject = {"reason": "steered"}
         ended = response | {"status": "incomplete", "incomplete_details": details, "output": []}
-        self._kept[name] = {"conversation": _asked(call.json), "response": ended}
+        self._kept[name] = {"conversation": _input_items(call.json), "response": ended}
         last: JsonObject = {"type": "response.incomplete", "sequence_number": number}
         await self._send(_in_lane(last | {"response": ended}, lane))
         more = {"input": steer["input"], "previous_response_id": name}
@@ -149,26 +149,26 @@ class ResponsesSocket:
         steer: JsonObject = {"previous_response_id": parent}
         if parent in self._steered:
             steer["id"] = self._state.new_id("steer_")
-            said: JsonObject = {"type": "response.steer.accepted", "sequence_number": 0}
-            await self._send(_in_lane(said | {"steer": steer}, lane))
+            event: JsonObject = {"type": "response.steer.accepted", "sequence_number": 0}
+            await self._send(_in_lane(event | {"steer": steer}, lane))
             self._steered[parent].put_nowait(asked)
             return
         why = "response_already_completed" if parent in self._kept else "response_not_found"
         error: JsonObject = {"type": "invalid_request_error", "code": why, "message": why}
-        said = {"type": "response.steer.failed", "sequence_number": 0, "error": error}
+        event = {"type": "response.steer.failed", "sequence_number": 0, "error": error}
         steer["input"] = asked.get("input")
-        await self._send(_in_lane(said | {"steer": steer}, lane))
+        await self._send(_in_lane(event | {"steer": steer}, lane))
 
     async def _failure(self, lane: str | None, status: int) -> None:
         error = envelope.error_body(status)["error"]
-        said: JsonObject = {"type": "error", "status": status, "error": error}
-        await self._send(_in_lane(said, lane))
+        event: JsonObject = {"type": "error", "status": status, "error": error}
+        await self._send(_in_lane(event, lane))
 
     async def _error(self, lane: str | None, status: int, code: str, message: str) -> None:
         kind = "invalid_request_error"
         error: JsonObject = {"type": kind, "code": code, "message": message, "param": None}
-        said: JsonObject = {"type": "error", "status": status, "error": error}
-        await self._send(_in_lane(said, lane))
+        event: JsonObject = {"type": "error", "status": status, "error": error}
+        await self._send(_in_lane(event, lane))
 
 
 def _json(data: bytes) -> JsonObject:
@@ -183,11 +183,11 @@ def _in_lane(event: JsonObject, lane: str | None) -> JsonObject:
     return event if lane is None else event | {"stream_id": lane}
 
 
-def _asked(body: JsonObject) -> list[object]:
+def _input_items(body: JsonObject) -> list[object]:
     words = text_at(body, "input")
     return [{"role": "user", "content": words}] if words else [*objects_at(body, "input")]
 
 
 def _last_prompt(body: JsonObject) -> str:
-    said: Iterator[JsonObject] = objects_at({"items": _asked(body)}, "items")
-    return next((content_text(each) for each in [*said][::-1]), "")
+    items: Iterator[JsonObject] = objects_at({"items": _input_items(body)}, "items")
+    return next((content_text(item) for item in [*items][::-1]), "")

@@ -56,14 +56,14 @@ async def test_recordings_are_aligned_by_request(store: CassetteStore) -> None:
         compared = await found.got(f"{PATH}?other=b")
 
     assert compared["names"] == ["a", "b"]
-    states = [(each["first"] is None, each["state"]) for each in compared["rows"]]
+    states = [(row["first"] is None, row["state"]) for row in compared["rows"]]
     assert sorted({state for _, state in states}) == ["alike", "different", "only_first"]
     (changed,) = compared["different"]
     (difference,) = changed["differences"]
     assert (difference["first"], difference["second"]) == ("before", "after")
     assert difference["steps"][0] == "response"
     assert difference["recorded_steps"] is None
-    assert [each["index"] for each in compared["only_first"]] == [2]
+    assert [interaction["index"] for interaction in compared["only_first"]] == [2]
     assert compared["rows_left_out"] == 0
 
 
@@ -74,7 +74,7 @@ async def test_what_only_the_second_has_stands_where_it_was_asked() -> None:
         await store.save("b", StoredCassette(HEAD, (SECOND[0], SECOND[1], SECOND[3])))
         compared = await found.got(f"{PATH}?other=b")
 
-    assert [each["state"] for each in compared["rows"]] == ["only_second", "alike", "equal"]
+    assert [row["state"] for row in compared["rows"]] == ["only_second", "alike", "equal"]
 
 
 async def test_it_says_what_the_command_says(tmp_path: Any) -> None:
@@ -87,8 +87,8 @@ async def test_it_says_what_the_command_says(tmp_path: Any) -> None:
     settings = Settings(store=f"file:{tmp_path}", upstream="http://service.invalid")
     said: Any = diff_document(await compare_places(settings, one, other, headers=False))
     for pair in compared["different"]:
-        for each in pair["differences"]:
-            del each["steps"], each["recorded_steps"]
+        for difference in pair["differences"]:
+            del difference["steps"], difference["recorded_steps"]
     assert {name: compared[name] for name in said} == json.loads(json.dumps(said))
 
 
@@ -118,7 +118,7 @@ async def test_headers_count_if_they_are_asked_for() -> None:
         compared = await found.got(f"{PATH}?other=b&headers=true")
 
     assert without["equal"] == 1
-    assert [each["state"] for each in compared["rows"]] == ["different"]
+    assert [row["state"] for row in compared["rows"]] == ["different"]
 
 
 async def test_interactions_of_another_kind_are_compared_by_their_documents() -> None:

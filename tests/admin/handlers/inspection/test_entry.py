@@ -30,7 +30,7 @@ async def newest(world: World) -> Any:
 
 
 def prompt(*texts: str, **more: object) -> dict[str, object]:
-    return {"model": "m", "messages": [{"role": "user", "content": each} for each in texts], **more}
+    return {"model": "m", "messages": [{"role": "user", "content": text} for text in texts], **more}
 
 
 async def test_a_miss_shows_both_documents_and_each_leaf_that_differs(stored_world: World) -> None:
@@ -75,7 +75,11 @@ async def test_a_place_after_an_inserted_element_is_told_on_both_sides(open_worl
 
     differences = (await newest(open_world))["nearest"]["differences"]
 
-    changed = next(each for each in differences if "recorded" in each and "requested" in each)
+    changed = next(
+        difference
+        for difference in differences
+        if "recorded" in difference and "requested" in difference
+    )
     assert changed["steps"] == ["body", "messages", 2, "content"]
     assert changed["recorded_steps"] == ["body", "messages", 1, "content"]
 
@@ -108,7 +112,7 @@ async def test_without_a_recording_of_the_path_that_is_what_differs(stored_world
 
     found = await newest(stored_world)
 
-    verdicts = {each["part"]: each["verdict"] for each in found["verdicts"]}
+    verdicts = {verdict["part"]: verdict["verdict"] for verdict in found["verdicts"]}
     assert found["nearest"] is None
     assert verdicts["path"] == "differs"
     assert verdicts["body"] == "not_compared"
@@ -129,7 +133,7 @@ async def test_used_up_recordings_are_the_verdict_on_repeats() -> None:
     repeats = miss["verdicts"][-1]
     assert (repeats["part"], repeats["verdict"]) == ("repeats", "differs")
     assert repeats["reason"] == "all used up in this take: #0"
-    assert {each["verdict"] for each in miss["verdicts"][:-1]} <= {"ok", "not_compared"}
+    assert {verdict["verdict"] for verdict in miss["verdicts"][:-1]} <= {"ok", "not_compared"}
 
 
 async def test_the_preview_says_what_would_answer_and_changes_nothing(stored_world: World) -> None:
@@ -166,7 +170,7 @@ async def test_after_the_rule_was_accepted_the_old_miss_shows_no_difference(
     found = await open_world.got(f"/api/v1/journal/{miss}")
 
     assert found["nearest"]["differences"] == []
-    assert "differs" not in {each["verdict"] for each in found["verdicts"]}
+    assert "differs" not in {verdict["verdict"] for verdict in found["verdicts"]}
 
 
 async def test_a_hit_names_its_recording_and_how_it_was_found(stored_world: World) -> None:

@@ -23,11 +23,11 @@ WORDS = ["Hel", "lo ", "wor", "ld"]
 
 
 def answer(*parts: object) -> list[bytes]:
-    return [b"data: " + json.dumps(each).encode() + b"\n\n" for each in parts]
+    return [b"data: " + json.dumps(part).encode() + b"\n\n" for part in parts]
 
 
 def streamed(index: int = 0) -> Interaction:
-    events = answer(*[{"choices": [{"index": 0, "delta": {"content": each}}]} for each in WORDS])
+    events = answer(*[{"choices": [{"index": 0, "delta": {"content": word}}]} for word in WORDS])
     made = call(index, CHAT, {"model": "m", "stream": True, "messages": []}, b"")
     chunks = [(data, 100.0 * (at + 1)) for at, data in enumerate(events)]
     head = ResponseHead(200, "OK", ((b"Content-Type", b"text/event-stream"),), "chunked")
@@ -48,8 +48,8 @@ async def stored_world(store: CassetteStore) -> AsyncIterator[World]:
 
 
 async def kept(store: CassetteStore, *items: Interaction | ForeignInteraction) -> None:
-    for each in items:
-        await store.append("default", HEAD, Recording(each))
+    for item in items:
+        await store.append("default", HEAD, Recording(item))
 
 
 async def test_a_stream_is_read_as_text_and_in_time(
@@ -59,8 +59,8 @@ async def test_a_stream_is_read_as_text_and_in_time(
 
     found = await stored_world.got(f"{NAME}/interactions/0/view")
 
-    assert [each["text"] for each in found["answers"]] == ["Hello world"]
-    assert [each["at_ms"] for each in found["timeline"]["events"]] == [100.0, 200.0, 300.0, 400.0]
+    assert [response["text"] for response in found["answers"]] == ["Hello world"]
+    assert [event["at_ms"] for event in found["timeline"]["events"]] == [100.0, 200.0, 300.0, 400.0]
     assert found["timeline"]["tokens_per_second"] == 20.0
     assert (found["model"], found["usage"]["total_tokens"]) == ("m", 9)
     assert found["request"]["body"]["kind"] == "json"
@@ -143,7 +143,7 @@ async def test_the_list_has_no_bodies(stored_world: World, store: CassetteStore)
     second = await stored_world.got(f"{NAME}/titles?limit=9&after={first['next']}")
 
     titles = first["titles"] + second["titles"]
-    assert [each["index"] for each in titles] == [0, 1, 2, 3, 4]
+    assert [title["index"] for title in titles] == [0, 1, 2, 3, 4]
     assert second["next"] is None
     assert titles[0] | {"summary": ""} == {
         "index": 0,
@@ -191,7 +191,7 @@ async def test_a_file_is_read_once_for_pages_searches_and_views_until_it_changes
         viewed = await found.got("/api/v1/cassettes/large/interactions/3/view")
 
         assert (len(searched["titles"]), viewed["index"]) == (7, 3)
-        assert [[each["index"] for each in page["titles"]] for page in pages] == [
+        assert [[title["index"] for title in page["titles"]] for page in pages] == [
             [0, 1, 2],
             [3, 4, 5],
             [6],
@@ -200,7 +200,7 @@ async def test_a_file_is_read_once_for_pages_searches_and_views_until_it_changes
         assert read == ["large"]
         await store.save("large", StoredCassette(HEAD, (streamed(),)))
         changed = await found.got(where)
-        assert [each["index"] for each in changed["titles"]] == [0]
+        assert [title["index"] for title in changed["titles"]] == [0]
         assert (await found.call("GET", "/api/v1/cassettes/none/titles")).status == 404
 
 
@@ -236,7 +236,7 @@ async def test_the_list_of_a_loaded_cassette_says_what_the_take_has_not_used(
 
     found = await open_world.got(f"{NAME}/titles")
 
-    assert [each["unused"] for each in found["titles"]] == [True, False]
+    assert [title["unused"] for title in found["titles"]] == [True, False]
     assert found["total"] == 2
 
 
@@ -265,5 +265,5 @@ async def test_a_file_that_is_not_loaded_is_read_once_for_all_its_rows(
     async with world(store=FileStore(tmp_path / "first"), mode="replay") as found:
         shown = [await found.got(f"{NAME}/interactions/{at}/view") for at in (0, 1, 0)]
 
-        assert [each["index"] for each in shown] == [0, 1, 0]
+        assert [interaction["index"] for interaction in shown] == [0, 1, 0]
         assert loads == ["default"]

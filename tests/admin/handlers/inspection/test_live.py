@@ -92,11 +92,13 @@ async def test_both_answers_are_shown_and_nothing_is_stored(
     assert before == after
     assert (b"authorization", f"Bearer {KEY}".encode()) in sent.headers
     assert sent.target == CHAT
-    assert [each["text"] for each in shown["recorded"]["answers"]] == ["old"]
-    assert [each["text"] for each in shown["live"]["answers"]] == ["new"]
+    assert [response["text"] for response in shown["recorded"]["answers"]] == ["old"]
+    assert [response["text"] for response in shown["live"]["answers"]] == ["new"]
     assert shown["live"]["usage"]["total_tokens"] == 5
     assert shown["state"] == "different"
-    (text,) = [each for each in shown["differences"] if each["path"].endswith(".content")]
+    (text,) = [
+        difference for difference in shown["differences"] if difference["path"].endswith(".content")
+    ]
     assert (text["first"], text["second"]) == ("old", "new")
     assert {"level": "info", "path": "body.extra", "recorded": "nothing", "live": "number"} in (
         shown["drift"]

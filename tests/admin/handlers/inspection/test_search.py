@@ -33,7 +33,7 @@ async def said(world: World, query: str) -> list[str]:
     while page["next"] is not None:
         page = await world.got(f"/api/v1/journal?{query}&after={page['next']}")
         found += page["entries"]
-    return [f"{each['outcome']} {each['interaction']}" for each in found]
+    return [f"{entry['outcome']} {entry['interaction']}" for entry in found]
 
 
 async def test_recordings_and_misses_are_found_by_what_they_say(stored_world: World) -> None:
@@ -73,7 +73,7 @@ async def test_a_call_searches_a_part_and_says_how_far_it_came(
 
     assert (first["entries"], first["searched"], first["left"]) == ([], 4, 6)
     assert (second["entries"], second["searched"], second["left"]) == ([], 4, 2)
-    assert [each["interaction"] for each in third["entries"]] == [0]
+    assert [entry["interaction"] for entry in third["entries"]] == [0]
     assert (third["searched"], third["left"], third["next"]) == (2, 0, None)
 
 

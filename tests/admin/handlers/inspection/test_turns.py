@@ -27,8 +27,8 @@ async def test_turns_come_in_pages_with_the_sums_of_all(store: CassetteStore) ->
         second = await found.got(f"{PATH}?limit=2&after={first['next']}")
 
     turns = first["turns"] + second["turns"]
-    assert [(each["number"], each["interaction"]) for each in turns] == [(0, 0), (1, 1), (2, 2)]
-    assert [each["prefix"] for each in turns] == [
+    assert [(turn["number"], turn["interaction"]) for turn in turns] == [(0, 0), (1, 1), (2, 2)]
+    assert [turn["prefix"] for turn in turns] == [
         {"kept": 0, "of": 0, "breaks_at": None},
         {"kept": 1, "of": 1, "breaks_at": None},
         {"kept": 3, "of": 3, "breaks_at": None},
@@ -45,7 +45,7 @@ async def test_one_conversation_may_be_asked_for() -> None:
     async with world(store=store) as found:
         page = await found.got(f"{PATH}?conversation=1")
 
-    assert [each["interaction"] for each in page["turns"]] == [1]
+    assert [turn["interaction"] for turn in page["turns"]] == [1]
 
 
 async def test_a_cassette_is_read_once_for_all_pages_of_its_conversations(
@@ -83,11 +83,11 @@ async def test_messages_of_a_range_or_with_a_text_may_be_asked_for() -> None:
         middle = await found.got(f"{where}?first=1&last=2&limit=3")
         said = await found.got(f"{where}?text=QUESTION&limit=2")
 
-    assert [each["content"] for each in middle["messages"]] == [
+    assert [message["content"] for message in middle["messages"]] == [
         "Question 1",
         "answer 1",
         "Question 2",
     ]
     assert (middle["found"], middle["next"]) == (4, middle["messages"][-1]["number"])
-    assert [each["content"] for each in said["messages"]] == ["Question 0", "Question 1"]
+    assert [message["content"] for message in said["messages"]] == ["Question 0", "Question 1"]
     assert said["found"] == 4

@@ -32,7 +32,7 @@ TEXT = json.dumps({"fixtures": FIXTURES}, indent=1).encode()
 
 
 def bodies() -> list[Any]:
-    return [json.loads(each.response.body) for each in calls(load("aimock", TEXT))]
+    return [json.loads(call.response.body) for call in calls(load("aimock", TEXT))]
 
 
 def test_a_fixture_becomes_a_call_of_openais() -> None:
@@ -64,7 +64,7 @@ def test_fields_that_aimock_ignores_make_no_difference() -> None:
 
 def test_losses_are_named() -> None:
     assert [
-        each for each in losses(load("aimock", TEXT)) if not each.endswith(aimock.NARROWED)
+        loss for loss in losses(load("aimock", TEXT)) if not loss.endswith(aimock.NARROWED)
     ] == [
         "fixtures[6]: matches requests by 'turnIndex': left out",
         "fixtures[7]: takes any request: left out",
@@ -99,10 +99,10 @@ def test_fixtures_answer_in_the_order_of_aimock(
     ]
     loaded = load("aimock", json.dumps({"fixtures": fixtures}).encode())
 
-    found = [json.loads(each.response.body) for each in calls(loaded)]
+    found = [json.loads(call.response.body) for call in calls(loaded)]
     assert [int(each["choices"][0]["message"]["content"]) for each in found] == answering
     assert loaded.cassette.head.meta["repeats"] == rule
-    assert [each for each in losses(loaded) if not each.endswith(aimock.NARROWED)] == lost
+    assert [loss for loss in losses(loaded) if not loss.endswith(aimock.NARROWED)] == lost
 
 
 def test_a_broken_fixture_is_named_with_line_and_place() -> None:

@@ -130,6 +130,6 @@ def test_a_scenario_answers_in_the_order_of_its_states(
 ) -> None:
     loaded = load("wiremock", json.dumps({"mappings": mappings}).encode())
 
-    assert [each.response.body.decode() for each in calls(loaded)] == said
+    assert [call.response.body.decode() for call in calls(loaded)] == said
     assert loaded.cassette.head.meta["repeats"] == rule
-    assert [each for each in losses(loaded) if "has states" not in each] == lost
+    assert [loss for loss in losses(loaded) if "has states" not in loss] == lost

@@ -121,8 +121,8 @@ def _compared(
         _source(broker.store, name, stored, broker.routes)
         for name, stored in zip(names, sides, strict=True)
     ]
-    found = asyncio.run(compare(sources[0], sources[1], rules, headers=headers, rows=True))
-    return _document(found)
+    diff = asyncio.run(compare(sources[0], sources[1], rules, headers=headers, rows=True))
+    return _document(diff)
 
 
 def _source(
@@ -161,7 +161,7 @@ def _document(diff: CassetteDiff) -> bytes:
         {
             "names": list(diff.names),
             **diff_document(shown),
-            "different": [placed_pair(each) for each in shown.different],
+            "different": [placed_pair(pair) for pair in shown.different],
             "rows": [row.document for row in diff.rows[:MOST_ROWS]],
             "rows_left_out": max(0, len(diff.rows) - MOST_ROWS),
         }

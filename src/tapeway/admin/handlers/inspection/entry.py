@@ -45,7 +45,7 @@ class _Searched:
 async def get_entry(context: HandlerContext, call: PlainCall) -> web.Response:
     """One request: the reason of the hit, or of the miss with the recordings that would answer."""
     entry = the_entry(context, call.request.match_info["id"])
-    found: dict[str, Json] = {
+    members: dict[str, Json] = {
         "entry": journal_entry(entry).model_dump(mode="json"),
         "request": None,
         "nearest": None,
@@ -53,17 +53,17 @@ async def get_entry(context: HandlerContext, call: PlainCall) -> web.Response:
         "suggestion": entry.suggestion,
         "preview": None,
         "recording": None,
-        **_beside(context, entry),
+        **_neighbouring_entries(context, entry),
     }
     if entry.outcome == "miss":
         searched = await _searched(context, entry)
         kept = context.journal.kept.get(entry.id)
         if kept is not None and kept.missed is not None:
-            found |= await asyncio.to_thread(_of_miss, context, entry, kept.missed, searched)
+            members |= await asyncio.to_thread(_of_miss, context, entry, kept.missed, searched)
     elif entry.interaction is not None:
         searched = await _searched(context, entry, recordings=False)
-        found["recording"] = _recording(entry, searched.rules)
-    return json_response(await asyncio.to_thread(dump, found))
+        members["recording"] = _recording(entry, searched.rules)
+    return json_response(await asyncio.to_thread(dump, members))
 
 
 async def get_call(context: HandlerContext, call: PlainCall) -> web.Response:
@@ -85,9 +85,9 @@ async def get_call(context: HandlerContext, call: PlainCall) -> web.Response:
     return json_response(await asyncio.to_thread(lambda: dump(view.document)))
 
 
-def _beside(context: HandlerContext, entry: ServedRequest) -> dict[str, Json]:
+def _neighbouring_entries(context: HandlerContext, entry: ServedRequest) -> dict[str, Json]:
     """The entries of the cassette before and after an entry."""
-    ids = [each.id for each in context.journal if each.cassette == entry.cassette]
+    ids = [logged.id for logged in context.journal if logged.cassette == entry.cassette]
     at = ids.index(entry.id)
     return {
         "previous": ids[at + 1] if at + 1 < len(ids) else None,
@@ -127,12 +127,12 @@ async def _searched_in(
     request = kept.missed.request
     path = path_of(request, rules)
     near = [*await store.near(entry.cassette, request.method, path, MOST_NEAR)]
-    known = {each.item.index for each in near}
+    known = {compared.item.index for compared in near}
     # The nearest recordings may be older than the newest ones of the path.
-    older = {each.index for each in entry.nearest} - known
-    found = [await store.get(entry.cassette, index) for index in sorted(older)]
-    near += [each for each in found if each is not None]
-    items = [assign_route(each.item, context.broker.routes) for each in near]
+    older = {nearest.index for nearest in entry.nearest} - known
+    stored = [await store.get(entry.cassette, index) for index in sorted(older)]
+    near += [recording for recording in stored if recording is not None]
+    items = [assign_route(compared.item, context.broker.routes) for compared in near]
     return _Searched(outline.head.run_id, rules, items)
 
 
@@ -155,7 +155,7 @@ def _of_miss(
         item = missed.redacted(
             item, lambda request: context.broker.redaction.redact(searched.salt, request, rules)
         )
-    found: dict[str, Json] = {
+    members: dict[str, Json] = {
         "request": missed.request_part(kept, rules),
         "nearest": None if item is None else missed.nearest_part(kept, item, rules),
         "verdicts": [
@@ -165,23 +165,28 @@ def _of_miss(
     if entry.suggestion is not None:
         added = parse_rules(tomllib.loads(entry.suggestion))
         under = merged_rules(rules, added)
-        found["preview"] = missed.preview(kept, searched.recordings, under).document
-    return found
+        members["preview"] = missed.preview(kept, searched.recordings, under).document
+    return members
 
 
 def _recording(entry: ServedRequest, rules: Rules) -> dict[str, Json]:
     """The recording that answered or was made, and the reason."""
-    by, reason = _found_by(entry, rules)
-    return {"cassette": entry.cassette, "index": entry.interaction, "by": by, "reason": reason}
+    found_by, reason = _found_by(entry, rules)
+    return {
+        "cassette": entry.cassette,
+        "index": entry.interaction,
+        "by": found_by,
+        "reason": reason,
+    }
 
 
 def _found_by(entry: ServedRequest, rules: Rules) -> tuple[str, str]:
     message = entry.message or ""
     if entry.outcome == "recorded":
         return "live", "the upstream answered, and the answer was recorded"
-    for by, text in (("alias", FOUND_BY_ALIAS), ("identifiers", FOUND_BY_IDENTIFIERS)):
+    for label, text in (("alias", FOUND_BY_ALIAS), ("identifiers", FOUND_BY_IDENTIFIERS)):
         if text in message:
-            return by, message[message.index(text) :]
+            return label, message[message.index(text) :]
     if rules:
         return "rules", f"its match key is equal under the cassette's rules: {rules_text(rules)}"
     return "key", "its match key is equal"

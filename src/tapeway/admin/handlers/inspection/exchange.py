@@ -30,13 +30,11 @@ async def get_view(context: HandlerContext, call: PlainCall) -> web.Response:
 
 async def view_of(context: HandlerContext, name: str, index: int) -> web.Response:
     """One interaction of a cassette for reading."""
-    found = await the_interaction(context, name, index)
-    if isinstance(found, ForeignInteraction):
-        shown: ForeignView | ReadableExchange = ForeignView(
-            found, interaction_document(name, found)
-        )
+    item = await the_interaction(context, name, index)
+    if isinstance(item, ForeignInteraction):
+        shown: ForeignView | ReadableExchange = ForeignView(item, interaction_document(name, item))
     else:
-        shown = await ReadableExchange.of(found)
+        shown = await ReadableExchange.of(item)
     return json_response(await asyncio.to_thread(lambda: dump(shown.document)))
 
 
@@ -52,7 +50,7 @@ async def list_titles(
         page, following = await page_of(context, name, query.after, query.limit)
         total = await _count(context, name)
         return await _page_of_titles(page, following, total, unused)
-    if wanted.is_plain and (held := await _held(context, name)) is not None:
+    if wanted.is_plain and (held := await _unloaded_recordings(context, name)) is not None:
         return await _page_of_titles(*held.page(query.after, query.limit), len(held), unused)
     titles = await context.known.of(
         Titles, name, await version_of(context, name), lambda: _read_titles(context, name)
@@ -85,7 +83,7 @@ async def _read_titles(context: HandlerContext, name: str) -> Titles:
     """All titles of a cassette; of a paged store a part of the cassette is in memory at a time."""
     titles = Titles()
     if context.broker.store.shared is None:
-        held = await _held(context, name)
+        held = await _unloaded_recordings(context, name)
         stored = (await read_cassette(context, name)).interactions if held is None else held.all
         items = [*stored]
         del stored
@@ -113,16 +111,16 @@ async def _count(context: HandlerContext, name: str) -> int | None:
 
 async def the_interaction(context: HandlerContext, name: str, index: int) -> AnyInteraction:
     """An interaction. Raises AdminError (404), StoreError."""
-    held = await _held(context, name)
-    found = None if held is None else held.get(index)
-    found = found or await context.broker.source.interaction(name, index)
-    if found is None:
+    held = await _unloaded_recordings(context, name)
+    item = None if held is None else held.get(index)
+    item = item or await context.broker.source.interaction(name, index)
+    if item is None:
         await check_exists(context, name)
         raise no_interaction(name, index)
-    return found
+    return item
 
 
-async def _held(context: HandlerContext, name: str) -> HeldRecordings | None:
+async def _unloaded_recordings(context: HandlerContext, name: str) -> HeldRecordings | None:
     """The recordings of a file that is not loaded: the file is read for the first look alone.
 
     None for a loaded cassette, for a shared store, and for a file too large to keep in memory.

@@ -43,7 +43,7 @@ class RecordingFollowers:
     def under_way(self) -> list[RecordingUnderWay]:
         """The live calls that are asked or recorded now, at most 1,000."""
         calls = list(self._broker.recorder.under_way.items())[:MOST_LISTED]
-        return [_shown(f"{self._prefix}{number}", each) for number, each in calls]
+        return [_shown(f"{self._prefix}{number}", call) for number, call in calls]
 
     async def news(self, id: str, follower: str) -> RecordingNews | None:
         """The part of a recording that a follower has not seen; None for an unknown recording.
@@ -51,18 +51,18 @@ class RecordingFollowers:
         Call this again only after a return, and `leave` at the end: a follower holds the recording,
         also after the recording has ended.
         """
-        found = self._followers.get(follower) or self._begun(id)
-        if found is None:
+        conversation = self._followers.get(follower) or self._new_follower(id)
+        if conversation is None:
             return None
-        self._followers[follower] = found
-        is_last = found.is_at_the_end or self._broker.draining
-        return RecordingNews(await found.news(is_last=is_last), is_last)
+        self._followers[follower] = conversation
+        is_last = conversation.is_at_the_end or self._broker.draining
+        return RecordingNews(await conversation.news(is_last=is_last), is_last)
 
     def leave(self, follower: str) -> None:
         """Forget a follower."""
         self._followers.pop(follower, None)
 
-    def _begun(self, id: str) -> "Follower | None":
+    def _new_follower(self, id: str) -> "Follower | None":
         number = id.removeprefix(self._prefix)
         if not id.startswith(self._prefix) or _NUMBER.fullmatch(number) is None:
             return None

@@ -69,7 +69,7 @@ async def ask_live(context: HandlerContext, call: PlainCall) -> web.Response:
     )
     rules = await rules_in_force(context, call.cassette)
     live = await asyncio.to_thread(_as_recorded, context, item, sent, answered)
-    shown = [await ReadableExchange.of(each) for each in (item, live)]
+    shown = [await ReadableExchange.of(recording) for recording in (item, live)]
     return json_response(
         await asyncio.to_thread(_document, (item, shown[0]), (live, shown[1]), rules)
     )
@@ -122,15 +122,15 @@ def _document(
     rules: Rules,
 ) -> bytes:
     pair = compare_items(recorded[0], live[0], rules, headers=False)
-    found: list[Drift] = []
+    drifts: list[Drift] = []
     if recorded[0].response.file is None:
-        found = [*drift(recorded[0].response, live[0].response)]
+        drifts = [*drift(recorded[0].response, live[0].response)]
     return dump(
         {
             "recorded": _side(*recorded),
             "live": _side(*live),
             "state": pair.state,
-            "drift": [asdict(each) for each in found],
+            "drift": [asdict(difference) for difference in drifts],
             **placed_pair(pair),
         }
     )

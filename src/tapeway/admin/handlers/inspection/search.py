@@ -72,8 +72,8 @@ async def search(
                 more = True
                 break
         looked_at += passing
-        said = await asyncio.to_thread(_said, wanted, batch, texts)
-        for (entry, passes, _), says in zip(batch, said, strict=True):
+        verdicts = await asyncio.to_thread(_matches, wanted, batch, texts)
+        for (entry, passes, _), says in zip(batch, verdicts, strict=True):
             searched.passed += 1
             searched.last = entry.id
             if passes and says != negate:
@@ -85,21 +85,21 @@ async def search(
     return searched
 
 
-def _said(wanted: TextFilter, batch: _Batch, texts: "_TextsOfCassettes") -> list[bool]:
+def _matches(wanted: TextFilter, batch: _Batch, texts: "_TextsOfCassettes") -> list[bool]:
     # Many entries often belong to the same recording.
     known: dict[int, bool] = {}
-    found: list[bool] = []
+    verdicts: list[bool] = []
     for entry, passes, item in batch:
-        says = passes and _says(wanted, entry)
+        says = passes and _entry_matches(wanted, entry)
         if passes and not says and item is not None:
             if id(item) not in known:
                 known[id(item)] = _item_says(wanted, entry, item, texts)
             says = known[id(item)]
-        found.append(says)
-    return found
+        verdicts.append(says)
+    return verdicts
 
 
-def _says(wanted: TextFilter, entry: ServedRequest) -> bool:
+def _entry_matches(wanted: TextFilter, entry: ServedRequest) -> bool:
     texts = (entry.method, entry.path, entry.cassette, entry.message or "")
     return any(map(wanted.is_in, texts))
 
@@ -175,16 +175,16 @@ class EntryReader:
             kept = await kept_call(self._context, entry)
             self.bytes += 0 if kept is None else kept.size
             return kept and (kept.missed or kept.exchange)
-        place = entry.cassette, entry.interaction
-        if place not in self._found:
+        key = entry.cassette, entry.interaction
+        if key not in self._found:
             try:
-                item = await self._recording(*place)
+                item = await self._recording(*key)
                 if item is not None:
                     item = await self._in_memory(item)
             except StoreError:
                 item = None
-            self._found[place] = item
-        return self._found[place]
+            self._found[key] = item
+        return self._found[key]
 
     async def _recording(self, name: str, index: int) -> AnyInteraction | None:
         broker = self._context.broker

@@ -64,7 +64,7 @@ def told_apart_by(
     return [
         name
         for name in recorded.varied
-        if name not in ignored and not _same(name, recorded.headers, asked, is_of)
+        if name not in ignored and not _same_header(name, recorded.headers, asked, is_of)
     ]
 
 
@@ -128,7 +128,7 @@ def are_told_apart(recorded: Interaction, other: Interaction, ignored: tuple[str
     return any(
         _is_stored(name, one)
         and _is_stored(name, two)
-        and not _same(name, one.headers, two.headers)
+        and not _same_header(name, one.headers, two.headers)
         for name in names
     )
 
@@ -154,7 +154,7 @@ def requests_differ(
     names = varied_names(response)
     if not names or ignored == (ANY_NAME,):
         return False
-    return any(name not in ignored and not _same(name, one, other) for name in names)
+    return any(name not in ignored and not _same_header(name, one, other) for name in names)
 
 
 def _decides(name: str) -> bool:
@@ -178,7 +178,7 @@ def _has_condition(headers: Headers) -> bool:
     return any(name.lower() in _CONDITIONS for name, _ in headers)
 
 
-def _same(name: str, recorded: Headers, asked: Headers, is_of: IsOf | None = None) -> bool:
+def _same_header(name: str, recorded: Headers, asked: Headers, is_of: IsOf | None = None) -> bool:
     one, other = _value(name, recorded), _value(name, asked)
     if one == other:
         return True
@@ -192,7 +192,7 @@ def _same(name: str, recorded: Headers, asked: Headers, is_of: IsOf | None = Non
 def _value(name: str, headers: Headers) -> bytes | None:
     """The normalised value of a field, None if absent."""
     octets = name.encode()
-    values = [value.strip() for each, value in headers if each.lower() == octets]
+    values = [value.strip() for field, value in headers if field.lower() == octets]
     if not values:
         return None
     text = _SIGN.sub(rb"\1", b",".join(values))

@@ -31,7 +31,7 @@ def stored_credentials(
     Equal credentials have equal placeholders. A cookie set by a replay comes back as a placeholder,
     which is kept.
     """
-    found: dict[str, list[str]] = {}
+    texts_by_name: dict[str, list[str]] = {}
     for name, value in telling_fields(headers):
         if name == b"cookie":
             text = "; ".join([_cookie(pair, placeholder) for pair in value.split(b";")])
@@ -39,8 +39,8 @@ def stored_credentials(
             text = _field(name.decode("latin-1"), value.strip(), placeholder)
         else:
             continue
-        found.setdefault(name.decode("latin-1"), []).append(text)
-    return tuple([(name, "; ".join(values)) for name, values in sorted(found.items())])
+        texts_by_name.setdefault(name.decode("latin-1"), []).append(text)
+    return tuple([(name, "; ".join(values)) for name, values in sorted(texts_by_name.items())])
 
 
 # Schemes with a new value in each request: the value does not identify the caller.
@@ -60,18 +60,18 @@ def caller(credentials: CredentialHeaders) -> bytes:
 
     Signatures and cookies that infrastructure sets are left out.
     """
-    found: list[str] = []
+    lines: list[str] = []
     for name, text in credentials:
         if name == "cookie":
             pairs = [pair for pair in text.split("; ") if not _INFRASTRUCTURE_COOKIE.match(pair)]
-            found += sorted(
+            lines += sorted(
                 f"{pair.partition('=')[0]}={_placeholder_digest(pair)}" for pair in pairs
             )
         elif name not in _SESSION_HEADERS:
             scheme = text.partition(" ")[0].lower()
             signs = scheme in _SIGNING_SCHEMES
-            found.append(f"{name}: {scheme if signs else _placeholder_digest(text)}")
-    return "\n".join(found).encode()
+            lines.append(f"{name}: {scheme if signs else _placeholder_digest(text)}")
+    return "\n".join(lines).encode()
 
 
 def headers_differ(recordings: Sequence[Interaction]) -> bool:
@@ -95,15 +95,15 @@ def of_same_caller(asked: Request, recordings: Sequence[Interaction]) -> Sequenc
 def nearest_by_headers(asked: Request, recordings: Iterable[Interaction]) -> list[Interaction]:
     """The recordings with the nearest headers, in order; all that are equally near."""
     features = _features(asked)
-    found: list[Interaction] = []
+    nearest: list[Interaction] = []
     least: tuple[int, int] | None = None
     for recording in recordings:
         distance = _distance(features, _features(recording.request))
         if least is None or distance < least:
-            found, least = [recording], distance
+            nearest, least = [recording], distance
         elif distance == least:
-            found.append(recording)
-    return found
+            nearest.append(recording)
+    return nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class HttpCall:
     def interaction(self, index: int, at: Pointer) -> Interaction:
         """The interaction, bodies unchanged. Raises FormatFault for what no cassette could hold."""
         base, target = split_url(self.url)
-        found = Interaction(
+        interaction = Interaction(
             index=index,
             request=Request(
                 route="",
@@ -86,7 +86,7 @@ class HttpCall:
         )
         try:
             # Encoding checks all that a cassette could not hold.
-            return http_exchange.decode(http_exchange.encode(found), index, at)
+            return http_exchange.decode(http_exchange.encode(interaction), index, at)
         except FormatFault as fault:
             raise FormatFault(fault.reason, at) from None
 
@@ -233,7 +233,7 @@ def header_texts(side: Json) -> Iterator[tuple[str, str]]:
     """Header names and values of a document's request or response, in the order they were sent."""
     fields = loose_json.fields(side)
     left = {
-        name: [str(each) for each in (value if isinstance(value, list) else [value])]
+        name: [str(item) for item in (value if isinstance(value, list) else [value])]
         for name, value in loose_json.fields(fields.get("headers")).items()
     }
     order = fields.get("header_order") or [name for name in left for _ in left[name]]
@@ -245,12 +245,12 @@ def header_texts(side: Json) -> Iterator[tuple[str, str]]:
 def header_pairs(headers: Fields) -> Iterator[tuple[str, str]]:
     """The names and values of an object `{name: value or [values]}`. Raises FormatFault."""
     for name, value in headers.values.items():
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, int | float):
-                yield name, dump(each).decode()
-            elif isinstance(each, str):
-                yield name, each
-            elif each is not None:
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, int | float):
+                yield name, dump(item).decode()
+            elif isinstance(item, str):
+                yield name, item
+            elif item is not None:
                 raise headers.fault(name, "must be text or a list of texts")
 
 
@@ -271,8 +271,8 @@ def header_bytes(pairs: Iterable[tuple[str, str]]) -> Headers:
 
 def http_version(written: str) -> str:
     """`HTTP/1.1`, `HTTP/2` … for any spelling of it; HTTP/1.1 for an unknown one."""
-    found = _VERSION.fullmatch(written.strip())
-    if found is None:
+    match = _VERSION.fullmatch(written.strip())
+    if match is None:
         return "HTTP/1.1"
-    major, minor = found.groups()
+    major, minor = match.groups()
     return f"HTTP/{major}" if major > "1" and minor in (None, "0") else f"HTTP/{major}.{minor or 1}"

@@ -38,9 +38,9 @@ def read_message(raw: bytes) -> HttpMessage | None:
     headers = tuple(_fields(lines))
     coding = find_header(headers, b"transfer-encoding") or b""
     chunked = coding.lower().rstrip().endswith(b"chunked")
-    found = tuple(_chunks(body)) if chunked else (_measured(headers, body),)
+    chunks = tuple(_chunks(body)) if chunked else (_measured(headers, body),)
     start = (parts[0], parts[1], parts[2].strip() if len(parts) > 2 else b"")
-    return HttpMessage(start, headers, found)
+    return HttpMessage(start, headers, chunks)
 
 
 def _fields(lines: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
@@ -58,12 +58,12 @@ def _measured(headers: Headers, body: bytes) -> bytes:
 def _chunks(body: bytes) -> Iterator[bytes]:
     """The chunks; a rest in another form is the last chunk."""
     at = 0
-    while found := _SIZE.match(body, at):
-        size = int(found[1], 16)
+    while match := _SIZE.match(body, at):
+        size = int(match[1], 16)
         if not size:
             return
-        at = found.end() + size
-        yield body[found.end() : at]
+        at = match.end() + size
+        yield body[match.end() : at]
         at = body.find(b"\n", at) + 1 or len(body)
     if body[at:]:
         yield body[at:]

@@ -31,7 +31,7 @@ def _value(text: bytes, start: int, end: int, depth: int) -> Tnet:
             return _items(text, start, end, depth)
         case b"}":
             items = _items(text, start, end, depth)
-            return {_name(key): each for key, each in zip(items[::2], items[1::2], strict=True)}
+            return {_name(key): value for key, value in zip(items[::2], items[1::2], strict=True)}
         case kind:
             return _plain(kind, text[start:end])
 

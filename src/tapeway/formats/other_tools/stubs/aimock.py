@@ -113,23 +113,23 @@ def _turn(match: Fields) -> int | None:
 
 def _answering(group: list[_Fixture], calls: CallReader) -> Iterator[_Fixture]:
     """The fixtures of a request that aimock ever answers with, in the order of the answers."""
-    always = next((each for each in group if each.turn is None), None)
+    always = next((fixture for fixture in group if fixture.turn is None), None)
     turns: dict[int | None, _Fixture] = {}
-    for each in group:
-        if always is None or each.position < always.position:
-            turns.setdefault(each.turn, each)
+    for fixture in group:
+        if always is None or fixture.position < always.position:
+            turns.setdefault(fixture.turn, fixture)
     answering: list[_Fixture] = []
     # A fixture after a missing turn is never reached.
     while (following := turns.get(len(answering))) is not None:
         answering.append(following)
     if always is not None:
         answering.append(always)
-    for each in group:
-        if each not in answering:
-            ahead = turns.get(each.turn)
-            ahead = always if ahead is None or ahead is each else ahead
+    for fixture in group:
+        if fixture not in answering:
+            ahead = turns.get(fixture.turn)
+            ahead = always if ahead is None or ahead is fixture else ahead
             what = f"fixtures[{ahead.position}] always matches first" if ahead else "has no turn"
-            calls.leave_out(each.fields.at, what)
+            calls.leave_out(fixture.fields.at, what)
     yield from answering
 
 

@@ -81,12 +81,12 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
 def _leave_out_unreachable(
     fields: Fields, position: int, calls: CallReader, stateless: dict[bytes, int]
 ) -> None:
-    found = calls.found[-1]
+    recording = calls.found[-1]
     if fields.object("request").object("requiresState").values or not isinstance(
-        found, Interaction
+        recording, Interaction
     ):
         return
-    first = stateless.setdefault(request_key(found.request), position)
+    first = stateless.setdefault(request_key(recording.request), position)
     if first != position:
         calls.found.pop()
         calls.leave_out(fields.at, f"data.pairs[{first}] always matches first")
@@ -169,7 +169,7 @@ def _exact_values(parameters: Fields | None, name: str) -> list[str]:
     value = parameters and _matched(parameters, name, (*_EXACT, "array"))
     if value is None:
         raise _UnusablePair(f"matches the parameter '{name}' by a pattern")
-    return [str(each) for each in value] if isinstance(value, list) else str(value).split(";")
+    return [str(item) for item in value] if isinstance(value, list) else str(value).split(";")
 
 
 def _exact(request: Fields, name: str, *, of_parameters: bool = False) -> str | None:
@@ -177,12 +177,16 @@ def _exact(request: Fields, name: str, *, of_parameters: bool = False) -> str | 
     value = request.values.get(name)
     if value is None or value == [] or value == {}:
         return None
-    if isinstance(value, dict) and of_parameters and not any(each in value for each in _EXACT):
+    if (
+        isinstance(value, dict)
+        and of_parameters
+        and not any(matcher in value for matcher in _EXACT)
+    ):
         return None
-    found = _matched(request, name, _EXACT)
-    if not isinstance(found, str):
+    matched = _matched(request, name, _EXACT)
+    if not isinstance(matched, str):
         raise _UnusablePair(f"matches '{name}' by a pattern")
-    return found
+    return matched
 
 
 def _matched(request: Fields, name: str, accepted: tuple[str, ...]) -> Json:
@@ -195,9 +199,9 @@ def _matched(request: Fields, name: str, accepted: tuple[str, ...]) -> Json:
         case [str(text)]:
             return text if accepted[:1] == _EXACT[:1] else None
         case dict(matchers):
-            found = [each for each in matchers.values() if each is not None]
-            values = [matchers[each] for each in accepted if matchers.get(each) is not None]
-            return values[0] if len(found) == len(values) == 1 else None
+            present = [matched for matched in matchers.values() if matched is not None]
+            values = [matchers[kind] for kind in accepted if matchers.get(kind) is not None]
+            return values[0] if len(present) == len(values) == 1 else None
         case _:
             return None
 
@@ -205,13 +209,13 @@ def _matched(request: Fields, name: str, accepted: tuple[str, ...]) -> Json:
 def _request_headers(request: Fields, calls: CallReader) -> Iterator[tuple[str, str]]:
     for name in ("headers", "headersWithMatchers"):
         headers = request.object(name)
-        for each, written in headers.values.items():
+        for header, written in headers.values.items():
             if isinstance(written, list) and all(isinstance(value, str) for value in written):
-                yield from [(each, str(value)) for value in written]
-            elif isinstance(value := _matched(headers, each, _EXACT), str):
-                yield each, value
+                yield from [(header, str(value)) for value in written]
+            elif isinstance(value := _matched(headers, header, _EXACT), str):
+                yield header, value
             else:
-                calls.note((*headers.at, each), "is a pattern, and not compared")
+                calls.note((*headers.at, header), "is a pattern, and not compared")
 
 
 def _request_body(request: Fields, method: str, calls: CallReader) -> tuple[Headers, bytes]:

@@ -127,15 +127,15 @@ def _in_state_order(served: list[_Stub], depths: Mapping[str, Mapping[str, int]]
 
 def _depths(scenario: str, stubs: Sequence[_Stub]) -> dict[str, int]:
     """The number of steps from the first state of a scenario to each of its states."""
-    found, level = {STARTED: 0}, [STARTED]
+    steps, level = {STARTED: 0}, [STARTED]
     while level:
         level = [
             stub.following
             for stub in stubs
-            if stub.scenario == scenario and stub.state in level and stub.following not in found
+            if stub.scenario == scenario and stub.state in level and stub.following not in steps
         ]
-        found |= dict.fromkeys(level, max(found.values()) + 1)
-    return found
+        steps |= dict.fromkeys(level, max(steps.values()) + 1)
+    return steps
 
 
 def _starts_over(scenario: str, served: Sequence[_Stub], depths: Mapping[str, int]) -> bool:
@@ -147,8 +147,8 @@ def _starts_over(scenario: str, served: Sequence[_Stub], depths: Mapping[str, in
 
 def _mappings(value: Json) -> Iterator[Fields]:
     if isinstance(value, list):
-        for position, each in enumerate(value):
-            yield Fields.of(each, (position,))
+        for position, item in enumerate(value):
+            yield Fields.of(item, (position,))
     elif isinstance(value, dict) and "mappings" in value:
         yield from Fields(value, ()).objects("mappings")
     else:
