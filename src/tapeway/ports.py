@@ -201,7 +201,7 @@ class Found(NamedTuple):
     recordings: Sequence[TakenRecording]
     """All recordings under any of the digests, in order."""
     mark: str | None
-    """The mark of the cassette, None where there is none.
+    """The mark of the cassette; None if there is no cassette, or if the mark was not read.
 
     As long as `advance` finds it unchanged, the recordings are what there is.
     """
@@ -255,7 +255,7 @@ class SharedStore(CassetteStore, Protocol):
         """The cursors of these keys, and the recordings under these digests: all that a hit needs.
 
         The cursors are read before the recordings: a recording added in between has advanced its
-        cursor. The mark is read first of all.
+        cursor. The mark is read first of all, if cursors are asked for.
         """
 
     async def body(self, name: str, digest: str) -> BodyFile | None:

@@ -10,7 +10,7 @@ requests that no recording of an equal match key answers.
 import re
 from collections.abc import Callable
 from enum import Enum, auto
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
 
 from tapeway.core.cassette.index import CassetteIndex
@@ -20,16 +20,18 @@ from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.matching.headers.distance import caller, stored_credentials
 from tapeway.core.matching.key import KeyAndBody, key_on_route
+from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.control import MODE_POLICIES, Mode, ModePolicy
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.model.values import value_class
+from tapeway.core.redaction.credentials import telling_fields
 from tapeway.core.way_back.addresses import WaysBack
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ClientTexts, RequestIds, ServedRequest, ServedRequests
 from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.providers.request_addresses import RequestAddresses
-from tapeway.server.plain_heads import PlainFields, PlainHead, fields_of, text_of
+from tapeway.server.plain_heads import PlainFields, PlainHead, fields_of, telling_fields_of, text_of
 from tapeway.server.prepared_answers import PreparedAnswer, PreparedAnswers, Target, target_of
 
 if TYPE_CHECKING:
@@ -83,7 +85,17 @@ class HitRequest:
 
     def caller(self) -> bytes:
         """The caller, as the cassette tells callers apart."""
-        return caller(stored_credentials(self.headers(), self.cassette.digests.placeholder))
+        head = self.head
+        telling = (
+            telling_fields_of(head) if isinstance(head, bytes) else tuple(telling_fields(head))
+        )
+        return _caller(telling, self.cassette.digests)
+
+
+@lru_cache(maxsize=1024)
+def _caller(telling: Headers, digests: SecretDigests) -> bytes:
+    """Remembered, since a client sends the same credential with each request."""
+    return caller(stored_credentials(telling, digests.placeholder))
 
 
 class _Counting(Enum):

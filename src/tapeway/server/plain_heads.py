@@ -1,6 +1,7 @@
 """Plain heads: heads of ordinary requests whose body has a Content-Length or is empty."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tapeway.core.http.chunks import AWS_PAYLOAD, AWS_PAYLOAD_HEADER
@@ -8,6 +9,7 @@ from tapeway.core.http.headers import CASSETTE_HEADER, MATCH_KEY_HEADERS
 from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER, attempt_number
 from tapeway.core.model.messages import Headers
 from tapeway.core.model.values import value_class
+from tapeway.core.redaction.credentials import is_telling
 from tapeway.providers.paths import PROVIDER_HEADERS
 
 LARGEST_HEAD = 4096
@@ -167,8 +169,31 @@ class PlainHead:
 def fields_of(text: bytes) -> Headers:
     """The fields of a plain head as they are written."""
     _, *lines = text.split(b"\r\n")
+    return _read(lines)
+
+
+def telling_fields_of(text: bytes) -> Headers:
+    """The fields of a plain head that may hold a credential or tell callers apart."""
+    _, *lines = text.split(b"\r\n")
+    return _read(filter(_is_telling, lines))
+
+
+def _read(lines: Iterable[bytes]) -> Headers:
     fields = [line.partition(b":") for line in lines]
     return tuple([(name, value.strip(b" \t")) for name, _, value in fields])
+
+
+class _TellingLines(dict[bytes, bool]):
+    """Whether the lines of fields may tell callers apart, remembered like what they say."""
+
+    def __missing__(self, line: bytes) -> bool:
+        if len(self) >= MOST_LINES:
+            self.clear()
+        self[line] = telling = is_telling(line.partition(b":")[0].lower())
+        return telling
+
+
+_is_telling = _TellingLines().__getitem__
 
 
 def text_of(headers: Headers) -> bytes:

@@ -114,7 +114,7 @@ async def test_everything_works_behind_a_pooler_of_transactions(
     )
     (turn,) = (await cursors_of(other, "x", 1, [key(1)])).values()
     assert turn.state == b"100"
-    moves, (_, _, mark) = Moves(one), await one.look("x", 1, [], [])
+    moves, (_, _, mark) = Moves(one), await one.look("x", 1, [key(1)], [])
     second = moves.begin(1, turn, b"101", touched=1, mark=mark)
     moves.begin(1, second, b"102", mark=mark)
     moves.begin(1, turn, None, mark=mark)

@@ -184,6 +184,9 @@ class PostgresInstance:
         """A recording under a lost lease finds no row of the lease, and is refused."""
         self._held.add(lease)
 
+    def has_ended(self, lease: Lease) -> bool:
+        return lease not in self._held
+
     def ended(self, lease: Lease) -> None:
         self._held.discard(lease)
         self._notifications.send(lease_topic(lease.name, lease.key))

@@ -193,7 +193,7 @@ def look(
     name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
 ) -> Op[tuple[Mapping[bytes, CursorState], Sequence[Row], str | None]]:
     """Mark, then cursors, then recordings: a recording made in between moved its cursor."""
-    version = yield from mark(name)
+    version = (yield from mark(name)) if keys else None
     stored = yield from cursors.read(name, take, keys)
     return stored, (yield from find(name, digests)), version
 

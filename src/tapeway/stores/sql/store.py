@@ -158,6 +158,9 @@ class Driver(Protocol):
         Raises StoreError.
         """
 
+    def has_ended(self, lease: Lease) -> bool:
+        """Whether the transaction of a recording ended a lease of this instance, as far as is known."""
+
     def ended(self, lease: Lease) -> None:
         """Tell waiting instances that a lease of this instance has ended."""
 
@@ -543,6 +546,8 @@ class SqlStore(Generic[D]):
         await self._driver.background.run(self._release_lease(self._driver, lease))
 
     async def _release_lease(self, driver: Driver, lease: Lease) -> None:
+        if driver.has_ended(lease):
+            return
         action = f"give back a lease of '{lease.name}'"
         try:
             await driver.turn(action, partial(coordination.give_back, lease, driver.member))
