@@ -108,13 +108,13 @@ def _outermost(query: str) -> str:
     """The text of a document outside all brackets."""
     depth = 0
     kept: list[str] = []
-    for each in _NO_SYNTAX.sub(" ", query):
-        if each in "({[":
+    for character in _NO_SYNTAX.sub(" ", query):
+        if character in "({[":
             depth += 1
-        elif each in ")}]":
+        elif character in ")}]":
             depth -= 1
         if not depth:
-            kept.append(each)
+            kept.append(character)
     return "".join(kept)
 
 

@@ -32,7 +32,7 @@ def is_json_rpc(data: bytes) -> bool:
     if (message := json_object(data)) is not None:
         return message.get("jsonrpc") == _VERSION
     batch = _batch(data)
-    return bool(batch) and all(each.get("jsonrpc") == _VERSION for _, each in batch)
+    return bool(batch) and all(member.get("jsonrpc") == _VERSION for _, member in batch)
 
 
 class JsonRpc:
@@ -49,13 +49,13 @@ class JsonRpc:
                 return None
             return TurnRequest(without_members(data, ("id",)), member_text(data, "id") or b"null")
         batch = _batch(data)
-        lanes = [_lane(text) for text, each in batch if _is_call(each)]
+        lanes = [_lane(text) for text, member in batch if _is_call(member)]
         if not lanes:
             return None
         calls: list[bytes] = []
         number = 0
-        for text, each in batch:
-            if _is_call(each):
+        for text, member in batch:
+            if _is_call(member):
                 calls.append(with_member(text, "id", b"%d" % number))
                 number += 1
             else:
@@ -70,10 +70,10 @@ class JsonRpc:
                 return AnswerMessage()
             lane = None if value["id"] is None else member_text(data, "id")
             return AnswerMessage(lane, "error" if "error" in value else "end")
-        answers = [(text, each) for text, each in _batch(data) if _is_answer(each)]
+        answers = [(text, member) for text, member in _batch(data) if _is_answer(member)]
         if not answers:
             return AnswerMessage()
-        failed = all("error" in each for _, each in answers)
+        failed = all("error" in answer for _, answer in answers)
         lane = b"[" + b",".join([_lane(text) for text, _ in answers]) + b"]"
         return AnswerMessage(lane, "error" if failed else "end")
 
@@ -107,16 +107,16 @@ class JsonRpc:
         }
         ids = elements(lane)
         written = [
-            orjson.dumps({"jsonrpc": _VERSION, "id": orjson.Fragment(each), "error": error})
-            for each in ([lane or b"null"] if ids is None else ids)
+            orjson.dumps({"jsonrpc": _VERSION, "id": orjson.Fragment(call_id), "error": error})
+            for call_id in ([lane or b"null"] if ids is None else ids)
         ]
         return WebSocketMessage(written[0] if ids is None else b"[" + b",".join(written) + b"]")
 
 
 def _batch(data: bytes) -> list[tuple[bytes, Mapping[str, Json]]]:
     """Text and value of each member of a batch; empty for a message without a batch."""
-    found = [(text, json_object(text)) for text in elements(data) or ()]
-    return [(text, each) for text, each in found if each is not None]
+    members = [(text, json_object(text)) for text in elements(data) or ()]
+    return [(text, member) for text, member in members if member is not None]
 
 
 def _is_call(value: Mapping[str, Json]) -> bool:

@@ -34,8 +34,8 @@ def without_members(data: bytes, names: Collection[str]) -> bytes:
         return b"{}"
     # The separator before a kept member is the separator before this member in the original.
     parts = [text[: members[0].start], text[kept[0].start : kept[0].end]]
-    before = {each: members[at - 1] for at, each in enumerate(members) if at}
-    parts += [text[before[each].end : each.end] for each in kept[1:]]
+    before = {member: members[at - 1] for at, member in enumerate(members) if at}
+    parts += [text[before[member].end : member.end] for member in kept[1:]]
     return "".join([*parts, text[members[-1].end :]]).encode()
 
 
@@ -64,8 +64,8 @@ def member_text(data: bytes, name: str) -> bytes | None:
     if not _may_have(data, (name,)) or json_object(data) is None:
         return None
     text = data.decode()
-    found = [member for member in _members(text) or () if member.name == name]
-    return text[found[-1].value : found[-1].end].encode() if found else None
+    named = [member for member in _members(text) or () if member.name == name]
+    return text[named[-1].value : named[-1].end].encode() if named else None
 
 
 def elements(data: bytes) -> list[bytes] | None:
@@ -129,22 +129,22 @@ def _elements(text: str) -> list[tuple[int, int]] | None:
         at = _after_blanks(text, 0)
         if text[at : at + 1] != "[":
             return None
-        found: list[tuple[int, int]] = []
+        places: list[tuple[int, int]] = []
         at = _after_blanks(text, at + 1)
         if text[at : at + 1] == "]":
-            return found
+            return places
         while True:
             start = at
             _, at = _DECODER.raw_decode(text, at)
-            found.append((start, at))
+            places.append((start, at))
             at = _after_blanks(text, at)
             if text[at : at + 1] != ",":
-                return found if text[at : at + 1] == "]" else None
+                return places if text[at : at + 1] == "]" else None
             at = _after_blanks(text, at + 1)
     except (ValueError, RecursionError):
         return None
 
 
 def _after_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return found.end() if found is not None else at
+    match = _BLANKS.match(text, at)
+    return match.end() if match is not None else at

@@ -61,7 +61,7 @@ class Bindings:
             return data
         if self._search is None:
             self._search = re.compile(b"|".join(map(re.escape, self._changed)))
-        return self._search.sub(lambda found: self._changed[found[0]], data)
+        return self._search.sub(lambda match: self._changed[match[0]], data)
 
 
 class SessionComparison:
@@ -84,7 +84,7 @@ class SessionComparison:
     def issue(self, message: WebSocketMessage) -> None:
         """Note the texts of a recorded message of the service."""
         self._issued.update(
-            each.decode("utf-8", "replace") for each in _STRING.findall(message.data)
+            string.decode("utf-8", "replace") for string in _STRING.findall(message.data)
         )
 
     def differences(
@@ -93,11 +93,11 @@ class SessionComparison:
         """The differences between two messages; equal messages also bind the new identifiers."""
         left, right = self._value(recorded, recorded=True), self._value(sent)
         self._new = {}
-        found = tuple(islice(self._walk((), left, right, None), MOST_DIFFERENCES))
-        if not found:
+        differences = tuple(islice(self._walk((), left, right, None), MOST_DIFFERENCES))
+        if not differences:
             for recorded_id, sent_id in self._new.items():
                 self.bindings.bind(recorded_id, sent_id)
-        return found
+        return differences
 
     def _value(self, message: WebSocketMessage, *, recorded: bool = False) -> Json:
         if not message.data[:64].lstrip().startswith((b"{", b"[")):
@@ -181,30 +181,30 @@ def adopted(recorded: WebSocketMessage, sent: WebSocketMessage) -> dict[str, str
 
     Return None if the messages differ in more than identifiers, numbers and times.
     """
-    found: dict[str, str] = {}
+    renamed: dict[str, str] = {}
     try:
         left, right = orjson.loads(recorded.data), orjson.loads(sent.data)
     except orjson.JSONDecodeError:
-        return found if recorded == sent else None
-    return found if _adopt(left, right, found) else None
+        return renamed if recorded == sent else None
+    return renamed if _adopt(left, right, renamed) else None
 
 
-def _adopt(recorded: Json, sent: Json, found: dict[str, str]) -> bool:
+def _adopt(recorded: Json, sent: Json, renamed: dict[str, str]) -> bool:
     if isinstance(recorded, dict) and isinstance(sent, dict):
         return recorded.keys() == sent.keys() and all(
-            _adopt(value, sent[name], found) for name, value in recorded.items()
+            _adopt(value, sent[name], renamed) for name, value in recorded.items()
         )
     if isinstance(recorded, list) and isinstance(sent, list):
         return len(recorded) == len(sent) and all(
-            _adopt(left, right, found) for left, right in zip(recorded, sent, strict=True)
+            _adopt(left, right, renamed) for left, right in zip(recorded, sent, strict=True)
         )
     if isinstance(recorded, str) and isinstance(sent, str):
         if recorded == sent:
-            return found.get(recorded, sent) == sent
+            return renamed.get(recorded, sent) == sent
         return (
             looks_random(recorded)
             and looks_random(sent)
-            and found.setdefault(recorded, sent) == sent
+            and renamed.setdefault(recorded, sent) == sent
         )
     return type(recorded) is type(sent) and (recorded == sent or not isinstance(recorded, bool))
 

@@ -65,19 +65,19 @@ def read_session(lines: Iterable[tuple[float, bytes]]) -> SessionRecording:
 def _member(line: bytes) -> tuple[str, Json, bytes]:
     """Name, value and text of a line's only member; empty for a line of different form."""
     text = line.strip()
-    found = json_object(text)
-    if found is None or len(found) != 1:
+    members = json_object(text)
+    if members is None or len(members) != 1:
         return "", None, b""
-    [(name, value)] = found.items()
+    [(name, value)] = members.items()
     start = b'{"%b":' % name.encode()
     return name, value, text[len(start) : -1] if text.startswith(start) else dump(value)
 
 
 def _message(name: str, value: Json, written: bytes) -> WebSocketMessage | None:
     side, kind = name, ""
-    for each in (_BINARY_JSON, _BINARY, _TEXT):
-        if name.endswith(each):
-            side, kind = name.removesuffix(each), each
+    for suffix in (_BINARY_JSON, _BINARY, _TEXT):
+        if name.endswith(suffix):
+            side, kind = name.removesuffix(suffix), suffix
             break
     if side not in (_CLIENT, _SERVICE):
         return None

@@ -126,17 +126,17 @@ class SessionReplay:
         """How often the client has ended audio."""
         self._length = 0
         """The bytes of audio since the last end of audio."""
-        self._has_audio = any(each.formats for each in self._audio)
+        self._has_audio = any(audio.formats for audio in self._audio)
         self.difference: SessionDifference | None = None
         self._skip_client()
 
     def _read_recording(self) -> None:
         needs, pieces = _Needs(), list[AudioPiece]()
-        for place, each in enumerate(self.recording.messages):
+        for place, message in enumerate(self.recording.messages):
             self._needs.append(needs)
-            if not each.by_client:
+            if not message.by_client:
                 continue
-            sent = self._dialect.read_sent(each.message)
+            sent = self._dialect.read_sent(message.message)
             if sent.kind == "control":
                 self._controls.append(place)
                 needs = replace(needs, controls=needs.controls + 1)
@@ -322,10 +322,10 @@ class SessionChoice:
         self._received: list[WebSocketMessage] = []
         self._given = [*given]
         self.replay = self._make(self._left[0])
-        if (found := self._next()) is None:
+        if (replay := self._next()) is None:
             self.replay.difference = SessionDifference(0, _BEGUN_OTHERWISE)
         else:
-            self.replay = found
+            self.replay = replay
 
     def received(self, message: WebSocketMessage) -> SessionDifference | None:
         """Take a message of the client; return the difference if no recording has this message."""
@@ -334,10 +334,10 @@ class SessionChoice:
         difference = self.replay.received(message)
         if difference is None:
             return None
-        found = self._next()
-        if found is None:
+        replay = self._next()
+        if replay is None:
             return difference
-        self.replay = found
+        self.replay = replay
         return None
 
     def _next(self) -> SessionReplay | None:
@@ -350,13 +350,13 @@ class SessionChoice:
 
     def due(self) -> SessionMessage | None:
         """The next message for the client; see `SessionReplay.due`."""
-        found = self.replay.due()
-        if found is not None and self._left:
-            self._given.append(found.message)
-        return found
+        due = self.replay.due()
+        if due is not None and self._left:
+            self._given.append(due.message)
+        return due
 
     def _agrees(self, other: SessionReplay) -> bool:
-        return all(other.received(each) is None for each in self._received) and other.adopt(
+        return all(other.received(message) is None for message in self._received) and other.adopt(
             self._given
         )
 
@@ -384,7 +384,7 @@ def lookup_content(first: WebSocketMessage | None, dialect: SessionDialect) -> b
 def _looked_up(first: WebSocketMessage, dialect: SessionDialect) -> Json:
     sent = dialect.read_sent(first)
     if sent.audio:
-        return {"audio": [each.format for each in sent.audio]}
+        return {"audio": [audio.format for audio in sent.audio]}
     value = json_object(first.data)
     if value is None:
         text = first.data.decode("latin-1" if first.binary else "utf-8", "replace")
@@ -395,16 +395,16 @@ def _looked_up(first: WebSocketMessage, dialect: SessionDialect) -> Json:
 def _without_varying(steps: tuple[str | int, ...], value: Json, dialect: SessionDialect) -> Json:
     if isinstance(value, dict):
         kept: dict[str, Json] = {}
-        for name, each in value.items():
+        for name, member in value.items():
             at = (*steps, name)
-            if not isinstance(each, str) or not dialect.is_identifier(at, value):
+            if not isinstance(member, str) or not dialect.is_identifier(at, value):
                 if name not in dialect.ignored:
-                    kept[name] = _without_varying(at, each, dialect)
+                    kept[name] = _without_varying(at, member, dialect)
             elif name not in OPTIONAL:
                 kept[name] = "<id>"
         return kept
     if isinstance(value, list):
-        return [_without_varying((*steps, at), each, dialect) for at, each in enumerate(value)]
+        return [_without_varying((*steps, at), item, dialect) for at, item in enumerate(value)]
     return value
 
 
@@ -413,4 +413,4 @@ def _located(difference: Difference, place: int) -> Difference:
 
 
 def _length(sent: SentMessage) -> int:
-    return sum([len(each.data) for each in sent.audio])
+    return sum([len(audio.data) for audio in sent.audio])

@@ -80,7 +80,7 @@ class LiveTurns:
     @property
     def open(self) -> tuple[int, ...]:
         """The turns without an end, in the order of the requests."""
-        return tuple([each.number for each in self._open])
+        return tuple([turn.number for turn in self._open])
 
     def asked(self, request: TurnRequest) -> int:
         """Begin a turn with a request; return the turn's number."""
@@ -92,10 +92,10 @@ class LiveTurns:
     def cancelled(self, lane: bytes) -> int | None:
         """End the first open turn of a lane for the client; return the turn's number, or None."""
         key = lane_key(lane)
-        for each in self._open:
-            if each.lane == key:
-                self._end(each)
-                return each.number
+        for turn in self._open:
+            if turn.lane == key:
+                self._end(turn)
+                return turn.number
         return None
 
     def came(self, answer: AnswerMessage) -> TurnArrival | None:
@@ -118,10 +118,10 @@ class LiveTurns:
 
     def _begun(self, lane: bytes, answer: AnswerMessage) -> TurnArrival | None:
         joined = [
-            each
-            for each in self._open
-            if each.joins and each.begun and each.lane == lane
-            if not answer.parent or each.parent == answer.parent
+            open_turn
+            for open_turn in self._open
+            if open_turn.joins and open_turn.begun and open_turn.lane == lane
+            if not answer.parent or open_turn.parent == answer.parent
         ]
         if not joined:
             turn = self._next(lane)
@@ -132,21 +132,21 @@ class LiveTurns:
             return self._arrived(turn, answer)
         # One answer serves all joining requests, and comes after the last of the requests.
         *before, turn = joined
-        for each in before:
-            self._end(each)
+        for earlier in before:
+            self._end(earlier)
         self._under_way[lane] = turn
         arrival = self._arrived(turn, answer)
         return TurnArrival(
-            arrival.turn, arrival.end, False, tuple([each.number for each in before])
+            arrival.turn, arrival.end, False, tuple([earlier.number for earlier in before])
         )
 
     def _joining(self, answer: AnswerMessage) -> _Turn | None:
-        joining = [each for each in self._open if each.joins and each.parent == answer.parent]
-        named = [each for each in joining if each.begun and each.joined == answer.joined]
-        return next(iter(named or [each for each in joining if not each.begun]), None)
+        joining = [turn for turn in self._open if turn.joins and turn.parent == answer.parent]
+        named = [turn for turn in joining if turn.begun and turn.joined == answer.joined]
+        return next(iter(named or [turn for turn in joining if not turn.begun]), None)
 
     def _next(self, lane: bytes) -> _Turn | None:
-        turns = (each for each in self._open if each.lane == lane and not each.joins)
+        turns = (turn for turn in self._open if turn.lane == lane and not turn.joins)
         return next(turns, None)
 
     def _without_lane(self, answer: AnswerMessage) -> TurnArrival | None:
@@ -289,7 +289,7 @@ def lane_key(lane: bytes) -> bytes:
     except orjson.JSONDecodeError:
         return lane
     if isinstance(value, list):
-        return b",".join(sorted([orjson.dumps(each) for each in value]))
+        return b",".join(sorted([orjson.dumps(item) for item in value]))
     return orjson.dumps(value)
 
 

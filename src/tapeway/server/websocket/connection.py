@@ -89,8 +89,8 @@ class ConnectionServices:
 
     def arrived(self, exchange: Exchange, address: RequestAddress) -> Mode:
         """The mode in force, for a request that arrives now. Raises NoSlot."""
-        found = self.broker.in_force(address.cassette, address.slot)
-        exchange.cassette, mode, exchange.take = found
+        in_force = self.broker.in_force(address.cassette, address.slot)
+        exchange.cassette, mode, exchange.take = in_force
         return mode
 
     async def decided(

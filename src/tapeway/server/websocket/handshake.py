@@ -62,8 +62,8 @@ def check_handshake(raw: ClientRequest) -> None:
 def offered_subprotocols(headers: Headers) -> list[str]:
     """The subprotocols offered by a client, in order. One of them may contain a key."""
     lines = [value for name, value in headers if name.lower() == _PROTOCOLS]
-    found = b",".join(lines).decode("latin-1").split(",")
-    return [each.strip() for each in found if each.strip()]
+    names = b",".join(lines).decode("latin-1").split(",")
+    return [name.strip() for name in names if name.strip()]
 
 
 def offers_deflate(headers: Headers) -> bool:

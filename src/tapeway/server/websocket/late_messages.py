@@ -177,8 +177,8 @@ class LateMessages:
             else:
                 changed[id(stored)] = stored
                 added[id(stored)] += 1
-        for at, each in changed.items():
-            error = await each.store()
+        for at, call in changed.items():
+            error = await call.store()
             if isinstance(error, RecordingEdited):
                 # Somebody wanted the recording otherwise: the client gets what the service says.
                 self.unrecorded += added[at]

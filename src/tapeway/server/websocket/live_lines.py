@@ -122,18 +122,18 @@ class LiveLines:
         return False
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        found: list[bytes] = []
+        taken: list[bytes] = []
 
         def keep(pieces: Sequence[bytes], at_ms: float) -> bool:
-            found.extend(pieces)
+            taken.extend(pieces)
             return True
 
         goes_on = True
         while goes_on:
             goes_on = await self.receive(_ANY_SIZE, keep)
-            for piece in found:
+            for piece in taken:
                 yield piece
-            found.clear()
+            taken.clear()
 
     def _take(self, max_bytes: int, on_chunks: OnChunks) -> object:
         # All at once: a service may send hundreds in one segment.

@@ -149,7 +149,10 @@ class LiveOpening(LiveLines):
         if ask is None:
             return False
         self.precede(
-            [(session_line(each.message, by_client=False), each.at_ms) for each in messages]
+            [
+                (session_line(message.message, by_client=False), message.at_ms)
+                for message in messages
+            ]
         )
         self.end("complete")
         self._moved = partial(services.broker.journal.move, exchange.id)
@@ -170,10 +173,10 @@ class LiveOpening(LiveLines):
         if not self._is_begun:
             await self.store([TimedMessage(message, at_ms)])
             return self._recording
-        found = self._recording
-        if found is None or not found.add(session_line(message, by_client=False), at_ms):
+        recording = self._recording
+        if recording is None or not recording.add(session_line(message, by_client=False), at_ms):
             return None
-        return found
+        return recording
 
     def release(self) -> None:
         """Store nothing more."""

@@ -39,7 +39,7 @@ def about_connection(interaction: Interaction) -> RecordedConnection:
     binary = websocket.get("binary")
     return RecordedConnection(
         lane.encode() if isinstance(lane, str) else b"",
-        frozenset(each for each in binary if isinstance(each, int))
+        frozenset(index for index in binary if isinstance(index, int))
         if isinstance(binary, list)
         else frozenset(),
         subprotocol if isinstance(subprotocol, str) else None,
@@ -62,9 +62,9 @@ def mark_of(protocol: RequestProtocol, message: WebSocketMessage) -> Mark:
     return answer if answer is not None and answer.is_mark else None
 
 
-def said_of(line: bytes, came: Came) -> Said:
+def said_of(line: bytes, arrived: Came) -> Said:
     """The message of a recorded line, with the mark."""
-    _, binary, mark = came
+    _, binary, mark = arrived
     return WebSocketMessage(line[:-1], binary), mark
 
 
@@ -80,7 +80,9 @@ class RecordedTurn:
         """The messages with the lane of the asking request."""
         if lane == self.lane:
             return self.messages
-        return [(protocol.echoed(each, self.lane, lane), what) for each, what in self.messages]
+        return [
+            (protocol.echoed(message, self.lane, lane), what) for message, what in self.messages
+        ]
 
 
 class RecordedTurns:
@@ -101,8 +103,8 @@ class RecordedTurns:
         for place in about.binary:
             if place in range(len(messages)):
                 messages[place] = messages[place]._replace(binary=True)
-        said = [(message, mark_of(protocol, message)) for message in messages]
-        turn = RecordedTurn(about.lane, response.arrivals().times, said)
+        messages_with_marks = [(message, mark_of(protocol, message)) for message in messages]
+        turn = RecordedTurn(about.lane, response.arrivals().times, messages_with_marks)
         if response.size <= _MOST_REMEMBERED:
             self._read[id(response)] = response, turn
             if len(self._read) > _REMEMBERED:

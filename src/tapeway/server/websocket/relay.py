@@ -53,19 +53,19 @@ class _Relay:
     async def pass_on(self, source: _Socket, target: _Socket, *, by_client: bool) -> None:
         """Pass on all messages of a side, and the end."""
         seen = self._seen
-        while not isinstance(found := await source.receive(), Close):
+        while not isinstance(message := await source.receive(), Close):
             if seen is not None:
                 # While a long message goes out, the other side may answer already, or leave.
-                await seen(found, by_client)
+                await seen(message, by_client)
             try:
-                await target.send(found)
+                await target.send(message)
             except ConnectionError:
                 # The side of the target tells how the connection ended.
-                found = LOST
+                message = LOST
                 break
         if seen is not None:
-            await seen(found, by_client)
-        await target.close(found)
+            await seen(message, by_client)
+        await target.close(message)
         self._expect_close()
 
     async def stop(self) -> None:

@@ -134,7 +134,7 @@ class SessionConnection:
         session = LiveSession(upstream, self._dialect, self._opening.began)
         heard = self._opening.messages
         session.precede(
-            [(session_line(each.message, by_client=False), each.at_ms) for each in heard]
+            [(session_line(message.message, by_client=False), message.at_ms) for message in heard]
         )
         heard.clear()
         recording = _SessionBeingRecorded(self, ask, session, recorder.follow(ask, None, session))
@@ -262,9 +262,9 @@ class SessionConnection:
             if recording.index != chosen.index
         ]
         ordered = [chosen, *others]
-        sessions = [await recorded_session(each) for each in ordered]
+        sessions = [await recorded_session(interaction) for interaction in ordered]
         digests = SecretDigests(cassette.head.run_id)
-        given = [each.message for each in self._opening.messages]
+        given = [message.message for message in self._opening.messages]
         play = SessionChoice(sessions, self._dialect, cassette.rules, digests, given)
         index = chosen.index
         playback = _Playback(self._client, play, self._services)
@@ -334,16 +334,16 @@ class _SessionBeingRecorded:
         self._pending = pending
         self._ended = False
 
-    async def seen(self, found: WebSocketMessage | Close, by_client: bool) -> None:
+    async def seen(self, message: WebSocketMessage | Close, by_client: bool) -> None:
         """Take a message, or the end of the connection."""
         session = self._session
-        if not isinstance(found, Close):
-            session.put(self._connection.line(self._ask, found, by_client=by_client))
+        if not isinstance(message, Close):
+            session.put(self._connection.line(self._ask, message, by_client=by_client))
             if session.is_full:
                 await session.room()
         elif not self._ended:
             self._ended = True
-            session.put(close_line(replace(found, by_client=by_client)), "complete")
+            session.put(close_line(replace(message, by_client=by_client)), "complete")
             self._connection.note_live(await settled(self._pending))
 
 
@@ -390,14 +390,14 @@ class _Playback:
         self._patience = self._patience or loop.call_later(CLOSE_S, self._client.abort)
 
     async def _receive_all(self, first: WebSocketMessage) -> None:
-        found: WebSocketMessage | Close = first
-        while not isinstance(found, Close):
-            self._difference = self._play.received(found)
+        message: WebSocketMessage | Close = first
+        while not isinstance(message, Close):
+            self._difference = self._play.received(message)
             if self._difference is not None:
                 return
             self._changed.set()
-            found = await self._client.receive()
-        await self._client.close(found)
+            message = await self._client.receive()
+        await self._client.close(message)
 
     async def _send_all(self) -> None:
         while True:

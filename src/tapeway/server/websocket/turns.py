@@ -104,20 +104,20 @@ class TurnConnection:
 
     async def serve(self, first: WebSocketMessage) -> None:
         """Serve until either side ends the connection, and every turn being recorded has ended."""
-        found: WebSocketMessage | Close = first
+        message: WebSocketMessage | Close = first
         try:
             async with self._tasks:
                 if self._upstream is not None and not await self._begin(self._upstream):
-                    found = LOST
+                    message = LOST
                 # A finished task group takes no new task: tell only while the client stays.
                 with self._services.stopping.listening(self._stop):
-                    while not isinstance(found, Close):
-                        await self._take(found)
-                        found = await self._client.receive()
+                    while not isinstance(message, Close):
+                        await self._take(message)
+                        message = await self._client.receive()
                 self._has_left = True
                 self._tell()
-                await self._client.close(found)
-                self._tasks.create_task(self._end_link(found))
+                await self._client.close(message)
+                self._tasks.create_task(self._end_link(message))
         finally:
             if self._patience is not None:
                 self._patience.cancel()
@@ -188,7 +188,7 @@ class TurnConnection:
     def _heard(self) -> Sequence[TimedMessage]:
         """The opening without signs of life."""
         heard, read = self._connection.opening.messages, self._protocol.read_answer
-        return [each for each in heard if read(each.message) is not None]
+        return [message for message in heard if read(message.message) is not None]
 
     def _live_opening(self, upstream: UpstreamSocket, given: int = 0) -> LiveOpening:
         return LiveOpening(self._services, self._connection, upstream, self._protocol, given)
@@ -364,9 +364,9 @@ class TurnConnection:
         schedule = Schedule(response, interaction.latency_ms, self._services.pace)
         started = asyncio.get_running_loop().time()
         recorded = await self._services.turns.read(interaction, self._protocol)
-        said = recorded.asked_in(turn.place.lane, self._protocol)
+        messages = recorded.asked_in(turn.place.lane, self._protocol)
         has_ended = False
-        for due_s, together in schedule.divided(recorded.times, said):
+        for due_s, together in schedule.divided(recorded.times, messages):
             await self._until(started + due_s, turn.place if has_ended else None)
             if not await self._hand_out(turn, together):
                 return
@@ -435,7 +435,7 @@ class TurnConnection:
             await self._hand_out_joined(turn, answer, messages_of(response))
             return
         lines = zip(response.pieces(), live.came, strict=True)
-        await self._hand_out(turn, [said_of(line, came) for line, came in lines])
+        await self._hand_out(turn, [said_of(line, arrived) for line, arrived in lines])
 
     async def _hand_out_pieces(
         self, turn: "ServedTurn", reader: ResponseReader, live: LiveTurnAnswer
@@ -443,17 +443,17 @@ class TurnConnection:
         """Hand out an answer as the recorder releases pieces, but return the last message."""
         held, last = b"", list[Said]()
         async for pieces in reader.pieces():
-            said: list[Said] = []
+            due: list[Said] = []
             for piece in pieces:
                 # A long message in a file comes in several pieces.
                 held = held + piece if held else piece
                 if len(held) < live.came[0][0]:
                     continue
-                found = said_of(held, live.came.popleft())
-                mark = found[1]
-                (said if mark is None or not mark.end else last).append(found)
+                message_with_mark = said_of(held, live.came.popleft())
+                mark = message_with_mark[1]
+                (due if mark is None or not mark.end else last).append(message_with_mark)
                 held = b""
-            await self._hand_out(turn, said)
+            await self._hand_out(turn, due)
         return last
 
     async def _hand_out_joined(
@@ -463,15 +463,15 @@ class TurnConnection:
         recorded, protocol = answer.recorded, self._protocol
         lane = _UNKNOWN_LANE if recorded is None else about_connection(recorded).lane
         shown = [protocol.echoed(message, lane, turn.place.lane) for message in messages]
-        await self._hand_out(turn, [(each, mark_of(protocol, each)) for each in shown])
+        await self._hand_out(turn, [(message, mark_of(protocol, message)) for message in shown])
 
     # Handing out.
 
-    async def _hand_out(self, turn: "ServedTurn", said: Sequence[Said]) -> bool:
+    async def _hand_out(self, turn: "ServedTurn", messages: Sequence[Said]) -> bool:
         """Send messages when the turn may; return False if the client has cancelled or left."""
         together: list[WebSocketMessage] = []
         size = 0
-        for message, mark in said:
+        for message, mark in messages:
             # A message without a mark shares the write of the message before.
             if mark is not None or not together:
                 await self._send(*together)

@@ -69,8 +69,10 @@ class _Recorded:
 
     async def with_opening(self) -> Sequence[SessionRecording]:
         """The sessions in which the service speaks first. Raises StoreError."""
-        sessions = [await recorded_session(each) for each in self.others if _is_session(each)]
-        return [each for each in sessions if each.opening]
+        sessions = [
+            await recorded_session(recording) for recording in self.others if _is_session(recording)
+        ]
+        return [session for session in sessions if session.opening]
 
     @property
     def all(self) -> Sequence[Interaction]:
@@ -149,14 +151,14 @@ class Upgrades:
         incoming = Incoming(probe, address.guessed, "replay", take=exchange.take)
         cassette = await self._broker.cassettes.at_path(exchange.cassette, incoming)
         path = request.target.partition("?")[0]
-        found = [
-            each
-            for each in cassette.snapshot()
-            if isinstance(each, Interaction)
-            and each.request.method == WEBSOCKET
-            and each.request.target.partition("?")[0] == path
+        recordings = [
+            recording
+            for recording in cassette.snapshot()
+            if isinstance(recording, Interaction)
+            and recording.request.method == WEBSOCKET
+            and recording.request.target.partition("?")[0] == path
         ]
-        others = [each for each in found if not has_no_client(each)]
+        others = [recording for recording in recordings if not has_no_client(recording)]
         if MODE_POLICIES[mode].asks:
             take = cassette.take.number if exchange.take is None else exchange.take
             asking = self._caller(cassette, request)
@@ -164,13 +166,17 @@ class Upgrades:
             # Leave out a session of this take that is still open, of a different caller, or used
             # up: the service answers in place of such a session.
             others = [
-                each
-                for each in others
-                if not _is_session(each)
-                or cassette.take_of(each.index) != take
-                or (each.response.verdict != "open" and not once and _caller_of(each) == asking)
+                recording
+                for recording in others
+                if not _is_session(recording)
+                or cassette.take_of(recording.index) != take
+                or (
+                    recording.response.verdict != "open"
+                    and not once
+                    and _caller_of(recording) == asking
+                )
             ]
-        silent = [each for each in found if has_no_client(each)]
+        silent = [recording for recording in recordings if has_no_client(recording)]
         opening = await recorded_opening(self._services, exchange, address, request, mode, silent)
         if not isinstance(opening, RecordedOpening) and any(map(_is_session, others)):
             # Each session has an opening of its own.
@@ -289,12 +295,12 @@ async def _first_message(
                 await asyncio.wait((speaking,))
             if speaking.cancelled():
                 continue
-            said = speaking.result()
-            if isinstance(said, Close):
+            message = speaking.result()
+            if isinstance(message, Close):
                 asking.cancel()
-                return said
-            await client.send(said)
-            opened.opening.add(said)
+                return message
+            await client.send(message)
+            opened.opening.add(message)
     first = asking.result()
     return replace(first, by_client=True) if isinstance(first, Close) else first
 
@@ -306,6 +312,6 @@ def _replayed_subprotocol(headers: Headers, recorded: Sequence[Interaction]) -> 
     """
     offered = plain_subprotocols(offered_subprotocols(headers))
     about = map(about_connection, recorded)
-    chosen = {each.subprotocol for each in about if each.is_described}
-    found = next((each for each in offered if each in chosen), None)
-    return found if found or None in chosen else next(iter(offered), None)
+    chosen = {description.subprotocol for description in about if description.is_described}
+    common = next((subprotocol for subprotocol in offered if subprotocol in chosen), None)
+    return common if common or None in chosen else next(iter(offered), None)

@@ -193,52 +193,52 @@ class UpstreamLink:
 
     def unsubscribe(self) -> None:
         """End all subscriptions: the client has left."""
-        for lane in [each.lane for each in self._live.values() if each.subscribes]:
+        for lane in [turn.lane for turn in self._live.values() if turn.subscribes]:
             self.cancelled(lane)
 
     async def run(self) -> Close:
         """Read until the upstream ends the connection; return the close."""
-        while not isinstance(found := await self.socket.receive(), Close):
+        while not isinstance(message := await self.socket.receive(), Close):
             self.received += 1
-            answer = self._protocol.read_answer(found)
+            answer = self._protocol.read_answer(message)
             if self._opening.was_given(answer):
                 continue
             arrival = None if answer is None else self._turns.came(answer)
             if answer is not None and arrival is None:
                 late = LateMessage(self._opening, self._opening.elapsed_ms())
-                await self.late.add(late, found)
+                await self.late.add(late, message)
                 continue
             if arrival is not None and arrival.late:
-                await self._came_late(found, arrival.turn)
+                await self._came_late(message, arrival.turn)
                 continue
             if self.late.under_way:
                 await self.late.passed_on()
             if arrival is None:
-                await self._pass_on(found)
+                await self._pass_on(message)
             elif (turn := self._turn_of(arrival)) is not None:
-                turn.add(found, answer, arrival.end)
+                turn.add(message, answer, arrival.end)
                 if turn.is_full:
                     await turn.room()
             elif arrival.turn not in self._unheard:
-                await self._came_late(found, arrival.turn)
+                await self._came_late(message, arrival.turn)
         await self.late.passed_on()
-        self._lose(found)
-        return found
+        self._lose(message)
+        return message
 
     def _lose(self, close: Close) -> None:
         """End the turns under way: the connection has ended."""
         self._close = close
-        for each in self._live.values():
-            if each.subscribes and close.code in _GOOD_ENDS:
-                each.end("open")
+        for turn in self._live.values():
+            if turn.subscribes and close.code in _GOOD_ENDS:
+                turn.end("open")
             else:
-                each.fail(_lost(close))
+                turn.fail(_lost(close))
         self._live.clear()
 
     def release(self) -> None:
         """Store nothing more of ended turns, and let go of the connection."""
-        for each in self._ending.values():
-            each.release()
+        for turn in self._ending.values():
+            turn.release()
         self._ending.clear()
         self._opening.release()
         self.socket.release()
@@ -259,11 +259,11 @@ class UpstreamLink:
         """End a turn and return the answer; None if the turn is not live on this connection."""
         if (turn := self._live.pop(number, None)) is None:
             return None
-        for at, each in [*self._ending.items()]:
+        for at, held in [*self._ending.items()]:
             # One turn of each lane may go on, or the last turn alone.
-            follows = self._protocol.lanes_last and lane_key(each.lane) != lane_key(turn.lane)
-            if each.handed_out.is_set() and not (follows and len(self._ending) < _MOST_LANES):
-                each.release()
+            follows = self._protocol.lanes_last and lane_key(held.lane) != lane_key(turn.lane)
+            if held.handed_out.is_set() and not (follows and len(self._ending) < _MOST_LANES):
+                held.release()
                 del self._ending[at]
         self._ending[number] = turn
         return turn

@@ -118,11 +118,11 @@ class Heartbeat:
 
     async def _pick_up(self, asked_at: float) -> bool:
         """Apply a pending change; whether one was applied."""
-        found = await perform(coordination.in_force(), await self._session())
+        control = await perform(coordination.in_force(), await self._session())
         before = self._member.applied
-        if found is not None and self._member.is_behind(found):
-            self._member.apply(found)
-        self._member.heard(found, asked_at)
+        if control is not None and self._member.is_behind(control):
+            self._member.apply(control)
+        self._member.heard(control, asked_at)
         return self._member.applied != before
 
     def _failed(self, exc: StoreError) -> bool:

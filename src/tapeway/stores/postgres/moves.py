@@ -187,10 +187,10 @@ class WaitingMoves:
     async def _compare(self, staying: Sequence[CursorMove]) -> None:
         """Set `after` where the cassette is unchanged. Raises StoreError."""
         names = list({move.name for move in staying})
-        found = await self._pool.read(
+        rows = await self._pool.read(
             "compare cassettes", lambda session: session.rows(_MARKS, names)
         )
-        marks = {row["name"]: row["mark"] for row in found}
+        marks = {row["name"]: row["mark"] for row in rows}
         for move in staying:
             if move.mark == marks[move.name]:
                 move.after = STAYED
@@ -219,14 +219,14 @@ async def _move(
     tried.append(True)
     try:
         sql = _MOVE_AGAIN if again else _MOVE_FREE
-        found = await session.row(sql, *arguments, mover, attempt)
+        moved = await session.row(sql, *arguments, mover, attempt)
         if again:
-            found = await session.row(_MADE, mover, attempt)
+            moved = await session.row(_MADE, mover, attempt)
     except errors.FAULTS as exc:
         if errors.state_of(exc) != _LOCKED or again:
             raise
-        found = None
-    made: str = "" if found is None else found["made"]
+        moved = None
+    made: str = "" if moved is None else moved["made"]
     pairs = [part.split(":") for part in made.split()]
     return {int(number) - 1: int(version) for number, version in pairs}
 

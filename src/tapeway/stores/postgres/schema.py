@@ -79,11 +79,11 @@ async def prepare(pool: Pool) -> None:
     tables.
     """
     await _examine_server(pool)
-    found = await pool.read("read the version of its tables", _stored_version)
-    if found is None:
+    version = await pool.read("read the version of its tables", _stored_version)
+    if version is None:
         await pool.write("make its tables", _create_tables, limit=LONG_S)
     else:
-        refuse_other_version(found, VERSION, pool.address.shown, StoreError)
+        refuse_other_version(version, VERSION, pool.address.shown, StoreError)
         pool.reads_only = await pool.read("read its rights", _reads_only)
 
 

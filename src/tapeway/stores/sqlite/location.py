@@ -83,16 +83,16 @@ class StoreLocation:
     def examine(self) -> os.stat_result:
         """The file's status. Raises StoreFileAbsent; CassetteCorrupt or StoreError for no regular file."""
         try:
-            found = [self._file(ending) for ending in _BESIDE]
+            files = [self._file(ending) for ending in _BESIDE]
         except OSError as exc:
             if exc.errno == errno.ENOTDIR:
                 raise ConfigError(
                     f"{self.folder} is not a folder: give --store another one"
                 ) from exc
             raise store_error(exc, str(self), "examine the file") from exc
-        if found[0] is not None:
-            return found[0]
-        if (log := found[1]) is not None and log.st_size:
+        if files[0] is not None:
+            return files[0]
+        if (log := files[1]) is not None and log.st_size:
             raise CassetteCorrupt(
                 f"{self.beside('-wal')} is there and {self} is not: put that back, or move the "
                 "other away to begin anew"

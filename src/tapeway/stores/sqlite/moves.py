@@ -93,11 +93,11 @@ class AttachedRecordings:
         return self._clock() < self._examined + EXAMINE_S
 
     def _examine(self) -> object:
-        found = self._connected_to()
+        identity = self._connected_to()
         # If the file was replaced, the next look-up examines the present file.
-        found = found if found == file_identity(self._location.path) else None
-        self._examined = self._clock() if found == self._attached_to else -inf
-        return found
+        identity = identity if identity == file_identity(self._location.path) else None
+        self._examined = self._clock() if identity == self._attached_to else -inf
+        return identity
 
 
 class LoopConnection:
@@ -328,7 +328,7 @@ def _tell(
     outcomes: Sequence[BaseException | None],
 ) -> None:
     (move, last), refused = taken[-1], outcomes[-1]
-    for (each, done), outcome in zip(taken[:-1], outcomes[:-1], strict=True):
+    for (earlier, done), outcome in zip(taken[:-1], outcomes[:-1], strict=True):
         # Each separately: an error in one result must not keep the other callers waiting.
-        loop.call_soon(done, each, outcome)
+        loop.call_soon(done, earlier, outcome)
     last(move, refused)

@@ -74,8 +74,8 @@ def run(op: Op[T], connection: apsw.Connection, *, quick: bool = False) -> T:
 
 def run_until_quick(op: Op[T], connection: apsw.Connection) -> T | Suspended:
     """The result of an operation, or where its durable part ends."""
-    found: T | Suspended = _run(op, None, connection, _main, suspends=True)
-    return found
+    result: T | Suspended = _run(op, None, connection, _main, suspends=True)
+    return result
 
 
 def resume(suspended: Suspended, connection: apsw.Connection) -> Any:

@@ -31,10 +31,10 @@ class RollbackCheck:
         """The state of the file. Raises CassetteCorrupt as `refuse_emptied`, and StoreFileAbsent."""
         # The number first: another process may fill an empty file, and note one, in between.
         had_number = self.has_number
-        found = self._location.examine()
-        if had_number and not found.st_size:
+        status = self._location.examine()
+        if had_number and not status.st_size:
             self.refuse_emptied()
-        return found
+        return status
 
     def refuse_emptied(self) -> None:
         """Raise CassetteCorrupt for an empty file that held recordings before."""
@@ -57,11 +57,11 @@ class RollbackCheck:
     def compare(self, connection: apsw.Connection) -> None:
         """Raise CassetteCorrupt where the file lacks acknowledged changes."""
         # The number first: other processes go on writing.
-        found = self._read()
+        noted = self._read()
         self._id, changes = rows(connection, "SELECT id, changes FROM state")[0]
-        if found is not None and found[0] == self._id and found[1] > changes:
+        if noted is not None and noted[0] == self._id and noted[1] > changes:
             raise CassetteCorrupt(
-                f"{self._location} lacks the last {found[1] - changes} changes that were acknowledged:"
+                f"{self._location} lacks the last {noted[1] - changes} changes that were acknowledged:"
                 f" its -wal was removed, or it is an old copy; restore it, or remove "
                 f"{self._location.lock} to go on without them"
             )
@@ -86,5 +86,5 @@ class RollbackCheck:
             line = self._location.lock.read_text("ascii")
         except (OSError, UnicodeDecodeError):
             return None
-        found = _LINE.fullmatch(line)
-        return None if found is None else (found[1], int(found[2]))
+        match = _LINE.fullmatch(line)
+        return None if match is None else (match[1], int(match[2]))

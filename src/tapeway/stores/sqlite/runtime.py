@@ -176,7 +176,7 @@ class Runtime:
 
         def work(connection: apsw.Connection) -> Sequence[Any]:
             with immediate_transaction(connection):
-                return [resume(each, connection) for each in suspended]
+                return [resume(operation, connection) for operation in suspended]
 
         return self.shared_thread.run_blocking(work)
 
@@ -232,15 +232,15 @@ class Runtime:
 
         def work(connection: apsw.Connection) -> Sequence[str]:
             try:
-                found = [
+                problems = [
                     str(problem) for (problem,) in connection.execute("PRAGMA integrity_check")
                 ]
-                if found == ["ok"]:
+                if problems == ["ok"]:
                     lost = connection.execute("PRAGMA foreign_key_check").fetchall()
-                    found = [f"a row of '{table}' refers to what is gone" for table, *_ in lost]
+                    problems = [f"a row of '{table}' refers to what is gone" for table, *_ in lost]
             except apsw.CorruptError as exc:
-                found = [str(exc)]
-            return [f"{self.place}: {problem}" for problem in found]
+                problems = [str(exc)]
+            return [f"{self.place}: {problem}" for problem in problems]
 
         try:
             return await self._readers[Reach.WHOLE].run(work)
@@ -314,8 +314,8 @@ class Runtime:
         if not self.writer.connected and not self._quick_reader.connected:
             return
         try:
-            for each in await self.wipe():
-                log.warning("%s", each)
+            for warning in await self.wipe():
+                log.warning("%s", warning)
         except StoreError as exc:
             log.warning("%s", exc.message)
 
@@ -362,9 +362,9 @@ class Runtime:
         try:
             with closing(self._connect_to_read()) as connection:
                 number = 0
-                while found := run(bodies.pieces_from(digest, number), connection):
-                    yield from [data for _, data in found]
-                    number = found[-1][0] + 1
+                while pieces := run(bodies.pieces_from(digest, number), connection):
+                    yield from [data for _, data in pieces]
+                    number = pieces[-1][0] + 1
         except apsw.Error as exc:
             raise store_error(exc, self.place, "read a large body") from exc
 

@@ -53,15 +53,15 @@ def stored_version(connection: apsw.Connection, path: str) -> int | None:
     Raises CassetteCorrupt for a file of another program, of another version, and without a table.
     """
     application, version = connection.pragma("application_id"), user_version(connection)
-    found = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-    if not application and not version and not found:
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    if not application and not version and not tables:
         return None
     if application != APPLICATION:
         raise CassetteCorrupt(
             f"{path} is a SQLite file of another program: give --store sqlite: another file"
         )
     refuse_other_version(version, VERSION, path)
-    if not found >= _NAMES:
+    if not tables >= _NAMES:
         raise CassetteCorrupt(f"{path} lacks some of its tables: restore it from a copy")
     return version
 
@@ -90,8 +90,8 @@ def user_version(connection: apsw.Connection) -> int:
 
 def takes() -> Op[int]:
     """How many takes ever began."""
-    found = yield from row("SELECT takes FROM state")
-    return 0 if found is None else int(found[0])
+    state = yield from row("SELECT takes FROM state")
+    return 0 if state is None else int(state[0])
 
 
 def note_takes(count: int) -> Op[int]:
@@ -101,8 +101,8 @@ def note_takes(count: int) -> Op[int]:
 
 def needs_wiping() -> Op[bool]:
     """Whether something was removed since the file was wiped."""
-    found = yield from row("SELECT removed FROM state")
-    return found is not None and bool(found[0])
+    state = yield from row("SELECT removed FROM state")
+    return state is not None and bool(state[0])
 
 
 def lose(fences: Sequence[int]) -> Op[None]:

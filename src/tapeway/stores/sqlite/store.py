@@ -79,9 +79,9 @@ class SqliteStore(SqlStore[Runtime]):
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
     ) -> Found:
-        found = await super().look(name, take, keys, digests)
+        looked_up = await super().look(name, take, keys, digests)
         # A file on a read-only disk is not attached when a cursor is moved: nothing can be compared.
-        return found if self._location.writable else found._replace(mark=None)
+        return looked_up if self._location.writable else looked_up._replace(mark=None)
 
     async def _forget_cursors(self, name: str) -> None:
         if self._driver.has_cursors:

@@ -149,52 +149,52 @@ class RecordingWriter:
         return apsw.SQLITE_OK
 
     def _write_one(self, make: Callable[[], Op[T]]) -> T:
-        found = self._write(lambda connection: run_until_quick(make(), connection))
-        if isinstance(found, Suspended):
-            (result,) = self._quick.finish([found])
+        written = self._write(lambda connection: run_until_quick(make(), connection))
+        if isinstance(written, Suspended):
+            (result,) = self._quick.finish([written])
             return cast("T", result)
-        return found
+        return written
 
     def _write_waiting(self) -> None:
         taken: list[tuple[_Waiting, Op[None]]] = []
         while self._waiting:
-            each = self._waiting.popleft()
+            waiting = self._waiting.popleft()
             try:
-                taken.append((each, each.make()))
+                taken.append((waiting, waiting.make()))
             except BaseException as exc:
-                each.done.set_exception(copy_of(exc))
+                waiting.done.set_exception(copy_of(exc))
         if not taken:
             return
         try:
-            found = self._write(partial(self._record_all, taken))
+            results = self._write(partial(self._record_all, taken))
         except BaseException as exc:
-            for each, _ in taken:
-                each.done.set_exception(copy_of(exc))
+            for waiting, _ in taken:
+                waiting.done.set_exception(copy_of(exc))
             return
-        outcomes = [(each, result) for (each, _), result in zip(taken, found, strict=True)]
-        self._finish([(each, at) for each, at in outcomes if isinstance(at, Suspended)])
-        for each, result in outcomes:
+        outcomes = [(waiting, result) for (waiting, _), result in zip(taken, results, strict=True)]
+        self._finish([(waiting, at) for waiting, at in outcomes if isinstance(at, Suspended)])
+        for waiting, result in outcomes:
             if isinstance(result, TapewayError):
-                each.done.set_exception(result)
+                waiting.done.set_exception(result)
             else:
-                each.done.set_result(None)
+                waiting.done.set_result(None)
 
     def _record_all(
         self, taken: list[tuple[_Waiting, Op[None]]], connection: apsw.Connection
     ) -> list[Suspended | TapewayError | None]:
         results: list[Suspended | TapewayError | None] = []
         used: set[Lease] = set()
-        for each, op in taken:
+        for waiting, op in taken:
             connection.execute("SAVEPOINT one")
             try:
-                if each.lease in used or (each.lease and each.lease not in self.leases):
+                if waiting.lease in used or (waiting.lease and waiting.lease not in self.leases):
                     raise Fenced(
                         f"{self._location}: the lease of a recording for cassette "
-                        f"'{each.lease.name}' was given back: this answer was not written"
+                        f"'{waiting.lease.name}' was given back: this answer was not written"
                     )
                 results.append(run_until_quick(op, connection))
-                if each.lease is not None:
-                    used.add(each.lease)
+                if waiting.lease is not None:
+                    used.add(waiting.lease)
             except TapewayError as exc:
                 # The recording itself was refused, not by the disk: the others continue.
                 connection.execute("ROLLBACK TO one")
@@ -205,7 +205,7 @@ class RecordingWriter:
     def _finish(self, suspended: Sequence[tuple[_Waiting, Suspended]]) -> None:
         if not suspended:
             return
-        leases = [each.lease for each, _ in suspended if each.lease is not None]
+        leases = [waiting.lease for waiting, _ in suspended if waiting.lease is not None]
         self.leases.difference_update(leases)
         try:
             self._quick.finish([at for _, at in suspended])
@@ -242,10 +242,10 @@ class RecordingWriter:
     def _refuse_replaced(self) -> None:
         # What is written into a removed file is lost when this process ends.
         try:
-            found = self._location.examine()
+            status = self._location.examine()
         except StoreFileAbsent:
-            found = None
-        if found is None or (found.st_dev, found.st_ino) != self._file:
+            status = None
+        if status is None or (status.st_dev, status.st_ino) != self._file:
             raise CassetteEdited(
                 f"{self._location} was removed or replaced while it was in use; nothing is recorded "
                 "into it any more: stop all processes that use it, then start again"
