@@ -454,7 +454,7 @@ class StoredCall(Protocol):
     """A call whose answer is stored, and which can store more of it."""
 
     @property
-    def ask(self) -> LiveCall:
+    def live_call(self) -> LiveCall:
         """What was asked, and for which cassette."""
 
     @property

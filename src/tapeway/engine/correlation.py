@@ -132,26 +132,26 @@ class Correlation:
             matches = await asyncio.to_thread(find, request, {request.route}, step)
         return CorrelationMatches(matches)
 
-    def _with_warning(self, ask: LiveCall, carried_ids: Mapping[str, int]) -> LiveCall:
+    def _with_warning(self, live_call: LiveCall, carried_ids: Mapping[str, int]) -> LiveCall:
         if not carried_ids:
-            return ask
-        now = ask.take.number
+            return live_call
+        now = live_call.take.number
         # The upstream knows the identifiers issued in this take.
         replayed = sorted(
             identifier
             for identifier, issuer in carried_ids.items()
-            if ask.cassette.take_of(issuer) != now
+            if live_call.cassette.take_of(issuer) != now
         )
         if not replayed:
-            return ask
-        if self._warned.get(ask.cassette.name) != now:
-            self._warned[ask.cassette.name] = now
+            return live_call
+        if self._warned.get(live_call.cassette.name) != now:
+            self._warned[live_call.cassette.name] = now
             log.warning(
                 "a request to cassette '%s' is asked live with identifiers that came from a "
                 "recording: if the upstream does not know them, record the whole run anew",
-                ask.cassette.name,
+                live_call.cassette.name,
             )
-        return ask._replace(replayed_ids=tuple(replayed))
+        return live_call._replace(replayed_ids=tuple(replayed))
 
 
 def first_of_earlier(
@@ -203,10 +203,10 @@ async def meant_by(
     return await asyncio.to_thread(work)
 
 
-def _received_request(cassette: CassetteIndex, ask: LiveCall) -> ReceivedRequest:
-    incoming = ask.incoming
+def _received_request(cassette: CassetteIndex, live_call: LiveCall) -> ReceivedRequest:
+    incoming = live_call.incoming
     large = None if incoming is None else incoming.large_for(cassette.head, cassette.rules)
-    return cassette.asked(ask.request) if large is None else large.asked
+    return cassette.asked(live_call.request) if large is None else large.asked
 
 
 def _identifiers_of(cassette: CassetteIndex) -> CorrelationIndex:

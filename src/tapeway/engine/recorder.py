@@ -158,42 +158,42 @@ class Recorder:
         self.under_way: dict[int, RunningCall] = {}
         """The calls that are asked or recorded now, by their number."""
 
-    async def perform(self, ask: LiveCall) -> Answer:
+    async def perform(self, live_call: LiveCall) -> Answer:
         """The live answer, recorded where the mode and the settings say so.
 
         The call is made in the current task, which must not be cancelled as its client leaves.
         Raises UpstreamError or StoreError; an answer that could not be made durable is not given.
         """
-        if (pending := self._calls.join(ask, self._again)) is not None:
+        if (pending := self._calls.join(live_call, self._again)) is not None:
             return await pending.answer()
         self._calls.refuse_when_draining()
-        return await self._calls.run(ask, self._call(ask, None))
+        return await self._calls.run(live_call, self._call(live_call, None))
 
     def follow(
-        self, ask: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None = None
+        self, live_call: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None = None
     ) -> Pending:
         """Like `perform`, with the arriving answer in `reader`; joins an equal call under way.
 
         A `turn` uses its connection. Raises Draining.
         """
-        return self._join(ask, reader, turn)
+        return self._join(live_call, reader, turn)
 
-    def relay(self, ask: LiveCall) -> AbstractAsyncContextManager[LiveAnswer]:
+    def relay(self, live_call: LiveCall) -> AbstractAsyncContextManager[LiveAnswer]:
         """The live answer as it comes, not recorded. Raises Draining."""
         self._calls.refuse_when_draining()
-        return self.responder.ask(ask.request)
+        return self.responder.ask(live_call.request)
 
     def store_more(self, call: StoredCall) -> Pending:
         """Store an answer that has ended, as a call for which clients wait."""
-        return self._calls.start(call.ask, call.store_more(), shared=False)
+        return self._calls.start(call.live_call, call.store_more(), shared=False)
 
-    async def pieces(self, ask: LiveCall, live: LiveAnswer) -> AsyncIterator[bytes]:
+    async def pieces(self, live_call: LiveCall, live: LiveAnswer) -> AsyncIterator[bytes]:
         """The body of a relayed answer. Raises UpstreamError where it is cut."""
         if live.head.framing != "close":
             async for piece in live.pieces():
                 yield piece
             return
-        ending = end_detector(describe_call(ask.request.route, ask.redacted), live.head)
+        ending = end_detector(describe_call(live_call.request.route, live_call.redacted), live.head)
         try:
             async for piece in live.pieces():
                 ending.feed(piece)
@@ -203,31 +203,31 @@ class Recorder:
                 raise
 
     def _join(
-        self, ask: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None = None
+        self, live_call: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None = None
     ) -> Pending:
-        def again(ask: LiveCall) -> Pending:
+        def again(live_call: LiveCall) -> Pending:
             """Ask anew, since the answer of the call that was joined is for other header fields."""
-            return self._join(ask, None, turn)
+            return self._join(live_call, None, turn)
 
         shared = turn is None or turn.shared
-        if shared and (pending := self._calls.join(ask, again, reader)) is not None:
+        if shared and (pending := self._calls.join(live_call, again, reader)) is not None:
             return pending
         self._calls.refuse_when_draining()
-        call = self._call(ask, reader, turn)
-        return self._calls.start(ask, call, reader, shared=shared)
+        call = self._call(live_call, reader, turn)
+        return self._calls.start(live_call, call, reader, shared=shared)
 
-    def _again(self, ask: LiveCall) -> Pending:
-        return self._join(ask, None)
+    def _again(self, live_call: LiveCall) -> Pending:
+        return self._join(live_call, None)
 
     async def _call(
-        self, ask: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None = None
+        self, live_call: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None = None
     ) -> Answer | TapewayError:
         """The result of a call. Raises nothing: an error would cancel the group's other tasks."""
         try:
             while True:
-                asking = self._cassettes.asking(ask)
+                asking = self._cassettes.asking(live_call)
                 if asking is None:
-                    answer = await self._ask(ask, reader, turn)
+                    answer = await self._ask(live_call, reader, turn)
                 else:
                     async with asking as allowed:
                         if isinstance(allowed, Replay):
@@ -247,13 +247,13 @@ class Recorder:
                 turn.drop()
 
     async def _ask(
-        self, ask: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None
+        self, live_call: LiveCall, reader: ResponseReader | None, turn: LiveTurn | None
     ) -> Answer | TapewayError:
         """Raises StoreError where the answer could not be kept, before it is asked for."""
-        if ask.policy.records and self._is_doubtful:
-            await self._refuse_what_cannot_be_kept(ask.cassette.name)
+        if live_call.policy.records and self._is_doubtful:
+            await self._refuse_what_cannot_be_kept(live_call.cassette.name)
         call = RunningCall(
-            ask,
+            live_call,
             self.responder,
             self._store,
             self._policy,
@@ -263,7 +263,7 @@ class Recorder:
             self._cassettes.source.reserve,
             self._cassettes.source.going_on,
             self.streams,
-            partial(self._opened, ask),
+            partial(self._opened, live_call),
             reader,
             turn,
         )
@@ -275,9 +275,9 @@ class Recorder:
         self._failed = self._failed or isinstance(answer, StoreError)
         return answer
 
-    async def _opened(self, ask: LiveCall, again: LiveCall) -> None:
+    async def _opened(self, live_call: LiveCall, again: LiveCall) -> None:
         """An answer is a stream that stays open: equal requests get streams of their own meanwhile."""
-        self._calls.part(ask, self._call)
+        self._calls.part(live_call, self._call)
         await self._cassettes.source.let_go(again)
 
     @property
@@ -388,7 +388,7 @@ class RunningCall:
 
     def __init__(
         self,
-        ask: LiveCall,
+        live_call: LiveCall,
         responder: LiveResponder,
         store: CassetteStore,
         policy: Policy,
@@ -402,7 +402,7 @@ class RunningCall:
         reader: ResponseReader | None = None,
         turn: LiveTurn | None = None,
     ) -> None:
-        self._ask = ask
+        self._live_call = live_call
         self._turn = turn
         self._note_write = note_write
         self._reserve = reserve
@@ -413,7 +413,9 @@ class RunningCall:
         """How many bytes had come when the part of a session was stored."""
         self._streams = streams
         self._opened = opened
-        self._requests = streams.requests(ask.cassette.name, ask.take.number, ask.request.route)
+        self._requests = streams.requests(
+            live_call.cassette.name, live_call.take.number, live_call.request.route
+        )
         self._began_with, self._answers_before = self._requests.count, self._requests.answers
         self._counted: Sequence[tuple[float, int]] | None = None
         """The number of requests of the route by time, where the answer depends on them."""
@@ -423,11 +425,11 @@ class RunningCall:
         self._policy = policy
         self._redaction = redaction
         self._reader = reader
-        self._asks_much = is_large(ask.request)
+        self._asks_much = is_large(live_call.request)
         self._call = None if self._asks_much else self._described()
         self._buffer: ResponseBuffer | None = None
         # In the order of requests, not of answers.
-        self._index = ask.cassette.reserve() if ask.policy.records else None
+        self._index = live_call.cassette.reserve() if live_call.policy.records else None
         self._index_is_used = False
         self._read = NOT_READ
         self._storing_more = asyncio.Lock()
@@ -438,9 +440,9 @@ class RunningCall:
         """The result, None while the call is under way."""
 
     @property
-    def ask(self) -> LiveCall:
-        """What is asked, and for which cassette."""
-        return self._ask
+    def live_call(self) -> LiveCall:
+        """The request as it goes upstream, and its cassette."""
+        return self._live_call
 
     @property
     def state(self) -> CallState:
@@ -485,7 +487,7 @@ class RunningCall:
                 if buffer.should_spill:
                     await buffer.spill()
                 # The lease ended with the first recording.
-                self._ask = self._ask._replace(lease=None)
+                self._live_call = self._live_call._replace(lease=None)
                 response = buffer.finish(before.response.latency_ms, before.response.verdict)
                 kept = self._part = await self._record(response)
                 self.result = self._answer("recorded", response, kept.index, recorded=kept)
@@ -497,10 +499,12 @@ class RunningCall:
 
     def redacted(self, response: Response) -> Response:
         """A part of the answer as it would be stored; slow, so call it in a thread."""
-        ask = self._ask
+        live_call = self._live_call
         issued = response_credentials(response.headers)
-        redactor = self._redaction.redactor_of(ask.cassette.head.run_id, (*ask.secrets, *issued))
-        return redactor.response(readable_response(response, ask.request.method, cut=True))
+        redactor = self._redaction.redactor_of(
+            live_call.cassette.head.run_id, (*live_call.secrets, *issued)
+        )
+        return redactor.response(readable_response(response, live_call.request.method, cut=True))
 
     async def run(self) -> Answer | TapewayError:
         """The answer, or the error for everyone who waits. Raises nothing."""
@@ -525,20 +529,20 @@ class RunningCall:
             result = TapewayError("tapeway failed while recording; its log says where")
         self.result = result
         if self._index is not None and not self._index_is_used:
-            self._ask.cassette.give_back(self._index)
+            self._live_call.cassette.give_back(self._index)
         return result
 
     def _described(self) -> ApiCall | None:
-        ask = self._ask
-        read = None if ask.read is None else ask.read.value
-        return describe_call(ask.request.route, ask.redacted, read)
+        live_call = self._live_call
+        read = None if live_call.read is None else live_call.read.value
+        return describe_call(live_call.request.route, live_call.redacted, read)
 
     async def _ask_live(self) -> Response:
         """The whole answer. With `record_failures`, a failed one is recorded as a failure."""
         now = asyncio.get_running_loop().time
         started = self.began = now()
         try:
-            async with (self._turn or self._responder).ask(self._ask.request) as live:
+            async with (self._turn or self._responder).ask(self._live_call.request) as live:
                 return await self._receive(live)
         except UpstreamError as exc:
             if failure_of_error(exc.code, begun=self._buffer is not None) is not None:
@@ -556,7 +560,7 @@ class RunningCall:
         self._buffer = buffer = ResponseBuffer(live.head, partial(scratch_of, self._store))
         reader, messages = self._reader, None
         if reader is not None:
-            messages = message_scanner(self._ask.request, live.head)
+            messages = message_scanner(self._live_call.request, live.head)
             if not reader.held:
                 # Who sees the head may read at once what was written.
                 await self._written(live.head.status)
@@ -565,18 +569,18 @@ class RunningCall:
         ending = end_detector(self._call, live.head) if turn is None else turn.ending
         if turn is not None and not turn.shared:
             # Other instances do not wait for the end of the stream.
-            await self._opened(self._ask)
-            self._ask = self._ask._replace(lease=None)
+            await self._opened(self._live_call)
+            self._live_call = self._live_call._replace(lease=None)
         if turn is not None and turn.is_session:
             arrival = Arrival(buffer, ending, None, None, self._send_head)
             return await self._receive_session(live, arrival)
-        if not ending.expects_mark and may_stay_open(self._ask.request.method, live.head):
+        if not ending.expects_mark and may_stay_open(self._live_call.request.method, live.head):
             return await self._receive_stream(
                 live, Arrival(buffer, ending, None, reader, self._send_head)
             )
         arrival = Arrival(buffer, ending, messages, reader, self._send_head)
         beside = RequestsBeside(self._requests, self._began_with, live.elapsed_ms)
-        asks = may_be_json_rpc(self._ask.request)
+        asks = may_be_json_rpc(self._live_call.request)
         try:
             with beside.counting() if asks else nullcontext():
                 while await live.receive(self._policy.max_body, arrival.add):
@@ -603,7 +607,7 @@ class RunningCall:
 
         while goes_on:
             # Each time all of it is written anew: in total a few times what there is.
-            may_save = self._ask.policy.records and spent <= 3 * buffer.size + LARGE_BODY
+            may_save = self._live_call.policy.records and spent <= 3 * buffer.size + LARGE_BODY
             waits = may_save and buffer.size > saved
             was_pause = False
             try:
@@ -633,8 +637,8 @@ class RunningCall:
 
     async def _receive_stream(self, live: LiveAnswer, arrival: Arrival) -> Response:
         """A stream that stays open: everything received until it closed."""
-        ask, buffer, clock_ms = self._ask, arrival.buffer, live.elapsed_ms
-        name, take = ask.cassette.name, ask.take.number
+        live_call, buffer, clock_ms = self._live_call, arrival.buffer, live.elapsed_ms
+        name, take = live_call.cassette.name, live_call.take.number
         beside = RequestsBeside(self._requests, self._began_with, clock_ms)
         stream, self._counted = OpenStream(name, take, beside, clock_ms), beside.counted
 
@@ -645,9 +649,9 @@ class RunningCall:
         if self._reader is not None:
             self._reader.on_leave(stream.close)
         with self._streams.registered(stream):
-            await self._opened(ask)
+            await self._opened(live_call)
             # Nobody else waits for this recording.
-            self._ask = ask._replace(lease=None)
+            self._live_call = live_call._replace(lease=None)
             try:
                 async with stream.while_open(arrival.hand_out):
                     while await live.receive(self._policy.max_body, add):
@@ -662,21 +666,25 @@ class RunningCall:
 
     async def _written(self, status: int) -> None:
         """After a successful write, make earlier reads stale. Raises StoreError."""
-        ask = self._ask
-        writes = ask.policy.records and ask.policy.replays and ask.request.method in WRITES
+        live_call = self._live_call
+        writes = (
+            live_call.policy.records
+            and live_call.policy.replays
+            and live_call.request.method in WRITES
+        )
         if not writes or not _OK <= status < _BAD_REQUEST:
             return
-        if self._call is not None and calls_model(self._call, ask.redacted):
+        if self._call is not None and calls_model(self._call, live_call.redacted):
             return
         try:
-            await self._note_write(ask)
+            await self._note_write(live_call)
         except StoreAway as exc:
             raise _answer_lost(exc) from exc
 
     def _send_head(self, buffer: ResponseBuffer) -> ResponseReader | None:
         """Give the client the head, unless the head is the whole answer and so has to wait."""
         head = buffer.head
-        if self._reader is None or has_no_body(self._ask.request.method, head):
+        if self._reader is None or has_no_body(self._live_call.request.method, head):
             return None
         index = self._index if self._is_recorded(head.status) else None
         self._index_is_used = index is not None
@@ -684,7 +692,7 @@ class RunningCall:
         return self._reader
 
     async def _record_or_pass_on(self, response: Response) -> Answer:
-        if not self._ask.policy.records:
+        if not self._live_call.policy.records:
             return self._answer("live", response)
         if (note := self._why_not_recorded(response)) is not None:
             return self._answer("live", response, note=note)
@@ -707,16 +715,21 @@ class RunningCall:
         if note is not None:
             log.warning(
                 "cassette '%s' #%d, %s %s: %s",
-                *(self._ask.cassette.name, kept.index, kept.request.method, kept.request.target),
+                *(
+                    self._live_call.cassette.name,
+                    kept.index,
+                    kept.request.method,
+                    kept.request.target,
+                ),
                 note,
             )
         return self._answer("recorded", response, kept.index, note=note, recorded=kept)
 
     def _is_recorded(self, status: int) -> bool:
-        policy = self._ask.policy
+        policy = self._live_call.policy
         if not policy.records or not policy.replays:
             return policy.records
-        request = self._ask.request
+        request = self._live_call.request
         # HEAD only asks whether something exists, so 404 and 405 are full answers.
         is_answer = request.method == "HEAD" and status in _NOT_THERE
         is_refused = status == _NOT_ALLOWED and asks_for_what_is_optional(request)
@@ -725,7 +738,7 @@ class RunningCall:
 
     def _why_not_recorded(self, response: Response) -> str | None:
         """Why an answer is not recorded in a mode that records; None where it is."""
-        policy, status, verdict = self._ask.policy, response.status, response.verdict
+        policy, status, verdict = self._live_call.policy, response.status, response.verdict
         if not self._is_recorded(status):
             statuses = ranges_text(self._policy.record_statuses | {status})
             return STATUS_NOT_RECORDED.format(status=status, statuses=statuses)
@@ -744,7 +757,7 @@ class RunningCall:
     def _recordable_failure(self, error: UpstreamError) -> Failure | None:
         """The failure that --record-failures stores for an error, None where that is nothing."""
         head = self._buffer.head if self._buffer is not None else None
-        if not self._ask.policy.records or (
+        if not self._live_call.policy.records or (
             head is not None and not self._is_recorded(head.status)
         ):
             return None
@@ -757,27 +770,27 @@ class RunningCall:
         return self._buffer.finish(latency_ms, "truncated")
 
     async def _record(self, response: Response, failure: Failure | None = None) -> Interaction:
-        ask, salt = self._ask, self._ask.cassette.head.run_id
+        live_call, salt = self._live_call, self._live_call.cassette.head.run_id
         issued = issued_credentials(response.head)
-        redactor = self._redaction.redactor_of(salt, (*ask.secrets, *issued))
-        guard = self._redaction.guard_of(salt, ask.secrets)
+        redactor = self._redaction.redactor_of(salt, (*live_call.secrets, *issued))
+        guard = self._redaction.guard_of(salt, live_call.secrets)
         interaction = await self._to_interaction(response, failure, redactor)
         if self._counted is not None:
             interaction = await _with_requests(interaction, self._counted)
         if has_large_body(interaction):
             large_bodies = LargeBodyStorage(
-                self._store, ask.cassette.name, redactor, guard, self._policy.max_body
+                self._store, live_call.cassette.name, redactor, guard, self._policy.max_body
             )
-            interaction = await large_bodies.keep(ask.request, interaction)
+            interaction = await large_bodies.keep(live_call.request, interaction)
         if self._part is not None:
-            async with self._going_on(ask, self._part.index):
-                return await self._append(interaction, Replacement(ask.cassette), guard.check)
-        if not ask.policy.replaces:
-            return await self._append(interaction, Replacement(ask.cassette), guard.check)
-        replacing = self._replacing(ask, interaction)
+            async with self._going_on(live_call, self._part.index):
+                return await self._append(interaction, Replacement(live_call.cassette), guard.check)
+        if not live_call.policy.replaces:
+            return await self._append(interaction, Replacement(live_call.cassette), guard.check)
+        replacing = self._replacing(live_call, interaction)
         if replacing is None:
             return await self._append(
-                interaction, Replacement(ask.cassette, is_new=True), guard.check
+                interaction, Replacement(live_call.cassette, is_new=True), guard.check
             )
         async with replacing as replacement:
             if replacement.unchanged is not None:
@@ -787,35 +800,43 @@ class RunningCall:
     async def _append(
         self, interaction: Interaction, replacement: Replacement, check: LeakCheck
     ) -> Interaction:
-        ask, cassette, part = self._ask, replacement.cassette, self._part
+        live_call, cassette, part = self._live_call, replacement.cassette, self._part
         self._index_is_used = True
         if part is None:
             recording = cassette.make_recording(
                 interaction,
-                ask.key,
-                ask.take,
-                replaces=ask.policy.replaces and not replacement.is_new,
+                live_call.key,
+                live_call.take,
+                replaces=live_call.policy.replaces and not replacement.is_new,
                 index=self._index,
                 instead=replacement.instead,
             )
         else:
             # It takes the place of the part that was stored before.
-            self._index = await self._reserve(ask)
+            self._index = await self._reserve(live_call)
             recording = Recording(replace(interaction, index=self._index), (part.index,))
         interaction, step = cast(Interaction, recording.interaction), None
         goes_on = part is not None
-        if ask.shared:
+        if live_call.shared:
             step = cassette.cursor_step(
-                *(interaction, ask.key, ask.take, ask.variant, ask.writes_before), goes_on=goes_on
+                *(
+                    interaction,
+                    live_call.key,
+                    live_call.take,
+                    live_call.variant,
+                    live_call.writes_before,
+                ),
+                goes_on=goes_on,
             )
         # They may be many times as large as the text of a recording that waits.
         read, self._read = self._read, NOT_READ
         checked = Recording(
-            *(interaction, recording.supersedes, check, ask.lease, step, read), goes_on=part
+            *(interaction, recording.supersedes, check, live_call.lease, step, read), goes_on=part
         )
         await self._store.append(cassette.name, cassette.head, checked)
         cassette.add(
-            *(recording, ask.key, ask.take, ask.variant, ask.writes_before), goes_on=goes_on
+            *(recording, live_call.key, live_call.take, live_call.variant, live_call.writes_before),
+            goes_on=goes_on,
         )
         return interaction
 
@@ -839,28 +860,30 @@ class RunningCall:
     def _redacted_interaction(
         self, response: Response, failure: Failure | None, redactor: Redactor
     ) -> Interaction:
-        ask, call = self._ask, self._call
-        held = readable_response(response, ask.request.method, cut=response.verdict in CUT)
+        live_call, call = self._live_call, self._call
+        held = readable_response(response, live_call.request.method, cut=response.verdict in CUT)
         stored = redactor.response(held)
-        if held is not response and keeps_coding(ask.request.headers, response.head):
+        if held is not response and keeps_coding(live_call.request.headers, response.head):
             stored = self._still_coded(response, held, stored, redactor)
         elif content_coding(held.headers) and not content_coding(stored.headers):
-            warn_stored_plain(ask.cassette.name, ask.redacted, held.headers)
-        self._redaction.learn(ask.cassette.head.run_id, ask.secrets)
+            warn_stored_plain(live_call.cassette.name, live_call.redacted, held.headers)
+        self._redaction.learn(live_call.cassette.head.run_id, live_call.secrets)
         if stored is not held and stored != held:
             learned = redactor.response_secrets(held)
-            self._redaction.learn(ask.cassette.head.run_id, learned)
+            self._redaction.learn(live_call.cassette.head.run_id, learned)
         if self._policy.minimal_headers:
             head = replace(stored.head, headers=minimal(stored.headers))
             stored = replace(stored, head=head)
         value = json_value(held)
-        self._read = ReadBodies(ask.read, value if stored.body is held.body else None)
+        self._read = ReadBodies(live_call.read, value if stored.body is held.body else None)
         metadata: dict[str, Json] = {}
         tokens = None
         if call is not None:
             metadata = {"provider": call.provider, "endpoint": call.endpoint, "model": call.model}
             tokens = token_usage(call, held, value)
-        asked = with_answers_fields(ask.redacted, ask.request.headers, response.headers, redactor)
+        asked = with_answers_fields(
+            live_call.redacted, live_call.request.headers, response.headers, redactor
+        )
         if self._turn is not None:
             metadata |= self._turn.metadata
         return Interaction(
@@ -878,7 +901,9 @@ class RunningCall:
     ) -> Response:
         """A coded response for storing: unchanged bytes, unless they hold a secret."""
         if stored.body != held.body:
-            warn_stored_plain(self._ask.cassette.name, self._ask.redacted, response.headers)
+            warn_stored_plain(
+                self._live_call.cassette.name, self._live_call.redacted, response.headers
+            )
             return stored
         return replace(response, head=redactor.response(Response(response.head)).head)
 
@@ -891,5 +916,5 @@ class RunningCall:
         note: str | None = None,
         recorded: Interaction | None = None,
     ) -> Answer:
-        name, key = self._ask.cassette.name, self._ask.key
+        name, key = self._live_call.cassette.name, self._live_call.key
         return Answer(outcome, name, response, index, key, note, recorded)

@@ -48,10 +48,10 @@ class _Flight:
         *("_result", "_task", "_waiters", "ask", "cancelled", "cassette", "joined", "shared_as"),
     )
 
-    def __init__(self, ask: LiveCall, task: "asyncio.Task[Any]") -> None:
-        self.ask = ask
-        self.cassette = ask.cassette.name
-        self.shared_as = _key(ask) if ask.policy.replays else None
+    def __init__(self, live_call: LiveCall, task: "asyncio.Task[Any]") -> None:
+        self.live_call = live_call
+        self.cassette = live_call.cassette.name
+        self.shared_as = _key(live_call) if live_call.policy.replays else None
         """The key of requests that may join, None if nobody may."""
         self.cancelled = False
         self.joined: list[Pending] = []
@@ -105,7 +105,7 @@ class Pending:
     def __init__(
         self,
         flight: _Flight,
-        ask: LiveCall,
+        live_call: LiveCall,
         again: "Again | None" = None,
         reader: ResponseReader | None = None,
     ) -> None:
@@ -115,7 +115,7 @@ class Pending:
         """
         self.reader = reader
         self._flight = flight
-        self.ask = ask
+        self.live_call = live_call
         self._again = again
         if again is not None:
             flight.joined.append(self)
@@ -144,26 +144,26 @@ class Pending:
         if self._again is None:
             return result
         if self._is_told_apart(result):
-            return await self._again(self.ask).answer()
+            return await self._again(self.live_call).answer()
         result = result._replace(response=self._for_own_origin(self._decoded(result)))
         if result.index is None:
             return result
-        self.ask.cassette.touch(result.index, self.ask.take)
+        self.live_call.cassette.touch(result.index, self.live_call.take)
         repeats = result.recorded is not None and samples(result.recorded)
         return result._replace(outcome="replayed", note=REPEATED if repeats else result.note)
 
     def _is_told_apart(self, answer: Answer) -> bool:
-        first, own = self._flight.ask.request.headers, self.ask.request.headers
-        ignored = self.ask.cassette.rules.ignore_vary
+        first, own = self._flight.live_call.request.headers, self.live_call.request.headers
+        ignored = self.live_call.cassette.rules.ignore_vary
         return requests_differ(first, own, answer.response.headers, ignored)
 
     def _for_own_origin(self, response: Response) -> Response:
-        first, own = self._flight.ask.request.headers, self.ask.request.headers
+        first, own = self._flight.live_call.request.headers, self.live_call.request.headers
         head = for_origin(response.head, first, own)
         return response if head is response.head else replace(response, head=head)
 
     def _decoded(self, answer: Answer) -> Response:
-        method, recorded = self.ask.request.method, answer.recorded
+        method, recorded = self.live_call.request.method, answer.recorded
         if recorded is not None and content_coding(recorded.response.headers):
             return answer.response
         response = readable_response(answer.response, method)
@@ -203,33 +203,37 @@ class SingleFlight:
         return sum([flight.cassette == name for flight in self._running])
 
     def join(
-        self, ask: LiveCall, again: "Again", reader: ResponseReader | None = None
+        self, live_call: LiveCall, again: "Again", reader: ResponseReader | None = None
     ) -> Pending | None:
         """Wait for an equal call that is under way, None if there is none."""
-        running = self._shared.get(_key(ask)) if ask.policy.replays else None
+        running = self._shared.get(_key(live_call)) if live_call.policy.replays else None
         # The answer of a finished call was already used in this take; a new request gets its own.
         if running is None or running.result is not None:
             return None
-        return Pending(running, ask, again, reader)
+        return Pending(running, live_call, again, reader)
 
-    def part(self, ask: LiveCall, call: Callable[[LiveCall, ResponseReader | None], _Call]) -> None:
+    def part(
+        self, live_call: LiveCall, call: Callable[[LiveCall, ResponseReader | None], _Call]
+    ) -> None:
         """End the sharing of a call: the answer is a stream that stays open.
 
         Clients that joined get separate calls.
         """
-        if (flight := self._shared.pop(_key(ask), None)) is None:
+        if (flight := self._shared.pop(_key(live_call), None)) is None:
             return
         flight.shared_as = None
         joined, flight.joined = flight.joined, []
         for waiting in joined:
             waiting.part(
-                self._own_flight(waiting.ask, call(waiting.ask, waiting.reader), waiting.reader)
+                self._own_flight(
+                    waiting.live_call, call(waiting.live_call, waiting.reader), waiting.reader
+                )
             )
         flight.wake()
 
     def start(
         self,
-        ask: LiveCall,
+        live_call: LiveCall,
         call: _Call,
         reader: ResponseReader | None = None,
         *,
@@ -239,13 +243,18 @@ class SingleFlight:
 
         `call` returns its error instead of raising it.
         """
-        return Pending(self._own_flight(ask, call, reader, shared=shared), ask)
+        return Pending(self._own_flight(live_call, call, reader, shared=shared), live_call)
 
     def _own_flight(
-        self, ask: LiveCall, call: _Call, reader: ResponseReader | None, *, shared: bool = True
+        self,
+        live_call: LiveCall,
+        call: _Call,
+        reader: ResponseReader | None,
+        *,
+        shared: bool = True,
     ) -> _Flight:
         task = self._tasks.create_task(call)
-        flight = self._begin(ask, task, shared=shared)
+        flight = self._begin(live_call, task, shared=shared)
 
         def ended(_: object) -> None:
             self._end(flight)
@@ -255,13 +264,13 @@ class SingleFlight:
         task.add_done_callback(ended)
         return flight
 
-    async def run(self, ask: LiveCall, call: _Call) -> Answer:
+    async def run(self, live_call: LiveCall, call: _Call) -> Answer:
         """The answer of such a call in the current task. The client's leave does not cancel the task.
 
         Raises its error, or Draining.
         """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
-        flight = self._begin(ask, task)
+        flight = self._begin(live_call, task)
         result: Answer | TapewayError = _ABORTED
         try:
             result = await call
@@ -275,8 +284,10 @@ class SingleFlight:
             task.uncancel()
         return _answer_or_raise(result)
 
-    def _begin(self, ask: LiveCall, task: "asyncio.Task[Any]", *, shared: bool = True) -> _Flight:
-        flight = _Flight(ask, task)
+    def _begin(
+        self, live_call: LiveCall, task: "asyncio.Task[Any]", *, shared: bool = True
+    ) -> _Flight:
+        flight = _Flight(live_call, task)
         if not shared:
             flight.shared_as = None
         self._running.add(flight)
@@ -389,5 +400,11 @@ def _answer_or_raise(result: Answer | TapewayError) -> Answer:
     return result
 
 
-def _key(ask: LiveCall) -> _Key:
-    return ask.cassette.name, ask.key, ask.variant, ask.caller, ask.writes_before
+def _key(live_call: LiveCall) -> _Key:
+    return (
+        live_call.cassette.name,
+        live_call.key,
+        live_call.variant,
+        live_call.caller,
+        live_call.writes_before,
+    )

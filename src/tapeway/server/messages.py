@@ -160,7 +160,7 @@ class Exchange:
     key: bytes | None = None
     request: Request | None = None
     """What is decided on; None until it was read."""
-    ask: LiveCall | None = None
+    live_call: LiveCall | None = None
     """What the upstream is asked; None where it is not asked."""
     passage: Passage | None = None
     """Its way through to an upstream."""

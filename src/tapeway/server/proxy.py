@@ -436,18 +436,20 @@ class Proxy:
 
     # Live answer.
 
-    async def _ask(self, exchange: Exchange, ask: LiveCall) -> WireResponse:
-        exchange.ask = ask
-        if not ask.policy.records:
-            return await self._relay(exchange, ask)
+    async def _ask(self, exchange: Exchange, live_call: LiveCall) -> WireResponse:
+        exchange.live_call = live_call
+        if not live_call.policy.records:
+            return await self._relay(exchange, live_call)
         if self._options.delivery == "stream":
-            return await self._follow(exchange, ask, ResponseReader())
-        if may_be_json_rpc(ask.request) or ask.request.method == "GET":
-            return await self._follow(exchange, ask, ResponseReader(held=True))
-        return await self._answer(exchange, ask, await self._recorder.perform(ask))
+            return await self._follow(exchange, live_call, ResponseReader())
+        if may_be_json_rpc(live_call.request) or live_call.request.method == "GET":
+            return await self._follow(exchange, live_call, ResponseReader(held=True))
+        return await self._answer(exchange, live_call, await self._recorder.perform(live_call))
 
-    async def _answer(self, exchange: Exchange, ask: LiveCall, answer: Answer) -> WireResponse:
-        response, base, rules = answer.response, ask.request.base, ask.cassette.rules
+    async def _answer(
+        self, exchange: Exchange, live_call: LiveCall, answer: Answer
+    ) -> WireResponse:
+        response, base, rules = answer.response, live_call.request.base, live_call.cassette.rules
         led = await self._back.lead(exchange, response, base, rules)
         self._ended(
             *(exchange, answer.outcome, response.status, answer.index, answer.note),
@@ -458,19 +460,19 @@ class Proxy:
         )
         return self._write(exchange, led, answer.outcome, answer.index)
 
-    async def _relay(self, exchange: Exchange, ask: LiveCall) -> WireResponse:
+    async def _relay(self, exchange: Exchange, live_call: LiveCall) -> WireResponse:
         """Pass on an answer without recording."""
         relayed: RelayedBody | None = None
         try:
-            async with self._open_waits.wait(), self._recorder.relay(ask) as live:
+            async with self._open_waits.wait(), self._recorder.relay(live_call) as live:
                 head = live.head
                 relayed = RelayedBody(head)
                 headers = outcome_headers("live", exchange.cassette, None)
-                outgoing = self._outgoing(exchange, head, headers, ask)
+                outgoing = self._outgoing(exchange, head, headers, live_call)
                 await outgoing.begin()
-                stays = may_stay_open(ask.request.method, head)
+                stays = may_stay_open(live_call.request.method, head)
                 async with while_connected(exchange.raw) if stays else nullcontext():
-                    async for piece in self._recorder.pieces(ask, live):
+                    async for piece in self._recorder.pieces(live_call, live):
                         relayed.add(piece, live.elapsed_ms())
                         await outgoing.send(piece)
                 await outgoing.complete()
@@ -484,22 +486,22 @@ class Proxy:
         return outgoing.end()
 
     async def _follow(
-        self, exchange: Exchange, ask: LiveCall, reader: ResponseReader
+        self, exchange: Exchange, live_call: LiveCall, reader: ResponseReader
     ) -> WireResponse:
         """Pass on an answer as it arrives. The end waits until the recording is durable."""
-        if ask.request.method != "GET":
-            return await self._follow_to_end(exchange, ask, reader)
+        if live_call.request.method != "GET":
+            return await self._follow_to_end(exchange, live_call, reader)
         with exchange.raw.connection.left.listening(reader.leave):
-            return await self._follow_to_end(exchange, ask, reader)
+            return await self._follow_to_end(exchange, live_call, reader)
 
     async def _follow_to_end(
-        self, exchange: Exchange, ask: LiveCall, reader: ResponseReader
+        self, exchange: Exchange, live_call: LiveCall, reader: ResponseReader
     ) -> WireResponse:
-        pending = self._recorder.follow(ask, reader)
+        pending = self._recorder.follow(live_call, reader)
         if (head := await reader.head()) is None:
-            return await self._answer(exchange, ask, await pending.answer())
+            return await self._answer(exchange, live_call, await pending.answer())
         headers = outcome_headers(reader.outcome, exchange.cassette, reader.index)
-        outgoing = self._outgoing(exchange, head, headers, ask)
+        outgoing = self._outgoing(exchange, head, headers, live_call)
         disconnected = None
         try:
             try:
@@ -680,7 +682,7 @@ class Proxy:
                 None
                 if outcome in ("replayed", "recorded")
                 else self._keeper.keep(
-                    miss or exchange.ask or self._request_as_read(exchange), response
+                    miss or exchange.live_call or self._request_as_read(exchange), response
                 ),
                 tuple(exchange.elsewhere),
                 exchange.raw.connection.client_address,
@@ -736,13 +738,13 @@ class Proxy:
         return WireResponse(pieces, keep_alive=keep_alive)
 
     def _outgoing(
-        self, exchange: Exchange, head: ResponseHead, headers: Headers, ask: LiveCall
+        self, exchange: Exchange, head: ResponseHead, headers: Headers, live_call: LiveCall
     ) -> Outgoing:
         """Writes a live response as it arrives."""
         if exchange.passage is not None:
             exchange.passage.end()
         exchange.outgoing = outgoing = self._back.outgoing(
-            exchange, head, headers, ask, draining=self.draining
+            exchange, head, headers, live_call, draining=self.draining
         )
         return outgoing
 

@@ -73,18 +73,20 @@ class ResponsesBack:
         exchange: Exchange,
         head: ResponseHead,
         headers: Headers,
-        ask: LiveCall,
+        live_call: LiveCall,
         *,
         draining: bool,
     ) -> Outgoing:
         """Writes a live response as it arrives, with addresses that lead back."""
         raw = exchange.raw
-        if (way_back := self._way(exchange, ask.request.base)) is None:
+        if (way_back := self._way(exchange, live_call.request.base)) is None:
             return Outgoing(raw, head, headers, draining=draining)
-        led, rules = lead_head(head, way_back), ask.cassette.rules
+        led, rules = lead_head(head, way_back), live_call.cassette.rules
         if has_endpoint_events(raw.method, head):
             return LedBackEvents(raw, led, headers, way_back, draining=draining)
-        if has_json(raw.method, head) and (rules.addresses or not _calls_a_model(ask.request)):
+        if has_json(raw.method, head) and (
+            rules.addresses or not _calls_a_model(live_call.request)
+        ):
             lead = partial(lead_document, members=members_with_addresses(rules), way_back=way_back)
             return HeldDocument(raw, led, headers, lead, draining=draining)
         return Outgoing(raw, led, headers, draining=draining)

@@ -55,8 +55,8 @@ class StoredTurn:
         self, call: StoredCall, recorder: Recorder, moved: Callable[[int], object]
     ) -> None:
         """Each recording that replaces an earlier recording calls `moved` with the new index."""
-        self.cassette = call.ask.cassette.name
-        self.take = call.ask.take.number
+        self.cassette = call.live_call.cassette.name
+        self.take = call.live_call.take.number
         self._call = call
         self._recorder = recorder
         self._moved = moved

@@ -145,8 +145,8 @@ class LiveOpening(LiveLines):
         services, opened = self._services, self._opened
         exchange = services.begun(opened.exchange)
         request = message_request(opened.handshake, b"")
-        ask = await services.live_call(exchange, opened.address, request)
-        if ask is None:
+        live_call = await services.live_call(exchange, opened.address, request)
+        if live_call is None:
             return False
         self.precede(
             [
@@ -157,7 +157,7 @@ class LiveOpening(LiveLines):
         self.end("complete")
         self._moved = partial(services.broker.journal.move, exchange.id)
         try:
-            answer = await settled(services.broker.recorder.follow(ask, None, self))
+            answer = await settled(services.broker.recorder.follow(live_call, None, self))
         except Draining:
             return False
         if isinstance(answer, UpstreamError | Draining):

@@ -125,11 +125,11 @@ class SessionConnection:
         self,
         upstream: UpstreamSocket,
         first: WebSocketMessage | Close,
-        ask: LiveCall | None = None,
+        live_call: LiveCall | None = None,
     ) -> None:
         """Relay and record a session; the client has the opening already."""
-        if ask is None:
-            ask = await self._ask_of(None if isinstance(first, Close) else first)
+        if live_call is None:
+            live_call = await self._ask_of(None if isinstance(first, Close) else first)
         recorder = self._services.broker.recorder
         session = LiveSession(upstream, self._dialect, self._opening.began)
         heard = self._opening.messages
@@ -137,8 +137,10 @@ class SessionConnection:
             [(session_line(message.message, by_client=False), message.at_ms) for message in heard]
         )
         heard.clear()
-        recording = _SessionBeingRecorded(self, ask, session, recorder.follow(ask, None, session))
-        opened = OpenSession(self._exchange.cassette, ask.take.number, session)
+        recording = _SessionBeingRecorded(
+            self, live_call, session, recorder.follow(live_call, None, session)
+        )
+        opened = OpenSession(self._exchange.cassette, live_call.take.number, session)
         with recorder.streams.registered(opened):
             if isinstance(first, Close):
                 await recording.seen(first, first.by_client)
@@ -159,17 +161,21 @@ class SessionConnection:
     async def _ask_of(self, first: WebSocketMessage | None) -> LiveCall:
         """The live call for a connected service. Raises RequestError if no live call is allowed."""
         request = self._request(first)
-        ask = await self._services.live_call(self._exchange, self._address, request)
-        if ask is None:
+        live_call = await self._services.live_call(self._exchange, self._address, request)
+        if live_call is None:
             raise RequestError(_MIXED, code="mixed_session")
-        return ask._replace(read=None)
+        return live_call._replace(read=None)
 
-    def line(self, ask: LiveCall, message: WebSocketMessage, *, by_client: bool) -> bytes:
+    def line(self, live_call: LiveCall, message: WebSocketMessage, *, by_client: bool) -> bytes:
         """The recorded line of a message; a text of the client is redacted like a request body."""
         if by_client and not message.binary and len(message.data) <= _MOST_REDACTED:
-            route, target, base = ask.request.route, ask.request.target, ask.request.base
+            route, target, base = (
+                live_call.request.route,
+                live_call.request.target,
+                live_call.request.base,
+            )
             request = Request(route, "POST", target, _JSON, message.data, base)
-            salt, rules = ask.cassette.head.run_id, ask.cassette.rules
+            salt, rules = live_call.cassette.head.run_id, live_call.cassette.rules
             redacted = self._services.broker.redaction.redact(salt, request, rules)
             message = WebSocketMessage(redacted.body)
         return session_line(message, by_client=by_client)
@@ -236,7 +242,7 @@ class SessionConnection:
         else:
             await self._go_live(plan, first)
 
-    async def _go_live(self, ask: LiveCall, first: WebSocketMessage) -> None:
+    async def _go_live(self, live_call: LiveCall, first: WebSocketMessage) -> None:
         """Ask the service for a session without a recording, if nothing was replayed yet."""
         if self._opening.messages:
             await self._refuse(RequestError(_MIXED, code="mixed_session"))
@@ -250,7 +256,7 @@ class SessionConnection:
             await self._refuse(error)
             return
         try:
-            await self.serve_live(upstream, first, ask)
+            await self.serve_live(upstream, first, live_call)
         finally:
             upstream.release()
 
@@ -326,10 +332,14 @@ class _SessionBeingRecorded:
     """Records all messages of a connection; the end waits until all are stored."""
 
     def __init__(
-        self, connection: SessionConnection, ask: LiveCall, session: LiveSession, pending: Pending
+        self,
+        connection: SessionConnection,
+        live_call: LiveCall,
+        session: LiveSession,
+        pending: Pending,
     ) -> None:
         self._connection = connection
-        self._ask = ask
+        self._live_call = live_call
         self._session = session
         self._pending = pending
         self._ended = False
@@ -338,7 +348,7 @@ class _SessionBeingRecorded:
         """Take a message, or the end of the connection."""
         session = self._session
         if not isinstance(message, Close):
-            session.put(self._connection.line(self._ask, message, by_client=by_client))
+            session.put(self._connection.line(self._live_call, message, by_client=by_client))
             if session.is_full:
                 await session.room()
         elif not self._ended:

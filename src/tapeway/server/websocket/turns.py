@@ -325,25 +325,27 @@ class TurnConnection:
         plan = await services.decided(exchange, address, request, mode)
         exchange.request = request
         if isinstance(plan, LiveCall):
-            exchange.ask = plan
+            exchange.live_call = plan
             self._check_parent(turn.asked, plan)
         return plan
 
     @contextmanager
-    def _closed_with_its_take(self, turn: "ServedTurn", ask: LiveCall) -> Iterator[None]:
+    def _closed_with_its_take(self, turn: "ServedTurn", live_call: LiveCall) -> Iterator[None]:
         """Inside the block the end of the take ends a subscription; other turns run to the end."""
         link = self._link
         if not turn.asked.subscribes or link is None:
             yield
             return
-        opened = OpenSubscription(turn.exchange.cassette, ask.take.number, link, turn.place.lane)
+        opened = OpenSubscription(
+            turn.exchange.cassette, live_call.take.number, link, turn.place.lane
+        )
         with self._services.broker.recorder.streams.registered(opened):
             yield
 
-    def _check_parent(self, asked: TurnRequest, ask: LiveCall) -> None:
+    def _check_parent(self, asked: TurnRequest, live_call: LiveCall) -> None:
         """Raise RequestError if a recording, not the service, issued the parent of a request."""
         parent = asked.parent
-        if parent and (self._lanes.was_replayed(parent) or parent in ask.replayed_ids):
+        if parent and (self._lanes.was_replayed(parent) or parent in live_call.replayed_ids):
             raise RequestError(_REPLAYED_PARENT.format(parent=parent), code="replayed_parent")
 
     def _is_beginning(self, turn: "ServedTurn") -> bool:
@@ -393,7 +395,7 @@ class TurnConnection:
 
     # A live answer.
 
-    async def _begin_live(self, turn: "ServedTurn", ask: LiveCall) -> "AskedLive":
+    async def _begin_live(self, turn: "ServedTurn", live_call: LiveCall) -> "AskedLive":
         """Ask, and return once the request is sent, or a call under way serves the request too."""
         link = await self._open_link()
         about: dict[str, Json] = {"protocol": self._protocol.name}
@@ -405,7 +407,7 @@ class TurnConnection:
         live = LiveTurnAnswer(link, turn.message, turn.asked, about, moved)
         is_whole = self._services.delivery == "buffer" and not turn.asked.subscribes
         reader = ResponseReader(held=is_whole)
-        pending = self._services.broker.recorder.follow(ask, reader, live)
+        pending = self._services.broker.recorder.follow(live_call, reader, live)
         answer = self._tasks.create_task(settled(pending))
         if pending.joins:
             return AskedLive(reader, answer)

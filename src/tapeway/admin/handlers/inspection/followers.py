@@ -135,17 +135,17 @@ class Follower:
     def _settled_text(self, part: Response) -> str:
         """The text without the last word: a secret may begin there."""
         response = self._call.redacted(part)
-        text = answer_text(Interaction(0, self._call.ask.redacted, response))
+        text = answer_text(Interaction(0, self._call.live_call.redacted, response))
         text = _LAST_WORD.sub("", text)
         return text.partition(_KEY_BLOCK)[0]
 
 
 def _shown(id: str, call: RunningCall) -> RecordingUnderWay:
-    request, buffer, result = call.ask.redacted, call.buffer, call.result
+    request, buffer, result = call.live_call.redacted, call.buffer, call.result
     now = asyncio.get_running_loop().time()
     return RecordingUnderWay(
         id=id,
-        cassette=call.ask.cassette.name,
+        cassette=call.live_call.cassette.name,
         route=request.route,
         method=request.method,
         path=request.target,
