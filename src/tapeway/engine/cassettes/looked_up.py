@@ -105,8 +105,7 @@ class LookedUp(Source):
 
     async def close(self, within_s: float = math.inf) -> None:
         try:
-            for name, number in list(self._left):
-                await self._end_take(name, number)
+            await self._end_takes(lambda name, number: True)
         except StoreError as exc:
             log.warning("recordings that were not recorded anew are left: %s", exc.message)
         finally:
@@ -247,8 +246,14 @@ class LookedUp(Source):
         cassette.correlation = CorrelationIndex(cassette.snapshot(), rules, known)
         return wide
 
-    async def _with_more(self, view: View, more: Sequence[TakenRecording]) -> View:
-        wide = await self._views.of(view.search, merged_view(view, more), view.turns)
+    async def _with_more(
+        self,
+        view: View,
+        more: Sequence[TakenRecording],
+        turns: Mapping[bytes, CursorState] | None = None,
+    ) -> View:
+        known = view.turns if turns is None else turns
+        wide = await self._views.of(view.search, merged_view(view, more), known)
         wide.cassette.mark = view.cassette.mark
         return wide
 
@@ -270,8 +275,7 @@ class LookedUp(Source):
             return view
         keys = {view.cassette.key_of(match.interaction.index) for match in seen.matches}
         other = await self._views.under(view.search, sorted(keys))
-        both = await self._views.of(view.search, merged_view(view, items(other)), other.turns)
-        both.cassette.mark = view.cassette.mark
+        both = await self._with_more(view, items(other), other.turns)
         both.bindings = await self.load_bindings(both, seen.binding_keys())
         return both
 
@@ -381,7 +385,7 @@ class LookedUp(Source):
         Meanwhile no other instance compares with the earlier answers. None where the take has ended:
         nothing is compared then.
         """
-        if not self._goes_on(ask.cassette.name, ask.take.number):
+        if self._has_ended(ask.cassette.name, ask.take.number):
             yield None
             return
         name, key, incoming = ask.cassette.name, ask.key, incoming_of(ask)
@@ -424,19 +428,21 @@ class LookedUp(Source):
             self._left.setdefault((name, view.cassette.take.number), set()).add(key)
         await self._note_check(name, await self._infos.of(name))
 
-    def _goes_on(self, name: str, number: int) -> bool:
-        """Whether a take of a cassette or of a slot is in force."""
+    def _has_ended(self, name: str, number: int) -> bool:
+        """Whether a take is in force neither for its cassette nor for a slot."""
         slots = self.control.slots.values()
-        return number == self.control.take_of(name) or any(slot.take == number for slot in slots)
+        return number != self.control.take_of(name) and all(slot.take != number for slot in slots)
 
-    async def _end_take(self, name: str, number: int) -> None:
-        """Drop recordings left over from takes before a re-recording."""
-        if (keys := self._left.pop((name, number), None)) is None:
-            return
-        search = Search(name, _NOTHING_ASKED, "record", number, info=await self._infos.read(name))
-        cassette = (await self._views.under(search, list(keys))).cassette
-        for index in cassette.drop_left_behind():
-            await self.store.edit(name, index, None)
+    async def _end_takes(self, which: Callable[[str, int], bool]) -> None:
+        """Drop recordings left over from takes before a re-recording that ends."""
+        for name, number in [each for each in self._left if which(*each)]:
+            if (keys := self._left.pop((name, number), None)) is None:
+                continue
+            info = await self._infos.read(name)
+            search = Search(name, _NOTHING_ASKED, "record", number, info=info)
+            cassette = (await self._views.under(search, list(keys))).cassette
+            for index in cassette.drop_left_behind():
+                await self.store.edit(name, index, None)
 
     async def _note_check(self, name: str, info: CassetteInfo) -> None:
         """Note today as the day on which recordings were compared with new answers."""
@@ -454,13 +460,8 @@ class LookedUp(Source):
         gone = await self._empty_takes.ended(self.control)
         control, laggards = await self.store.steer(lambda now: change(without_takes(now, gone)))
         self._apply(control)
-        await self._end_takes()
+        await self._end_takes(self._has_ended)
         return laggards
-
-    async def _end_takes(self) -> None:
-        for name, number in list(self._left):
-            if not self._goes_on(name, number):
-                await self._end_take(name, number)
 
     async def announce(self) -> Sequence[str]:
         """Have all instances read the cassettes' metadata anew."""
@@ -480,9 +481,7 @@ class LookedUp(Source):
         if name not in self._context.tallies and not await self._is_in_use(name):
             raise not_loaded(name)
         await self._leases.ended(name)
-        for left, number in list(self._left):
-            if left == name:
-                await self._end_take(name, number)
+        await self._end_takes(lambda left, number: left == name)
         yield OutOfUse(name)
 
     async def _is_in_use(self, name: str) -> bool:
@@ -526,7 +525,7 @@ class LookedUp(Source):
         if isinstance(trouble := self.store.trouble, StoreAway):
             raise trouble
         self._context.tallies.setdefault(name, Tally())
-        await self._end_takes()
+        await self._end_takes(self._has_ended)
         info = await self._infos.of(name)
         if not info.stored_already:
             await self._note_empty(name)
