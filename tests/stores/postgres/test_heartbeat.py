@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -18,19 +19,13 @@ from tapeway.stores.sql.coordination import OUT_OF_TOUCH_S
 from tests.process.serving import eventually
 from tests.server import test_hits as hits
 from tests.server.in_process_proxy import running_proxy
+from tests.stores.postgres.inside import fill, make_room
 from tests.stores.postgres.test_store import role, schema_of
 from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, bodies, recording
 from tests.stores.shared_instances import WANTED, instances
 
-_NO_ROOM = """
-CREATE FUNCTION "{schema}".no_room() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$
-"""
-_FILL = """
-CREATE TRIGGER no_room BEFORE INSERT OR UPDATE ON "{schema}"."{table}"
-FOR EACH STATEMENT EXECUTE FUNCTION "{schema}".no_room()
-"""
+_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = $1"
 _CUT_OFF = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1"
 
 
@@ -50,16 +45,10 @@ async def _full(dsn: str, url: str) -> AsyncIterator[Database]:
     schema = schema_of(url)
 
     async def refuse() -> None:
-        await run(dsn, _NO_ROOM.format(schema=schema))
-        for (table,) in await run(
-            dsn, "SELECT tablename FROM pg_tables WHERE schemaname = $1", schema
-        ):
-            await run(dsn, _FILL.format(schema=schema, table=table))
+        for (table,) in await run(dsn, _TABLES, schema):
+            await fill(dsn, schema, str(table))
 
-    async def allow() -> None:
-        await run(dsn, f'DROP FUNCTION "{schema}".no_room CASCADE')
-
-    yield Database(url, StoreFull, "could not extend file", refuse, allow)
+    yield Database(url, StoreFull, "could not extend file", refuse, partial(make_room, dsn, schema))
 
 
 @asynccontextmanager
@@ -109,8 +98,8 @@ async def test_what_is_in_force_is_known_while_nothing_can_be_written(
         for store in stores:
             await store.join(WANTED, lambda _: None)
         await database.refuse()
+        await _long_after(stores, ahead)
         for store in stores:
-            await _long_after(store, ahead)
             with pytest.raises(database.error, match=database.reason):
                 await store.append("x", HEAD, recording(0))
             with pytest.raises(database.error, match=database.reason):
@@ -129,11 +118,11 @@ async def test_what_is_in_force_is_known_while_nothing_can_be_written(
         assert len(bodies(await other.load("x", writable=False))) == 1
 
 
-async def _long_after(store: SharedStore, ahead: list[float]) -> None:
-    """Let the time pass after which an instance without the store is out of touch, several times."""
-    for _ in range(3):
+async def _long_after(stores: Sequence[SharedStore], ahead: list[float]) -> None:
+    """Let twice the time pass after which an instance without the store is out of touch."""
+    for _ in range(2):
         ahead[0] += OUT_OF_TOUCH_S
-        await eventually(lambda: store.trouble is None)
+        await eventually(lambda: [store.trouble for store in stores] == [None] * len(stores))
 
 
 async def _until_written(store: SharedStore) -> None:
@@ -152,9 +141,8 @@ async def test_replays_go_on_while_nothing_can_be_written(
     async with running_proxy("http://127.0.0.1:9", mode="replay", store=store) as proxy:
         assert (await proxy.ask(b"GET /a")).status == 200
         await database.refuse()
+        await _long_after([store], ahead)
         for _ in range(3):
-            ahead[0] += OUT_OF_TOUCH_S
-            await eventually(lambda: store.trouble is None)
             assert (await proxy.ask(b"GET /a")).status == 200
         await database.allow()
 

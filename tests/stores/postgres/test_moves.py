@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tapeway.core.model.control import CursorMove
-from tapeway.errors import StoreAway
+from tapeway.errors import StoreAway, StoreFull
 from tapeway.stores.postgres import moves as moves_module
 from tapeway.stores.postgres.pool import Session
 from tapeway.stores.postgres.store import PostgresStore
+from tapeway.stores.sql.rows import indexable
 from tests.stores.contract.test_shared_moves import Moves
-from tests.stores.postgres.inside import pool_of
+from tests.stores.postgres.inside import fill, pool_of
 from tests.stores.postgres.statements import Cut, Statements
 from tests.stores.shared_instances import advanced, append_recordings, cursors_of, instances, key
 from tests.support.fakes.broker import until
@@ -157,6 +158,26 @@ async def test_of_steps_that_may_have_been_made_the_error_says_that_the_store_is
     assert errors[0] is not errors[1]
     assert "could not advance cursors" in str(errors[0])
     assert [move.after for move, _ in moves.told] == [None, None]
+
+
+async def test_of_steps_that_come_together_those_that_find_room_are_made(
+    pair: list[PostgresStore], postgres_dsn: str
+) -> None:
+    one = pair[0]
+    moves, mark = Moves(one), await _mark(one)
+    which = f"FOR EACH ROW WHEN (NEW.key = decode('{indexable(key(1)).hex()}', 'hex'))"
+    await fill(postgres_dsn, pool_of(one).address.schema, "turn", which)
+    stays = moves.begin(0, None, None, mark=mark)
+    finds_none = moves.begin(1, None, b"1", mark=mark)
+    finds_room = moves.begin(2, None, b"1", mark=mark)
+    await until(lambda: len(moves.told) == 3)
+
+    errors = {id(move): refused for move, refused in moves.told}
+    assert (errors[id(stays)], errors[id(finds_room)]) == (None, None)
+    assert isinstance(errors[id(finds_none)], StoreFull)
+    assert [move.after is not None for move in (stays, finds_none, finds_room)] == [
+        *(True, False, True)
+    ]
 
 
 async def test_a_step_whose_commit_is_still_to_come_is_waited_for_when_it_is_tried_again(

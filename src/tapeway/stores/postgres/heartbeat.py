@@ -28,8 +28,8 @@ class Heartbeat:
         self._connection: DriverConnection | None = None
         self.trouble = ""
         """Why the last beat failed, empty where it did not."""
-        self.refusal: StoreError | None = None
-        """Why nothing can be written, None where the last beat could write."""
+        self.is_refused = False
+        """Whether the database refused the last report, and could be read."""
         self._woken = asyncio.Event()
         self._stopping = False
         self._ended = asyncio.Event()
@@ -85,7 +85,7 @@ class Heartbeat:
         if self.trouble and refusal is None:
             log.warning("%s: the database answers again", self._pool.address.shown)
         self._note(refusal)
-        self.refusal = refusal
+        self.is_refused = refusal is not None
         return not applied
 
     async def _refusal(self, asked_at: float) -> StoreError | None:

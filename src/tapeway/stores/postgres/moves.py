@@ -11,12 +11,14 @@ from functools import partial
 from uuid import uuid4
 
 from tapeway.core.model.control import STAYED, CursorMove, CursorState
-from tapeway.errors import copy_of
+from tapeway.errors import StoreFull, copy_of
 from tapeway.ports import MoveDone
 from tapeway.stores.postgres import errors
 from tapeway.stores.postgres.pool import Pool, Session
 from tapeway.stores.sql.cassette_rows import MARK
 from tapeway.stores.sql.rows import hexes
+
+_Step = tuple[CursorMove, MoveDone]
 
 MOST = 100
 """Cursors that are moved by one statement."""
@@ -105,7 +107,7 @@ class _Chain:
 
     version: int
     """The cursor's version before the moves, 0 for a cursor that has not moved yet."""
-    steps: list[tuple[CursorMove, MoveDone]]
+    steps: list[_Step]
 
     @property
     def last(self) -> CursorMove:
@@ -124,7 +126,7 @@ class WaitingMoves:
         self._pool.pooled = pool.pooled
         self._id = str(uuid4())
         self._spawn = spawn
-        self._waiting: deque[tuple[CursorMove, MoveDone]] = deque()
+        self._waiting: deque[_Step] = deque()
         self._under_way = False
 
     def add(self, move: CursorMove, done: MoveDone) -> None:
@@ -146,29 +148,26 @@ class WaitingMoves:
             self._under_way = False
 
     async def _make_some(self) -> None:
-        taken, chains = self._chains()
-        staying = [move for move, _ in taken if move.state is None]
-        refused: Exception | None = None
-        try:
-            if staying:
-                await self._compare(staying)
-            if chains:
-                await self._make(chains)
-        except Exception as exc:
-            # Whatever it is, they wait for it.
-            refused = exc
-        _tell(taken, refused)
+        staying, refused, chains = self._take()
+        _tell(refused, None)
+        if staying:
+            _tell(staying, await _outcome(self._compare([move for move, _ in staying])))
+        if chains:
+            outcome = await _outcome(self._make(chains))
+            # There may be room for some of them.
+            alone = isinstance(outcome, StoreFull) and len(chains) > 1
+            for chain in chains:
+                _tell(chain.steps, await _outcome(self._make([chain])) if alone else outcome)
 
-    def _chains(self) -> tuple[Sequence[tuple[CursorMove, MoveDone]], Sequence[_Chain]]:
-        """The steps to make now, also the steps already refused, and their cursors."""
-        taken: list[tuple[CursorMove, MoveDone]] = []
-        later: list[tuple[CursorMove, MoveDone]] = []
+    def _take(self) -> tuple[Sequence[_Step], Sequence[_Step], Sequence[_Chain]]:
+        """The steps to make now: those that stay, those already refused, and the rest by cursor."""
+        staying, refused, later = list[_Step](), list[_Step](), list[_Step]()
         chains: dict[tuple[str, int, bytes], _Chain] = {}
         while self._waiting and len(chains) < MOST:
             step = self._waiting.popleft()
             move = step[0]
             if move.state is None:
-                taken.append(step)
+                staying.append(step)
                 continue
             cursor = (move.name, move.take, move.key)
             chain = chains.get(cursor)
@@ -176,13 +175,14 @@ class WaitingMoves:
                 # The result depends on the moves before it.
                 later.append(step)
                 continue
-            taken.append(step)
             if chain is not None:
                 chain.steps.append(step)
             elif (version := _version_before(move)) is not None:
                 chains[cursor] = _Chain(version, [step])
+            else:
+                refused.append(step)
         self._waiting.extendleft(reversed(later))
-        return taken, list(chains.values())
+        return staying, refused, list(chains.values())
 
     async def _compare(self, staying: Sequence[CursorMove]) -> None:
         """Set `after` where the cassette is unchanged. Raises StoreError."""
@@ -260,8 +260,17 @@ def _version_before(move: CursorMove) -> int | None:
     return 0 if before is None else before.version
 
 
-def _tell(taken: Sequence[tuple[CursorMove, MoveDone]], refused: Exception | None) -> None:
+async def _outcome(work: Coroutine[None, None, None]) -> Exception | None:
+    """The error of some work; whatever it is, callers wait for it."""
+    try:
+        await work
+    except Exception as exc:
+        return exc
+    return None
+
+
+def _tell(steps: Sequence[_Step], refused: Exception | None) -> None:
     loop = asyncio.get_running_loop()
-    for move, done in taken:
+    for move, done in steps:
         # Each result separately: an error must not keep the remaining callers waiting.
         loop.call_soon(done, move, refused and copy_of(refused))

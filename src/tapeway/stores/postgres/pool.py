@@ -281,7 +281,9 @@ class Pool:
             except errors.FAULTS as exc:
                 temporary = errors.is_lost(exc) or errors.is_conflict(exc)
                 timed_out = isinstance(exc, TimeoutError)
-                late = time.monotonic() >= until and (attempts >= _ATTEMPTS or timed_out)
+                # A server that is read-only after a second connection stays so for a while.
+                most = 2 if errors.is_read_only(exc) else _ATTEMPTS
+                late = time.monotonic() >= until and (attempts >= most or timed_out)
                 if not temporary or late:
                     raise errors.translated(exc, self.address, action) from exc
             await asyncio.sleep(_PAUSE_S if attempts > 1 else 0)

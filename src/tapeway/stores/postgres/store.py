@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from tapeway.errors import StoreError, copy_of, out_of_touch
+from tapeway.errors import StoreError, out_of_touch
 from tapeway.ports import StoreFacts
 from tapeway.stores.postgres import address
 from tapeway.stores.postgres.errors import reads_only
@@ -61,8 +61,8 @@ class PostgresStore(SqlStore[PostgresInstance]):
     async def check_writes(self, name: str | None = None) -> None:
         """Raise only where nothing can be written: a single failing recording raises by itself."""
         self._refuse_to_record()
-        if self._opened is not None and (refusal := self._opened.heartbeat.refusal) is not None:
-            raise copy_of(refusal)
+        if self._opened is not None and self._opened.heartbeat.is_refused:
+            await self._report_alive(self._opened)
 
     async def open(self) -> None:
         """Connect, and create the tables where there are none. Raises StoreAway, StoreError."""

@@ -1,31 +1,28 @@
-"""The recordings that a store decoded last: a client with only misses costs little.
+"""The recordings that a store decoded last: the next WebSocket connection looks at the same ones.
 
-Each miss looks at the same recordings again. Recordings with unchanged documents are not decoded
-again. They stay the same objects, and callers can remember computed values.
+Recordings with unchanged documents are not decoded again. They stay the same objects, and callers
+can remember computed values.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
 
 from tapeway.core.model.interaction import AnyInteraction
 
-Text = TypeVar("Text", str, bytes)
 
-
-class LastDecoded(Generic[Text]):
-    """Holds the recordings of one call: as many as a miss looks at, and no more than 8 MiB of bodies."""
+class LastDecoded:
+    """Holds the recordings of one call, which bounds them in number and bytes."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, int], tuple[Text, AnyInteraction]] = {}
+        self._held: dict[tuple[str, int], tuple[bytes, AnyInteraction]] = {}
 
     def items(
         self,
         name: str,
-        documents: Iterable[tuple[int, Text]],
-        decode: Callable[[Text, int], AnyInteraction],
+        documents: Iterable[tuple[int, bytes]],
+        decode: Callable[[bytes, int], AnyInteraction],
     ) -> list[AnyInteraction]:
         """The interactions of these documents of a cassette, given with their indexes."""
-        before, held = self._held, dict[tuple[str, int], tuple[Text, AnyInteraction]]()
+        before, held = self._held, dict[tuple[str, int], tuple[bytes, AnyInteraction]]()
         for index, text in documents:
             known = before.get((name, index))
             if known is None or known[0] != text:

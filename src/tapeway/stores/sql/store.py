@@ -189,7 +189,7 @@ class SqlStore(Generic[D]):
         self.url = url
         self.facts = facts
         self._opened: D | None = None
-        self._last_near: LastDecoded[bytes] = LastDecoded()
+        self._last_near = LastDecoded()
 
     async def close(self, within_s: float = math.inf) -> None:
         driver, self._opened = self._opened, None
@@ -513,9 +513,9 @@ class SqlStore(Generic[D]):
 
     async def _begin_beating(self, driver: Driver) -> None:
         if not driver.member.beats:
-            await driver.background.run(self._first_beat(driver))
+            await driver.background.run(self._report_alive(driver))
 
-    async def _first_beat(self, driver: Driver) -> None:
+    async def _report_alive(self, driver: Driver) -> None:
         make, asked_at = partial(coordination.beat, driver.member), driver.member.clock()
         await driver.turn("report that this instance is alive", make)
         driver.member.beaten(asked_at)
