@@ -50,7 +50,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "formats.registry": ("formats.cassette_file", "formats.jsonl", "formats.other_tools"),
     "stores": ("stores.opening",),
     "stores.support": ("formats", "paging", "body_files"),
-    "stores.sql": ("stores.support",),
+    "stores.sql": ("stores.support", "cooperative"),
     "stores.whole": ("formats", "ports"),
     "stores.file": ("stores.support", "stores.whole", "descriptors", "cooperative"),
     "stores.sqlite": ("stores.sql",),
@@ -106,6 +106,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "server": (
         "engine",
+        "cooperative",
         "settings.options",
         "descriptors",
         "loop_guard",

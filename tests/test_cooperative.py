@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from tapeway.cooperative import Yielding, free_in_steps, free_later
+from tapeway.cooperative import BRIEF_S, Yielding, free_in_steps, free_later
 
 
 @pytest.fixture
@@ -31,6 +31,14 @@ def test_work_pauses_after_four_milliseconds_and_then_after_four_more(pauses: li
 
     # At 1 it begins, and a pause is over at 6.
     assert pauses == [5, 10]
+
+
+def test_a_brief_search_pauses_more_often(pauses: list[float]) -> None:
+    yielding = Yielding(BRIEF_S)
+    for _ in range(3):
+        yielding.step()
+
+    assert pauses == [2, 4, 6]
 
 
 async def test_a_thread_with_an_event_loop_makes_no_pause(pauses: list[float]) -> None:

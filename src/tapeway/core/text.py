@@ -124,6 +124,10 @@ def occurs(
     return any(pattern.search(text, start, start + at_once + longest) for start in starts)
 
 
+def no_pause() -> None:
+    """The pause of work that no other thread waits for."""
+
+
 def nearest_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     """The known names that look most like a name, the nearest first; for one that was mistyped."""
     # Imported here: nearly no start of a program meets a wrong name.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from tapeway.cooperative import Yielding
+from tapeway.cooperative import BRIEF_S, Yielding
 from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
@@ -33,6 +33,7 @@ from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
+from tapeway.core.text import no_pause
 
 log = logging.getLogger(__name__)
 
@@ -86,9 +87,10 @@ class Correlation:
         identifiers = _identifiers_of(cassette)
         routes = {request.route, DEFAULT_ROUTE} if incoming.route_guessed else {request.route}
         if _is_quick(identifiers, request):
-            return _search(identifiers, plan, routes, Yielding().step)
+            return _search(identifiers, plan, routes)
         async with self._one_at_a_time:
-            return await asyncio.to_thread(_search, identifiers, plan, routes, Yielding().step)
+            step = Yielding(BRIEF_S).step
+            return await asyncio.to_thread(_search, identifiers, plan, routes, step)
 
     def settle(
         self, cassette: CassetteIndex, plan: LiveCall | Miss, seen: CorrelationMatches
@@ -128,7 +130,7 @@ class Correlation:
         if _is_quick(identifiers, request):
             return CorrelationMatches(identifiers.find(request, {request.route}))
         async with self._one_at_a_time:
-            find, step = identifiers.find, Yielding().step
+            find, step = identifiers.find, Yielding(BRIEF_S).step
             matches = await asyncio.to_thread(find, request, {request.route}, step)
         return CorrelationMatches(matches)
 
@@ -223,7 +225,7 @@ def _search(
     identifiers: CorrelationIndex,
     plan: LiveCall | Miss,
     routes: Collection[str],
-    step: Callable[[], None],
+    step: Callable[[], None] = no_pause,
 ) -> CorrelationMatches:
     request = _request(plan)
     matches = identifiers.find(request, routes, step)

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from tapeway.cooperative import BRIEF_S, Yielding
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss, MissExplanation, SearchedCassette
@@ -117,7 +118,7 @@ def explain(
     """The explanation of `core.misses`. Imported here, in a thread: most servers never need it."""
     from tapeway.core.misses import explanation
 
-    return explanation.explain(miss, recorded, rules, redact)
+    return explanation.explain(miss, recorded, rules, redact, Yielding(BRIEF_S).step)
 
 
 def near_names(name: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -104,3 +104,27 @@ def test_secrets_in_recordings_that_were_never_redacted_are_not_shown() -> None:
 
     assert key not in repr(found)
     assert "with REDACTED.api-key." in repr(found)
+
+
+def test_others_may_run_after_each_recording_that_is_read_or_compared_or_shown() -> None:
+    recordings = recordings_of(*(asked(chat(f"question {number}")) for number in range(40)))
+    request, steps = missed(asked(chat("question 7a"))), list[int]()
+
+    found = explain(
+        request, recordings, NO_RULES, Redactor("salt").request, lambda: steps.append(1)
+    )
+
+    compared, tried = 8, 3
+    assert len(steps) >= len(recordings) + compared + tried + len(found.nearest)
+
+
+def test_others_may_run_after_each_recording_that_a_rule_is_tried_on() -> None:
+    recordings = recordings_of(*(asked(chat("a", seed=number)) for number in range(20)))
+    request, steps = missed(asked(chat("a", seed=99))), list[int]()
+
+    found = explain(
+        request, recordings, NO_RULES, Redactor("salt").request, lambda: steps.append(1)
+    )
+
+    assert found.refusal is not None
+    assert len(steps) >= 2 * len(recordings)

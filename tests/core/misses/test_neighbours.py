@@ -139,6 +139,17 @@ def test_what_was_added_and_removed_since_is_taken_into_account() -> None:
     assert 50 not in [recording.index for recording in neighbours.near(missed, items.get)]
 
 
+def test_others_may_run_after_each_recording_that_is_put_in_order() -> None:
+    recordings = recordings_of(*(asked(chat(text(number))) for number in range(100)))
+    neighbours, steps = Neighbours(recordings), list[int]()
+    missed = sought(recordings[50].request, "/v1/chat/completions")
+
+    for _ in range(2):
+        neighbours.indexes(missed, lambda: steps.append(1))
+
+    assert len(steps) == len(recordings)
+
+
 def test_what_no_request_is_and_what_has_a_large_body_is_left_out() -> None:
     (small, large) = recordings_of(asked(chat("a")), asked(chat("b")))
     body = BodyFile("/nowhere", 3_000_000, "0" * 64)

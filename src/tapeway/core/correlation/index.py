@@ -37,6 +37,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Request
+from tapeway.core.text import no_pause
 
 CACHED_SEARCHES = 4096
 
@@ -77,10 +78,6 @@ class CorrelatedRecording:
 
     interaction: Interaction
     id_map: Mapping[str, str]
-
-
-def _no_pause() -> None:
-    """For a caller that no other thread waits for."""
 
 
 def has_references(request: Request, rules: Rules) -> bool:
@@ -141,7 +138,7 @@ class CorrelationIndex:
         return {identifier: index for identifier, index in issuers.items() if index is not None}
 
     def find(
-        self, request: Request, routes: Collection[str], step: Callable[[], None] = _no_pause
+        self, request: Request, routes: Collection[str], step: Callable[[], None] = no_pause
     ) -> list[CorrelatedRecording]:
         """The recordings on some routes whose requests differ only in identifiers, in order.
 
@@ -233,7 +230,7 @@ class IssuedIds:
         issuer = self._found[text]
         return self._first(self._added.get(text, ())) if issuer is None else issuer
 
-    def read_all(self, step: Callable[[], None] = _no_pause) -> dict[str, list[int]]:
+    def read_all(self, step: Callable[[], None] = no_pause) -> dict[str, list[int]]:
         """Read all answers, to keep later calls short."""
         if self._issuers is None:
             issuers: dict[str, list[int]] = {}

@@ -11,6 +11,7 @@ from tapeway.core.misses.nearest import LARGEST, ComparedRecording, nearest, req
 from tapeway.core.misses.suggestion import rules_text, suggestion
 from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.core.model.messages import Request
+from tapeway.core.text import no_pause
 
 MOST_NEAREST = 3
 
@@ -28,10 +29,11 @@ def explain(
     recordings: Iterable[AnyInteraction],
     rules: Rules,
     redact: Callable[[Request], Request],
+    step: Callable[[], None] = no_pause,
 ) -> MissExplanation:
     """Explain a miss by some recordings. Shown requests are redacted.
 
-    A suggested rule keeps all different requests apart.
+    `step` is called often: in a thread others may run then. A suggested rule keeps all different requests apart.
     """
     if miss.used_up:
         used_up = [NearestRecording(index) for index in miss.used_up[:MOST_NEAREST]]
@@ -39,12 +41,16 @@ def explain(
     if len(miss.request.body) > LARGEST:
         return MissExplanation(note=TOO_LARGE)
     ordered = sorted(recordings, key=attrgetter("index"))
-    candidates = nearest(miss.request, ordered, rules, MOST_NEAREST)
+    candidates = nearest(miss.request, ordered, rules, MOST_NEAREST, step)
     if not candidates:
         return MissExplanation(note=_nothing_recorded(miss.request, ordered))
-    suggested = suggestion(candidates[0].interaction.request, miss.request, rules, ordered)
+    suggested = suggestion(candidates[0].interaction.request, miss.request, rules, ordered, step)
+    shown: list[NearestRecording] = []
+    for compared in candidates:
+        shown.append(_for_people(_redacted(compared, miss, rules, redact)))
+        step()
     return MissExplanation(
-        tuple(_for_people(_redacted(compared, miss, rules, redact)) for compared in candidates),
+        tuple(shown),
         None if suggested.rules is None else rules_text(suggested.rules),
         suggested.refusal,
     )

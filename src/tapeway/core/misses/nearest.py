@@ -7,9 +7,10 @@ differences, and depends only on the recordings and their order.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import log
+from operator import itemgetter
 
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
@@ -21,6 +22,7 @@ from tapeway.core.misses.differences import ABSENT, Difference, common_prefix, d
 from tapeway.core.misses.neighbours import has_similar_path
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.model.messages import Request
+from tapeway.core.text import no_pause
 
 MOST_DIFFERENCES = 200
 """Further differences between two documents are not searched for."""
@@ -61,22 +63,27 @@ class ComparedRecording:
 
 
 def nearest(
-    missed: Request, recordings: Iterable[AnyInteraction], rules: Rules, most: int = 3
+    missed: Request,
+    recordings: Iterable[AnyInteraction],
+    rules: Rules,
+    most: int = 3,
+    step: Callable[[], None] = no_pause,
 ) -> tuple[ComparedRecording, ...]:
     """The recordings that differ least from a redacted request, the nearest first.
 
-    Recordings of equal route, method and path; or else of any route; or else of equal method
+    `step` is called after each recording that is read or compared. Recordings of equal route, method and path; or else of any route; or else of equal method
     and a path that differs in an identifier or a version. Anything else is a different call.
     """
     if len(missed.body) > LARGEST:
         return ()
     asked = compared_document(missed, rules)
-    candidates = [
-        ComparedRecording(recording, _differences(recording.request, missed, asked, rules))
-        for recording in _worth_comparing(missed, _same_endpoint(missed, recordings, rules))
-    ]
-    candidates.sort(key=lambda compared: distance(compared.differences))
-    return tuple(candidates[:most])
+    ranked: list[tuple[float, ComparedRecording]] = []
+    for recording in _worth_comparing(missed, _same_endpoint(missed, recordings, rules, step)):
+        found = _differences(recording.request, missed, asked, rules)
+        ranked.append((distance(found), ComparedRecording(recording, found)))
+        step()
+    ranked.sort(key=itemgetter(0))
+    return tuple([compared for _, compared in ranked[:most]])
 
 
 def request_differences(recorded: Request, missed: Request, rules: Rules) -> tuple[Difference, ...]:
@@ -128,34 +135,24 @@ def _varied(recorded: Request, missed: Request, rules: Rules) -> Iterator[Differ
 
 
 def _same_endpoint(
-    missed: Request, recordings: Iterable[AnyInteraction], rules: Rules
+    missed: Request,
+    recordings: Iterable[AnyInteraction],
+    rules: Rules,
+    step: Callable[[], None],
 ) -> list[Interaction]:
-    exchanges = [exchange for exchange in map(exchange_of, recordings) if exchange is not None]
-    path = path_of(missed, rules)
-    if rules.rewrite:
-        same = [exchange for exchange in exchanges if path_of(exchange.request, rules) == path]
-    else:
-        with_query = path + "?"
-        same = [
-            exchange
-            for exchange in exchanges
-            if (target := exchange.request.target) == path or target.startswith(with_query)
-        ]
-    same = [exchange for exchange in same if exchange.request.method == missed.method]
+    wanted = path_of(missed, rules)
+    same, similar = list[Interaction](), list[Interaction]()
+    for exchange in filter(None, map(exchange_of, recordings)):
+        # Here a recording in a file is read.
+        path = path_of(exchange.request, rules)
+        if exchange.request.method == missed.method:
+            if path == wanted:
+                same.append(exchange)
+            elif has_similar_path(path, wanted):
+                similar.append(exchange)
+        step()
     same_route = [exchange for exchange in same if exchange.request.route in ("", missed.route)]
-    return same_route or same or _similar_endpoint(missed, exchanges, rules)
-
-
-def _similar_endpoint(
-    missed: Request, exchanges: Iterable[Interaction], rules: Rules
-) -> list[Interaction]:
-    path = path_of(missed, rules)
-    return [
-        exchange
-        for exchange in exchanges
-        if exchange.request.method == missed.method
-        and has_similar_path(path_of(exchange.request, rules), path)
-    ]
+    return same_route or same or similar
 
 
 def _worth_comparing(missed: Request, recordings: list[Interaction]) -> list[Interaction]:

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.model.messages import Request
-from tapeway.core.text import escape_octets
+from tapeway.core.text import escape_octets, no_pause
 
 NEIGHBOURS = 8
 """The number of neighbours on each side of the request in each order."""
@@ -191,9 +191,12 @@ class Neighbours:
         """Leave out a recording that was replaced or removed."""
         self._changes.append((exchange, False))
 
-    def indexes(self, asked: SoughtRequest) -> list[int]:
-        """The indexes of the candidates, the likeliest first."""
-        self._put_in_order()
+    def indexes(self, asked: SoughtRequest, step: Callable[[], None] = no_pause) -> list[int]:
+        """The indexes of the candidates, the likeliest first.
+
+        `step` is called after each recording that is put in order.
+        """
+        self._put_in_order(step)
         same = [self._of_endpoint.get(endpoint, []) for endpoint in asked.endpoints]
         if not any(same):
             return list(islice(self._similar(asked), MOST_SIMILAR))
@@ -205,10 +208,13 @@ class Neighbours:
         return [*indexes_beside, *newest[:MOST_NEWEST]]
 
     def near(
-        self, asked: SoughtRequest, get: Callable[[int], AnyInteraction | None]
+        self,
+        asked: SoughtRequest,
+        get: Callable[[int], AnyInteraction | None],
+        step: Callable[[], None] = no_pause,
     ) -> list[AnyInteraction]:
         """The candidates from `get`, in order. Call this in a thread."""
-        weighed = [(index, self._weights[index]) for index in self.indexes(asked)]
+        weighed = [(index, self._weights[index]) for index in self.indexes(asked, step)]
         # Some may have been removed since the search began.
         items = map(get, sorted(within_budget(weighed)))
         return [item for item in items if item is not None]
@@ -218,7 +224,7 @@ class Neighbours:
             if asked.is_similar(self._endpoints[at]):
                 yield self._indexes[at]
 
-    def _put_in_order(self) -> None:
+    def _put_in_order(self, step: Callable[[], None]) -> None:
         given, self._given = self._given, ()
         changes, self._changes = self._changes, []
         added = {
@@ -244,6 +250,7 @@ class Neighbours:
             keys = order_keys(exchange.request)
             forward.append((keys[0], -index))
             backward.append((keys[1], -index))
+            step()
         self._forward = _merged(self._forward, forward)
         self._backward = _merged(self._backward, backward)
 

@@ -26,6 +26,7 @@ from tapeway.core.misses.nearest import request_differences
 from tapeway.core.misses.prompt_patterns import NamedPattern, prompt_patterns
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.model.messages import Request
+from tapeway.core.text import no_pause
 
 MOST_PATHS = 12
 """Requests that differ in more places are different requests, and get no suggestion."""
@@ -58,9 +59,16 @@ NO_SUGGESTION = Suggestion()
 
 
 def suggestion(
-    recorded: Request, requested: Request, rules: Rules, recordings: Iterable[AnyInteraction] = ()
+    recorded: Request,
+    requested: Request,
+    rules: Rules,
+    recordings: Iterable[AnyInteraction] = (),
+    step: Callable[[], None] = no_pause,
 ) -> Suggestion:
-    """The rules that would make a request match one of `recordings`."""
+    """The rules that would make a request match one of `recordings`.
+
+    `step` is called after each rule and each recording that is tried.
+    """
     if matches(recorded, requested, rules):
         # The requests differ in credential fields, which no rule should ignore.
         return NO_SUGGESTION
@@ -73,16 +81,20 @@ def suggestion(
     ignored = _ignoring([difference for difference in differences if not difference.varied])
     by_path = replace(ignored, ignore_vary=varied) if ignored else NO_RULES
     for added in (candidate_rules(differences, rules), *presets, by_path):
+        step()
         if not added or not matches(recorded, requested, merged_rules(rules, added)):
             continue
-        if (confused := confused_recordings(kept, rules, added)) is None:
+        if (confused := confused_recordings(kept, rules, added, step)) is None:
             return Suggestion(added)
         refusal = refusal or refusal_text(added, confused)
     return Suggestion(refusal=refusal)
 
 
 def confused_recordings(
-    recordings: Iterable[AnyInteraction], rules: Rules, added: Rules
+    recordings: Iterable[AnyInteraction],
+    rules: Rules,
+    added: Rules,
+    step: Callable[[], None] = no_pause,
 ) -> tuple[int, int] | None:
     """The indexes of two recordings that differ under the rules, and no longer with the added rules.
 
@@ -93,6 +105,7 @@ def confused_recordings(
     equal: dict[bytes, list[Interaction]] = defaultdict(list)
     for call in calls:
         equal[compared_key(call.request, in_force, recorded=True)].append(call)
+        step()
     for group in equal.values():
         first = group[0]
         for other in group[1:]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tapeway.cooperative import free_later
+from tapeway.cooperative import BRIEF_S, Yielding, free_later
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
@@ -293,7 +293,8 @@ class Loaded(Source):
         self, name: str, searched: SearchedCassette, asked: SoughtRequest
     ) -> Sequence[AnyInteraction]:
         """A few recordings that may be nearest; those of a large cassette are put in order first."""
-        return await asyncio.to_thread(searched.neighbours().near, asked, searched.get)
+        near, step = searched.neighbours().near, Yielding(BRIEF_S).step
+        return await asyncio.to_thread(near, asked, searched.get, step)
 
     async def begin_with(self, view: View, preset: Rules) -> None:
         cassette = view.cassette

@@ -7,6 +7,7 @@ from functools import lru_cache
 from tapeway.core.digests import sha256
 from tapeway.core.model.cassette import CassetteHead, RecordingTitle, TakenRecording
 from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.text import no_pause
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.sql.statements import Op, Row, run
 from tapeway.stores.support import columns
@@ -129,17 +130,20 @@ def recordings_of(
     with_bodies: Callable[[AnyInteraction], AnyInteraction],
     *,
     held: bool = False,
+    step: Callable[[], None] = no_pause,
 ) -> list[TakenRecording]:
     """The recordings of these rows. Raises CassetteCorrupt, naming the place.
 
-    With `held`, a recently found recording is the same object, and callers can remember computed
+    `step` is called after each. With `held`, a recently found recording is the same object, and callers can remember computed
     values.
     """
     decode = _held_or_decoded if held else interaction_of
-    return [
-        TakenRecording(with_bodies(decode(document, digest, index, place)), take, at)
-        for at, index, take, document, digest in rows
-    ]
+    found: list[TakenRecording] = []
+    for at, index, take, document, digest in rows:
+        item = with_bodies(decode(document, digest, index, place))
+        found.append(TakenRecording(item, take, at))
+        step()
+    return found
 
 
 def _held_or_decoded(document: bytes, digest: bytes, index: int, place: str) -> AnyInteraction:

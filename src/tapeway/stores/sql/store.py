@@ -16,6 +16,7 @@ from enum import Enum
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+from tapeway.cooperative import BRIEF_S, Yielding
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.misses.neighbours import SoughtRequest
 from tapeway.core.model.cassette import (
@@ -32,6 +33,7 @@ from tapeway.core.model.condition import ANY, Condition, Unchanged
 from tapeway.core.model.control import Control, CursorMove
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
+from tapeway.core.text import no_pause
 from tapeway.errors import StoreError, closed
 from tapeway.ports import Found, FoundUnused, Issuer, MoveDone, StoreFacts
 from tapeway.stores.sql import bodies, cassettes, coordination, cursors, queries, recordings, rows
@@ -389,7 +391,8 @@ class SqlStore(Generic[D]):
         make = partial(queries.neighbours, name, asked)
         action = f"read recordings of '{name}'"
         read = await driver.read(action, make, _NO_ROWS, reach=Reach.SCAN, moment=True)
-        return await asyncio.to_thread(self._decoded, name, read, held=True)
+        step = Yielding(BRIEF_S).step
+        return await asyncio.to_thread(self._decoded, name, read, held=True, step=step)
 
     async def alike(self, name: str, key: bytes) -> Sequence[TakenRecording]:
         return await self._recordings(name, partial(queries.alike, name, key), moment=True)
@@ -613,10 +616,15 @@ class SqlStore(Generic[D]):
         return self._decoded(name, read, held=held)
 
     def _decoded(
-        self, name: str, read: Sequence[Row], *, held: bool = False
+        self,
+        name: str,
+        read: Sequence[Row],
+        *,
+        held: bool = False,
+        step: Callable[[], None] = no_pause,
     ) -> list[TakenRecording]:
         with_bodies = self._driver.bodies.with_bodies
-        return rows.recordings_of(read, self._place(name), with_bodies, held=held)
+        return rows.recordings_of(read, self._place(name), with_bodies, held=held, step=step)
 
     def _place(self, name: str) -> str:
         return f"{self._driver.place}, cassette '{name}'"
