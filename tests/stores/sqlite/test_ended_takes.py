@@ -9,6 +9,7 @@ import pytest
 
 from tapeway.core.model.control import with_take
 from tapeway.stores.sql import coordination
+from tapeway.stores.sqlite import heartbeat
 from tapeway.stores.sqlite.operations import run
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
@@ -33,6 +34,8 @@ async def test_used_up_cursors_are_gone_within_a_minute_of_the_end_of_their_take
     assert 2 * coordination.SWEEP_S < 60
     monkeypatch.setattr(coordination, "SWEEP_S", 0)
     monkeypatch.setattr(coordination, "BATCH", 2)
+    # A batch is removed with each look at the file, of which there are many here.
+    monkeypatch.setattr(heartbeat, "POLL_S", 0.001)
     control = await store.join(WANTED, lambda _: None)
     for name in ("x", "y"):
         await append_recordings(store, *range(COUNT), name=name)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import apsw
 import pytest
 
-from tapeway.core.model.control import Control
+from tapeway.core.model.control import Control, CursorMove
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteLocked,
@@ -21,7 +21,7 @@ from tapeway.errors import (
     StorePoisoned,
 )
 from tapeway.stores.sqlite import connection as sqlite_connection
-from tapeway.stores.sqlite import shared_file, writer
+from tapeway.stores.sqlite import heartbeat, shared_file, writer
 from tapeway.stores.sqlite.runtime import STALE_S
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
@@ -118,6 +118,35 @@ def _free(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
+async def test_what_is_in_force_is_known_while_another_process_holds_a_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = [0.0]
+    monkeypatch.setattr(heartbeat, "BUSY_MS", 10)
+    store = SqliteStore(tmp_path / "calls.db", clock=lambda: time.monotonic() + ahead[0])
+    await store.open()
+    try:
+        await store.join(Control("replay", "x"), lambda _: None)
+        with closing(apsw.Connection(str(tmp_path / "calls.db.shared"))) as other:
+            other.execute("BEGIN IMMEDIATE")
+            # A step of a cursor waits for the lock, in the thread.
+            step = CursorMove("x", 1, b"key", None, b"1", None)
+            store.advance(step, lambda *_: None)
+            await _long_after(store, ahead)
+            other.execute("ROLLBACK")
+        _, laggards = await store.steer(lambda control: control)
+        assert laggards == ()
+    finally:
+        await store.close()
+
+
+async def _long_after(store: SqliteStore, ahead: list[float]) -> None:
+    """Let the time pass after which a process without the file is out of touch, several times."""
+    for _ in range(3):
+        ahead[0] += STALE_S
+        await eventually(lambda: store.trouble is None)
+
+
 async def test_what_is_in_force_is_known_while_the_disk_is_full(tmp_path: Path) -> None:
     root, ahead = tmp_path / "disk", [0.0]
     with small_disk(root, kib=2 * 1024):
@@ -126,9 +155,7 @@ async def test_what_is_in_force_is_known_while_the_disk_is_full(tmp_path: Path) 
         try:
             await store.join(Control("replay", "x"), lambda _: None)
             fill(root / "ballast")
-            for _ in range(3):
-                ahead[0] += STALE_S
-                await eventually(lambda: store.trouble is None)
+            await _long_after(store, ahead)
             with pytest.raises(StoreFull):
                 await store.steer(lambda control: control)
 

@@ -6,14 +6,14 @@ import asyncio
 import logging
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import apsw
 
 from tapeway.core.model.control import Control
-from tapeway.errors import StoreError, StoreFull
+from tapeway.errors import StoreError
 from tapeway.stores.sql import coordination
 from tapeway.stores.sql.coordination import BEAT_S, Member
 from tapeway.stores.sqlite.connection import immediate_transaction
@@ -22,14 +22,24 @@ from tapeway.stores.sqlite.worker_thread import WorkerThread
 
 log = logging.getLogger(__name__)
 
-_POLL_S = 0.05
+BUSY_MS = 1000
+"""How long a report waits for a lock: what is in force is read only afterwards."""
+
+POLL_S = 0.05
 
 
 class HeartbeatThread:
-    """Runs from `start` to `stop`, also while the event loop is busy."""
+    """Runs from `start` to `stop`, also while the event loop or other threads of the store are busy."""
 
-    def __init__(self, shared_thread: WorkerThread, member: Member) -> None:
-        self._shared_thread = shared_thread
+    def __init__(self, path: str, connect: Callable[[], apsw.Connection], member: Member) -> None:
+        """`connect` gives a connection to the shared file."""
+
+        def connected() -> apsw.Connection:
+            connection = connect()
+            connection.set_busy_timeout(BUSY_MS)
+            return connection
+
+        self._file = WorkerThread(path, "use the shared file", connected)
         self._member = member
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -58,35 +68,33 @@ class HeartbeatThread:
             await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
-        while not self._stopped.wait(_POLL_S):
-            try:
-                self._poll()
-                self._failing = False
-            except StoreError as exc:
-                if not self._failing:
-                    log.warning("%s", exc.message)
-                self._failing = True
+        while not self._stopped.wait(POLL_S):
+            # The report comes first. Then this instance sees every change that did not wait for it.
+            reported, asked_at = self._try(self._report), self._member.clock()
+            if self._try(self._pick_up):
+                if not reported:
+                    # Replays go on: what is in force can be read from a full disk, for example.
+                    self._member.muted()
+                # After a suspension, the change found must be applied first.
+                self._member.heard(self._in_force, asked_at)
+                self._hand_over_change(asked_at)
+                self._failing = self._failing and not reported
+        self._file.disconnect()
 
-    def _poll(self) -> None:
-        """Raises StoreError."""
-        asked_at, full = self._member.clock(), None
-        # The report comes first. Then this instance sees every change that did not wait for its report.
+    def _try(self, work: Callable[[apsw.Connection], None]) -> bool:
+        """Whether the work was done; the log says once why not."""
         try:
-            self._shared_thread.run_blocking(partial(self._report, asked_at))
-        except StoreFull as exc:
-            # Replays go on: what is in force can be read from a full disk.
-            self._member.muted()
-            full = exc
-        self._shared_thread.run_blocking(self._pick_up)
-        # After a suspension, the change found must be applied first.
-        self._member.heard(self._in_force, asked_at)
-        self._hand_over_change(asked_at)
-        if full is not None:
-            raise full
+            self._file.run_here(work)
+        except StoreError as exc:
+            if not self._failing:
+                log.warning("%s", exc.message)
+            self._failing = True
+            return False
+        return True
 
-    def _report(self, now: float, connection: apsw.Connection) -> None:
+    def _report(self, connection: apsw.Connection) -> None:
         """Make the writes that are due."""
-        member, applied = self._member, self._member.applied
+        member, applied, now = self._member, self._member.applied, self._member.clock()
         run(coordination.give_back_owed(member), connection, quick=True)
         if now - self._last_beat >= BEAT_S or applied != self._reported:
             run(coordination.beat(member), connection, quick=True)
@@ -96,7 +104,7 @@ class HeartbeatThread:
 
     def _pick_up(self, connection: apsw.Connection) -> None:
         """Read what is in force, where another process may have changed it."""
-        # The value changes with writes of other connections, not with writes of this connection.
+        # The value changes with writes of other connections.
         version = connection.pragma("data_version")
         if version != self._version:
             self._in_force = run(coordination.in_force(), connection, quick=True)

@@ -100,7 +100,9 @@ class Runtime:
         )
         self._takes = 0
         self._wiping = asyncio.Lock()
-        self._heartbeat = HeartbeatThread(self.shared_thread, self.member)
+        self._heartbeat = HeartbeatThread(
+            f"{location}.shared", self._shared_file.connect, self.member
+        )
         self.background = BackgroundTasks(self.place)
 
     async def open(self) -> None:
