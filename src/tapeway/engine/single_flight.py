@@ -45,7 +45,16 @@ class _Flight:
     """A call under way, in a separate task or in its client's task."""
 
     __slots__ = (
-        *("_result", "_task", "_waiters", "ask", "cancelled", "cassette", "joined", "shared_as"),
+        *(
+            "_result",
+            "_task",
+            "_waiters",
+            "cancelled",
+            "cassette",
+            "joined",
+            "live_call",
+            "shared_as",
+        ),
     )
 
     def __init__(self, live_call: LiveCall, task: "asyncio.Task[Any]") -> None:
