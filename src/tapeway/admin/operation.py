@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, get_args, get_type_hints
 
 from aiohttp import web
 from pydantic import BaseModel
@@ -108,16 +108,19 @@ def route(
     handler: Callable[
         [HandlerContext, OperationCall[Query, Body]], Awaitable[BaseModel | web.StreamResponse]
     ],
-    query: type[Query],
-    body: type[Body],
-    response: type[BaseModel] | Media,
+    response: type[BaseModel] | Media | None = None,
     *,
     errors: tuple[int, ...] = (),
     public: bool = False,
     raw_body: RawBody | None = None,
     other_types: tuple[str, ...] = (),
 ) -> Operation:
-    """A row of the table; the types of the handler are the types of the row."""
+    """A row of the table; query, body and response have the types of the handler's annotations.
+
+    `response` is for a handler that writes its response itself.
+    """
+    hints = get_type_hints(handler)
+    query, body = get_args(hints["call"])
 
     async def serve(context: HandlerContext, request: web.Request) -> web.StreamResponse:
         reads = method not in _SAFE_METHODS and raw_body is None
@@ -125,11 +128,19 @@ def route(
         answer = await handler(context, OperationCall(request, read_query(request, query), sent))
         return _response(answer)
 
-    summary = (handler.__doc__ or "").partition("\n")[0]
     return Operation(
-        *(method, path, handler.__name__, summary, query, body, response, errors, public, serve),
-        raw_body,
-        other_types,
+        method=method,
+        path=path,
+        name=handler.__name__,
+        summary=(handler.__doc__ or "").partition("\n")[0],
+        query=query,
+        body=body,
+        response=hints["return"] if response is None else response,
+        errors=errors,
+        public=public,
+        serve=serve,
+        raw_body=raw_body,
+        other_types=other_types,
     )
 
 

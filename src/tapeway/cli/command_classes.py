@@ -15,19 +15,21 @@ _WRAPPED = "tapeway.wrapped_command"
 
 
 class LazyCommand(NamedTuple):
-    """A command that is not imported yet: the defining module, and one line of help.
+    """A command that is not imported yet: one line of help, and the defining module.
 
-    Only programs call a `hidden` command, and no list shows it.
+    By default the module is the one of the command's name in the folder of its group. Only programs
+    call a `hidden` command, and no list shows it.
     """
 
-    module: str
     summary: str
+    module: str = ""
     hidden: bool = False
 
 
 class LazyGroup(click.Group):
     """Commands by name, each defined in its module under that name."""
 
+    folder = "tapeway.cli"
     modules: Mapping[str, LazyCommand] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -51,7 +53,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.modules:
             return None
-        module = imported(self.modules[cmd_name].module)
+        module = imported(self.modules[cmd_name].module or f"{self.folder}.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
 

@@ -28,35 +28,25 @@ log = logging.getLogger(__name__)
 
 class _Commands(LazyGroup):
     modules: Mapping[str, LazyCommand] = {
-        "serve": LazyCommand(
-            "tapeway.cli.serve", "Serve the proxy and the admin API until SIGTERM or SIGINT."
-        ),
+        "serve": LazyCommand("Serve the proxy and the admin API until SIGTERM or SIGINT."),
         "child": LazyCommand(
-            "tapeway.cli.child",
-            "Serve for the program that started this process, until that program ends.",
-            hidden=True,
+            "Serve for the program that started this process, until that program ends.", hidden=True
         ),
-        "run": LazyCommand("tapeway.cli.run.command", "Run a command with the proxy around it."),
-        "report": LazyCommand(
-            "tapeway.cli.report", "Write the journal of a running tapeway to an HTML file."
-        ),
-        "env": LazyCommand(
-            "tapeway.cli.env", "Print the export lines that point each SDK at the proxy."
-        ),
+        "run": LazyCommand("Run a command with the proxy around it.", "tapeway.cli.run.command"),
+        "report": LazyCommand("Write the journal of a running tapeway to an HTML file."),
+        "env": LazyCommand("Print the export lines that point each SDK at the proxy."),
         "cassette": LazyCommand(
-            "tapeway.cli.cassette.group", "Inspect and edit cassettes offline, in any store."
+            "Inspect and edit cassettes offline, in any store.", "tapeway.cli.cassette.group"
         ),
         "verify": LazyCommand(
-            "tapeway.cli.cassette.verify",
-            "Check that cassettes are complete and consistent.",
+            "Check that cassettes are complete and consistent.", "tapeway.cli.cassette.verify"
         ),
         "doctor": LazyCommand(
-            "tapeway.cli.doctor",
-            "Find out why one run does not replay another, and the matching rules to add.",
+            "Find out why one run does not replay another, and the matching rules to add."
         ),
         "mcp": LazyCommand(
-            "tapeway.cli.mcp.command",
             "Serve tools for coding agents: cassettes, misses, conversations.",
+            "tapeway.cli.mcp.command",
         ),
     }
 
