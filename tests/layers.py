@@ -63,7 +63,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "settings": ("settings.sources",),
     "settings.parsers": ("providers",),
     "settings.price_file": ("providers",),
-    "settings.options": ("settings.parsers",),
+    "settings.options": ("settings.parsers", "logs"),
     "settings.client_environment": ("settings.options", "embedded"),
     "settings.sources": ("settings.client_environment", "stores"),
     "loop_guard": ("core",),

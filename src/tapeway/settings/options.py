@@ -7,7 +7,7 @@ from the fields of Settings.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tapeway.core.http.addresses import Network
@@ -19,6 +19,7 @@ from tapeway.core.matching.rules import Rules, RulesFault
 from tapeway.core.model.control import Delivery, Mode, Repeats
 from tapeway.core.redaction.credentials import Secret, environment_secrets, searchable
 from tapeway.core.streams.pacing import Pace
+from tapeway.logs import Level, LogFormat
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings import parsers
 from tapeway.settings.parsers import CertificateChoice, HostPort, RouteChoice, SigningChoice
@@ -51,12 +52,9 @@ class OptionFault(ValueError):
         self.option = option
 
 
+RecordedHeaders = Literal["all", "minimal"]
 _DATABASE = ("postgres:", "postgresql:")
 _REPEATS = ("last", "miss", "cycle")
-
-
-def _choice(*accepted: str) -> Callable[[object], str]:
-    return partial(parsers.choice, accepted=accepted)
 
 
 def _cassette_name(value: object) -> str:
@@ -103,6 +101,12 @@ def _option(
     return field(
         default_factory=lambda: parse(default), repr=not hidden, metadata={"option": option}
     )
+
+
+def _choice(accepted: object, default: str, description: str) -> Any:
+    """A field with one of the words of a Literal."""
+    words = get_args(accepted)
+    return _option(partial(parsers.choice, accepted=words), "|".join(words), default, description)
 
 
 def _flag(default: str, description: str) -> Any:
@@ -187,9 +191,8 @@ class Settings:
         "client signed them. The route `bedrock` does so by itself. Repeatable.",
         repeatable=True,
     )
-    mode: Mode = _option(
-        _choice("replay", "record", "auto", "passthrough"),
-        "replay|record|auto|passthrough",
+    mode: Mode = _choice(
+        Mode,
         "auto",
         "`replay`: only recordings answer. `record`: call the upstream and record. `auto`: replay, "
         "and record what is missing. `passthrough`: call the upstream, record nothing.",
@@ -222,9 +225,8 @@ class Settings:
         "default",
         "The cassette for requests that do not name one.",
     )
-    delivery: Delivery = _option(
-        _choice("buffer", "stream"),
-        "buffer|stream",
+    delivery: Delivery = _choice(
+        Delivery,
         "buffer",
         "`buffer`: store a live response durably before sending its first byte. `stream`: send it "
         "as it arrives; only its end waits until it is stored.",
@@ -258,9 +260,8 @@ class Settings:
         "Do not record a stream that lacks its protocol's end mark, such as `data: [DONE]`, even if "
         "its framing is complete; it is passed on.",
     )
-    record_headers: Literal["all", "minimal"] = _option(
-        _choice("all", "minimal"),
-        "all|minimal",
+    record_headers: RecordedHeaders = _choice(
+        RecordedHeaders,
         "all",
         "Which response headers are recorded: `minimal` leaves out those that differ each time, such "
         "as dates, ids, rate limits and cookies.",
@@ -312,15 +313,13 @@ class Settings:
         "Relay, record and replay WebSocket connections. Without it, a request to become one gets 426, "
         "and some clients then use HTTP.",
     )
-    log_format: Literal["auto", "human", "json"] = _option(
-        _choice("auto", "human", "json"),
-        "auto|human|json",
+    log_format: LogFormat = _choice(
+        LogFormat,
         "auto",
         "`auto`: text on a terminal, otherwise one JSON object per line.",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = _option(
-        _choice("debug", "info", "warning", "error"),
-        "debug|info|warning|error",
+    log_level: Level = _choice(
+        Level,
         "info",
         "The least severe messages to log.",
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from tapeway.core.http.addresses import Network
 from tapeway.core.http.sigv4 import Signing
@@ -214,12 +214,8 @@ def url(value: object) -> str:
             f"{_quoted(before)} with '?{names}' is not an upstream URL, which has no query: clients "
             "send the query with each request, so leave it out"
         )
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and _is_host(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or parts.netloc.endswith(":") or _NOT_IN_URL.search(text):
+    parts = _parts_of_url(text)
+    if parts is None or parts.netloc.endswith(":"):
         raise ValueError(
             f"{_quoted(re.split(r'[?#]', text)[0])} is not an upstream URL; give http:// or https://, "
             "a host and at most a path, such as https://api.example.com"
@@ -237,16 +233,12 @@ def proxy_or_off(value: object) -> str:
     text = str(value).rstrip("/")
     if text == "off":
         return text
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and _is_host(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
+    parts = _parts_of_url(text)
     if text.lower().startswith("socks"):
         raise ValueError(
             f"{_quoted(text)} is a SOCKS proxy, which tapeway does not speak with; {_GIVE}"
         )
-    if not usable or parts.path or _NOT_IN_URL.search(text):
+    if parts is None or parts.path:
         raise ValueError(f"{_quoted(str(value))} is not the URL of a proxy; {_GIVE}")
     return text
 
@@ -370,8 +362,16 @@ def optional(parse: Callable[[object], T]) -> Callable[[object], T | None]:
     return lambda value: None if value is None else parse(value)
 
 
-def _is_host(name: str | None) -> bool:
-    return name is not None and (":" in name or _HOST.fullmatch(name) is not None)
+def _parts_of_url(text: str) -> SplitResult | None:
+    """The parts of an http(s) URL with a host and no query; None for any other text."""
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    is_host = host is not None and (":" in host or _HOST.fullmatch(host) is not None)
+    usable = parts.scheme in ("http", "https") and is_host and port != 0
+    return parts if usable and not _NOT_IN_URL.search(text) else None
 
 
 def _quoted(value: object) -> str:
