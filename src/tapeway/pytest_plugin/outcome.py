@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ..embedded.admin_client import DeckError, segment
 from ..embedded.last import LAST
 from .connection import Connection
+from .recorder import RunResults
 from .reports import leave_page, notes_of, write_report
 
 _CORRUPT = "cassette_corrupt: "
@@ -35,13 +37,7 @@ class RunOutcome:
         self.places: dict[str, tuple[str, int]] = {}
         """For each collected cassette the file, from pytest's root, and the line of its test."""
         self.partial = False
-        self._reports: list[dict[str, Any]] = []
-        self._trusted: set[str] = set()
-        self._spoilt: set[str] = set()
-        self._not_kept: list[str] = []
-        self._rewound = False
-        self._ended: list[tuple[str, str]] = []
-        self._missing: list[tuple[str, list[str]]] = []
+        self._results = RunResults()
         self._stored: list[str] | None = None
         self._said: dict[str, list[str]] = {}
         self._refused: list[str] = []
@@ -49,57 +45,42 @@ class RunOutcome:
         self._page: str | None = None
         """The summary's line about the run's page."""
 
-    def add(self, results: Mapping[str, Any]) -> None:
-        """Add the results of the tests of a process."""
-        self._reports += results["reports"]
-        self._trusted |= {*results["trusted"]}
-        self._spoilt |= {*results["spoilt"]}
-        self._not_kept += results["not_kept"]
-        self._rewound |= results["rewound"]
-        self._ended += [tuple(result) for result in results["ended"]]
-        self._missing += [tuple(result) for result in results["missing"]]
+    def add(self, results: RunResults) -> None:
+        """Add the results of the tests of this process."""
+        self._results.add(asdict(results))
 
     def gathered(self) -> dict[str, Any]:
         """The gathered results as plain values, for the process that started the run."""
-        return {
-            "places": {name: list(source) for name, source in self.places.items()},
-            "partial": self.partial,
-            "reports": self._reports,
-            "trusted": sorted(self._trusted),
-            "spoilt": sorted(self._spoilt),
-            "not_kept": self._not_kept,
-            "rewound": self._rewound,
-            "ended": [list(key) for key in self._ended],
-            "missing": [list(key) for key in self._missing],
-        }
+        results = asdict(self._results)
+        return {"places": self.places, "partial": self.partial, "results": results}
 
     def take_over(self, gathered: Mapping[str, Any]) -> None:
         """Add what a worker gathered."""
-        self.add(gathered)
-        self.places |= {name: tuple(source) for name, source in gathered["places"].items()}
+        self._results.add(gathered["results"])
+        self.places |= gathered["places"]
         self.partial = self.partial or gathered["partial"]
 
     def settle(self, exitstatus: int) -> int:
         """Look at the whole run; returns the exit status, never a better one than before."""
         option = self._config.option
-        self._reports += self._deck_reports()
+        self._results.reports += self._deck_reports()
         why_not = self.why_partial() if exitstatus == 0 else "the run failed"
         late = [*self._late_requests()]
         if option.tapeway_prune:
             late_ones = "requests came after their test had ended" if late else None
-            takes = "a test began new takes itself" if self._rewound else None
+            takes = "a test began new takes itself" if self._results.rewound else None
             self._prune(why_not or late_ones or takes)
         unused = [*self._unused_recordings()]
         orphans = [*self._orphans(why_not)]
         stale = [f"{_title(item)}, of {item['day']}" for item in self._items("stale")]
         unwritten = [*self._write_reports(option.tapeway_report)]
         if self._leaves_page and any(
-            any(report[kind] for kind in _ASKED) for report in self._reports
+            any(report[kind] for kind in _ASKED) for report in self._results.reports
         ):
             self._leave_page()
         self._said |= {
             "not written": unwritten,
-            "not kept": self._not_kept,
+            "not kept": self._results.not_kept,
             "cassettes that no test names": orphans,
             "to delete them": [shlex.join(["tapeway", "cassette", "rm", *orphans])]
             if orphans
@@ -112,7 +93,7 @@ class RunOutcome:
         self._ask_for_notes()
         fails = bool(orphans) or (bool(stale) and option.tapeway_stale == "fail")
         fails |= bool(unused) and (option.tapeway_unused == "fail" or option.tapeway_strict)
-        fails |= bool(self._not_kept) or bool(unwritten)
+        fails |= bool(self._results.not_kept) or bool(unwritten)
         fails |= bool(late) and option.tapeway_strict
         fails |= bool(self._refused) and (option.tapeway_orphans or option.tapeway_prune)
         return int(pytest.ExitCode.TESTS_FAILED) if fails and exitstatus == 0 else exitstatus
@@ -120,14 +101,14 @@ class RunOutcome:
     def print(self, terminal: pytest.TerminalReporter) -> None:
         """Print the summary, if there is anything to say."""
         counts = {
-            kind: sum(report[kind] for report in self._reports)
+            kind: sum(report[kind] for report in self._results.reports)
             for kind in ("replayed", "recorded", "live")
         }
         counts["missed"] = sum(
-            miss["times"] for report in self._reports for miss in report["misses"]
+            miss["times"] for report in self._results.reports for miss in report["misses"]
         )
-        counts["failed"] = sum(sum(report["failed"].values()) for report in self._reports)
-        unrecorded = any(report["unrecorded"] for report in self._reports)
+        counts["failed"] = sum(sum(report["failed"].values()) for report in self._results.reports)
+        unrecorded = any(report["unrecorded"] for report in self._results.reports)
         if not (any(counts.values()) or any(self._said.values()) or self._refused or unrecorded):
             return
         terminal.section("tapeway")
@@ -156,7 +137,7 @@ class RunOutcome:
 
     def _items(self, kind: str) -> Iterator[dict[str, Any]]:
         """The recordings of a kind in all reports, each with its cassette."""
-        for report in self._reports:
+        for report in self._results.reports:
             yield from ({**item, "cassette": report["name"]} for item in report[kind])
 
     def _deck_reports(self) -> list[dict[str, Any]]:
@@ -168,9 +149,9 @@ class RunOutcome:
                 report = self._deck.eject(name)
             except DeckError as exc:
                 if exc.code != "not_inserted":
-                    self._not_kept.append(f"{name}: {exc}")
+                    self._results.not_kept.append(f"{name}: {exc}")
                 continue
-            if self._rewound:
+            if self._results.rewound:
                 report["unused"] = []
             if any(report[kind] for kind in _SAYS_SOMETHING):
                 reports.append(report)
@@ -178,7 +159,7 @@ class RunOutcome:
 
     def _late_requests(self) -> Iterator[str]:
         """Requests through a slot while no test ran, with the test that ended last before."""
-        ended = sorted(self._ended)
+        ended = sorted(self._results.ended)
         for entry in reversed(self._deck.journal(outcome="error", limit=_PAGE)):
             if not str(entry["message"]).startswith("no_slot"):
                 continue
@@ -202,8 +183,8 @@ class RunOutcome:
         if why_not is not None:
             self._refused.append(f"nothing was pruned: {why_not}")
             return
-        trusted = self._trusted - self._spoilt
-        for report in self._reports:
+        trusted = self._results.all_replayed
+        for report in self._results.reports:
             if report["name"] not in trusted or not report["replayed"] or not report["unused"]:
                 continue
             path = f"cassettes/{segment(report['name'])}/interactions"
@@ -222,9 +203,9 @@ class RunOutcome:
             and not self._config.option.tapeway_strict
         ):
             return
-        trusted = self._trusted - self._spoilt
+        trusted = self._results.all_replayed
         yield from (_title(item) for item in self._items("unused") if item["cassette"] in trusted)
-        used = {report["name"] for report in self._reports}
+        used = {report["name"] for report in self._results.reports}
         for name in self.stored_names():
             if name in trusted - used:
                 fault = self._fault(name)
@@ -258,9 +239,11 @@ class RunOutcome:
 
     def _ask_for_notes(self) -> None:
         """Have tapeway put the reports into words, and look for the recordings of renamed tests."""
-        missing = {name: keys for name, keys in self._missing if name not in self.stored_names()}
+        missing = {
+            name: keys for name, keys in self._results.missing if name not in self.stored_names()
+        }
         if not missing and not any(
-            any(report[kind] for kind in _SAYS_SOMETHING) for report in self._reports
+            any(report[kind] for kind in _SAYS_SOMETHING) for report in self._results.reports
         ):
             return
         unclaimed = self._unclaimed() if missing else []
@@ -271,7 +254,9 @@ class RunOutcome:
             unclaimed = [name for name in unclaimed if whole and name.rpartition("/")[0] in folders]
         root = self._config.rootpath
         try:
-            self._notes = notes_of(self._deck, self._reports, self.places, root, missing, unclaimed)
+            self._notes = notes_of(
+                self._deck, self._results.reports, self.places, root, missing, unclaimed
+            )
         except DeckError as exc:
             self._refused.append(f"warning: tapeway says no more of this run: {exc}")
         self._said["renamed"] = [
@@ -312,7 +297,7 @@ class RunOutcome:
         """Write the report to files; yields each file that cannot be written, with the reason."""
         for file in files:
             try:
-                write_report(file, self._reports, self._deck)
+                write_report(file, self._results.reports, self._deck)
             except OSError as exc:
                 yield f"{file}: {exc.strerror}"
             except DeckError as exc:
@@ -321,7 +306,7 @@ class RunOutcome:
     def _leave_page(self) -> None:
         """Leave the page of the run; a folder that takes no file is no failure."""
         try:
-            self._page = leave_page(self._config.rootpath, self._reports, self._deck)
+            self._page = leave_page(self._config.rootpath, self._results.reports, self._deck)
         except OSError as exc:
             self._page = f"warning: {LAST} cannot be written: {exc.strerror}"
         except DeckError as exc:

@@ -1,8 +1,7 @@
 """The hooks and fixtures of the pytest plugin; pytest loads this module by an entry point."""
 
 import json
-from collections.abc import Callable, Generator
-from dataclasses import asdict
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -254,22 +253,19 @@ class RunPlugin:
         with self._recorder.in_scope(cassette):
             answer = yield
         # The finalizer that is added last is called first.
-        fixturedef.addfinalizer(self._pointing_at(cassette))
+        fixturedef.addfinalizer(lambda: self._recorder.point_at_scope(cassette))
         return answer
 
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
         if fixturedef.scope != "function" and fixturedef.argname not in _FIXTURES:
             self._recorder.resume()
 
-    def _pointing_at(self, cassette: str) -> Callable[[], None]:
-        return lambda: self._recorder.point_at_scope(cassette)
-
     # The end.
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._runs_tests:
-            self._outcome.add(asdict(self._recorder.results))
+            self._outcome.add(self._recorder.results)
         if self._connection.is_worker:
             session.config.workeroutput["tapeway"] = self._outcome.gathered()  # type: ignore[attr-defined] # xdist's
         else:

@@ -2,9 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -86,8 +86,18 @@ class RunResults:
     """When each test ended (ISO 8601), and its node id."""
     not_kept: list[str] = field(default_factory=list)
     """Reasons why something could not be stored."""
-    rewound: bool = False
-    """Whether a test began a take itself: nobody knows what the test used before."""
+    rewound: int = 0
+    """How many tests began a take themselves: nobody knows what such a test used before."""
+
+    def add(self, results: Mapping[str, Any]) -> None:
+        """Add the results of a process, as plain values."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + results[each.name])
+
+    @property
+    def all_replayed(self) -> set[str]:
+        """Cassettes of which no test recorded or failed."""
+        return {*self.trusted} - {*self.spoilt}
 
 
 class TestRecorder:
@@ -157,7 +167,7 @@ class TestRecorder:
             self.results.missing.append((name, take.missing))
         bad = not take.succeeded or take.mode != "replay"
         (self.results.spoilt if bad else self.results.trusted).append(name)
-        self.results.rewound |= rewound
+        self.results.rewound += rewound
         if take.recorded.shared:
             return
         keeps_all = take.mode != "record" or not take.succeeded or rewound
