@@ -64,7 +64,7 @@ def check_content_type(request: web.Request, accepted: Collection[str]) -> str:
     `accepted` may name no type that a page of another site can send without a CORS preflight.
     """
     declared = request.headers.getall("Content-Type", [])
-    media_type = _without_parameters(declared[0]) if len(declared) == 1 else ""
+    media_type = declared[0].partition(";")[0].strip().lower() if len(declared) == 1 else ""
     charset = (request.charset or "utf-8").lower() if media_type else ""
     plain = charset in ("utf-8", "utf8") and "Content-Encoding" not in request.headers
     if media_type in accepted and plain:
@@ -119,10 +119,6 @@ def parse_json(text: bytes) -> Json:
             "the body is not valid JSON: send UTF-8, without repeated keys, NaN or Infinity, and "
             "not nested absurdly deep"
         ) from None
-
-
-def _without_parameters(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower()
 
 
 async def _next_chunk(request: web.Request) -> bytes:

@@ -6,7 +6,7 @@ the cache up to the first element that differs from the turn before.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 
 from tapeway.conversations.model import ASSISTANT, ContentPart, ConversationMessage
 from tapeway.conversations.reader import UnreadableCall, parse_call, parse_sdk_call
@@ -65,16 +65,6 @@ class ToolResult:
     characters: int
     head: str
 
-    @property
-    def document(self) -> dict[str, Json]:
-        return {
-            "interaction": self.interaction,
-            "conversation": self.conversation,
-            "name": self.name,
-            "characters": self.characters,
-            "head": self.head,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class RepeatedPrefix:
@@ -87,10 +77,6 @@ class RepeatedPrefix:
     kept: int
     of: int
     breaks_at: str | None
-
-    @property
-    def document(self) -> dict[str, Json]:
-        return {"kept": self.kept, "of": self.of, "breaks_at": self.breaks_at}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +100,8 @@ class CallTurn:
     at: str | None
     messages: int
     new: tuple[ConversationMessage, ...]
-    results: tuple[ToolResult, ...]
     prefix: RepeatedPrefix
+    largest_results: tuple[ToolResult, ...]
 
     @property
     def tools(self) -> list[Json]:
@@ -127,23 +113,12 @@ class CallTurn:
     @property
     def document(self) -> dict[str, Json]:
         """The turn as JSON."""
-        return {
-            "interaction": self.interaction,
-            "conversation": self.conversation,
-            "provider": self.provider,
-            "endpoint": self.endpoint,
-            "model": self.model,
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "cached_tokens": self.cached_tokens,
-            "usd": self.usd,
-            "latency_ms": self.latency_ms,
-            "at": self.at,
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        return plain | {
             "tools": self.tools,
-            "messages": self.messages,
-            "new": [new_part for message in self.new for new_part in _new_parts(message)],
-            "prefix": self.prefix.document,
-            "largest_results": [result.document for result in self.results],
+            "new": [part for message in self.new for part in _new_parts(message)],
+            "prefix": asdict(self.prefix),
+            "largest_results": [asdict(result) for result in self.largest_results],
         }
 
 
@@ -156,7 +131,7 @@ class CassetteTurns:
 
     @property
     def largest_results(self) -> tuple[ToolResult, ...]:
-        return _largest(result for turn in self.turns for result in turn.results)
+        return _largest(result for turn in self.turns for result in turn.largest_results)
 
     @property
     def sums(self) -> dict[str, Json]:
@@ -276,8 +251,8 @@ def _turn(
         at=call.at,
         messages=len(prompt.messages),
         new=tuple(new),
-        results=_largest(_results(new, names)),
         prefix=_prefix(before, prompt),
+        largest_results=_largest(_results(new, names)),
     )
 
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tapeway.conversations.model import ConversationMessage, document
 from tapeway.conversations.transcript import Transcript
@@ -56,15 +56,10 @@ class Conversations:
         for number, turn in enumerate(turns.turns):
             self._turns.append(_turn(number, turn))
             yielding.step()
-        self._left_out: list[Json] = [
-            {"interaction": call.interaction, "reason": call.reason}
-            for call in transcript.left_out[:_MOST_LEFT_OUT]
-        ]
+        self._left_out: list[Json] = [asdict(call) for call in transcript.left_out[:_MOST_LEFT_OUT]]
         self._rest: dict[str, Json] = {
             "sums": turns.sums,
-            "largest_results": [
-                largest_result.document for largest_result in turns.largest_results
-            ],
+            "largest_results": [asdict(result) for result in turns.largest_results],
             "left_out": self._left_out,
         }
         self.size = sum(

@@ -119,41 +119,45 @@ class CassetteDiff:
 class DiffSource:
     """A cassette that is read once and then looked up by index, with a route for each recording.
 
-    The source is loaded into memory only if the store cannot look up a single recording.
+    The recordings are in memory, by index, or where the store can look up a single one.
     """
 
     head: CassetteHead
-    place: ComparedPlace
+    shown: str
+    """The cassette's name for people."""
     table: RouteTable
-    loaded: dict[int, AnyInteraction] | None
+    recordings: Mapping[int, AnyInteraction] | ComparedPlace
 
     @classmethod
     async def open(cls, place: ComparedPlace, table: RouteTable) -> "DiffSource":
         """The cassette at a place. Raises ConfigError if there is none, StoreError."""
         if place.store.shared is not None:
-            return cls((await place.walk()).head, place, table, None)
-        stored = await place.load()
-        return cls(
-            stored.head,
-            place,
-            table,
-            {interaction.index: interaction for interaction in stored.interactions},
-        )
+            return cls((await place.walk()).head, place.shown, table, place)
+        return cls.in_memory(await place.load(), place.shown, table)
+
+    @classmethod
+    def in_memory(cls, stored: StoredCassette, shown: str, table: RouteTable) -> "DiffSource":
+        """A cassette that was read as a whole."""
+        recordings = {recording.index: recording for recording in stored.interactions}
+        return cls(stored.head, shown, table, recordings)
 
     async def items(self) -> AsyncIterator[AnyInteraction]:
         """All interactions in order."""
-        if self.loaded is not None:
-            for interaction in self.loaded.values():
+        if isinstance(self.recordings, Mapping):
+            for interaction in self.recordings.values():
                 yield assign_route(interaction, self.table)
             return
-        async for item in (await self.place.walk()).items:
+        async for item in (await self.recordings.walk()).items:
             yield assign_route(item, self.table)
 
     async def get(self, index: int) -> AnyInteraction:
         """An interaction that `items` returned before. Raises StoreError if it was removed since."""
-        item = await self.place.get(index) if self.loaded is None else self.loaded[index]
+        if isinstance(self.recordings, Mapping):
+            item: AnyInteraction | None = self.recordings[index]
+        else:
+            item = await self.recordings.get(index)
         if item is None:
-            raise StoreError(f"{self.place.shown} was changed while it was read: try again")
+            raise StoreError(f"{self.shown} was changed while it was read: try again")
         return assign_route(item, self.table)
 
     async def named(self, digests: Sequence["_Digests"]) -> tuple[NamedRecording, ...]:
@@ -200,7 +204,7 @@ async def compare(
     if rows:
         aligned = _in_order(aligned, left, right)
     return CassetteDiff(
-        (first.place.shown, second.place.shown),
+        (first.shown, second.shown),
         equal,
         alike,
         tuple(different),

@@ -9,7 +9,6 @@ from tapeway.conversations.meaning import is_stream
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.model.messages import Request
 from tapeway.core.text import escape_surrogates, escape_unprintable
 from tapeway.providers.api_call import describe_call
 from tapeway.providers.usage import token_usage
@@ -110,7 +109,7 @@ def title(item: AnyInteraction) -> dict[str, Json]:
         "content_type": None if content_type is None else content_type.decode("latin-1"),
         "streamed": is_stream(response),
         "latency_ms": item.latency_ms,
-        "request_bytes": request_size(request),
+        "request_bytes": (len(request.body) if request.file is None else request.file.size),
         "response_bytes": response.size,
         "model": item.metadata.get("model"),
         "usage": None if item.usage is None else dict(item.usage),
@@ -143,11 +142,6 @@ def described(item: Interaction) -> Interaction:
     }
     tokens = token_usage(call, item.response)
     return replace(item, metadata=metadata, usage=None if tokens is None else tokens.fields())
-
-
-def request_size(request: Request) -> int:
-    """The bytes of a request's body, wherever it is."""
-    return len(request.body) if request.file is None else request.file.size
 
 
 def _outcome(item: Interaction) -> Iterator[tuple[str, Tone | None]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import orjson
 from aiohttp import BodyPartReader, MultipartReader, StreamReader
 from aiohttp.base_protocol import BaseProtocol
 
@@ -33,6 +34,15 @@ def at(value: object, *path: str | int) -> object:
         else:
             return None
     return value
+
+
+def parsed(body: bytes) -> JsonObject:
+    """The JSON object in a body, empty for any other body."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def text_at(value: object, *path: str | int) -> str:

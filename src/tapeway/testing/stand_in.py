@@ -22,7 +22,7 @@ from tapeway.testing.content_codings import encode_answer
 from tapeway.testing.openai.realtime_socket import RealtimeSocket
 from tapeway.testing.openai.responses_socket import ResponsesSocket
 from tapeway.testing.reply import StandInState
-from tapeway.testing.request import JsonObject, StandInRequest, form_parts
+from tapeway.testing.request import JsonObject, StandInRequest, form_parts, parsed
 from tapeway.testing.routes import respond, socket_refusal, speaks_websocket
 
 _SWITCHED = StandInAnswer(101, (), ())
@@ -285,7 +285,7 @@ async def _call(request: web.Request, body: bytes) -> StandInRequest:
         dict(request.query),
         headers,
         decoded,
-        _json(decoded),
+        parsed(decoded),
         parts=await form_parts(headers.get("content-type", ""), decoded),
     )
 
@@ -298,14 +298,6 @@ def _decoded(coding: str, body: bytes) -> bytes:
             return zlib.decompress(body)
         case _:
             return body
-
-
-def _json(body: bytes) -> JsonObject:
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 class ThreadedStandIn:

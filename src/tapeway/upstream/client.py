@@ -287,7 +287,7 @@ def _head(request: Request, origin: Origin, own: Headers, proxy: OuterProxy | No
     lines = [line, b"Host: " + origin.host, *_fields(request, origin, own, proxy)]
     head = b"\r\n".join(lines)
     if head.count(b"\n") != len(lines) - 1 or head.find(b"\0") >= 0:
-        raise _unsendable()
+        raise UpstreamError("a field of the request cannot be sent on", status=400)
     return head + b"\r\n\r\n"
 
 
@@ -311,7 +311,3 @@ def _fields(
     if at < 0 and (size or request.method in _BODY_METHODS):
         lines.append(b"Content-Length: %d" % size)
     return lines
-
-
-def _unsendable() -> UpstreamError:
-    return UpstreamError("a field of the request cannot be sent on", status=400)

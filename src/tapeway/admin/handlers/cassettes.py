@@ -29,6 +29,10 @@ MAX_COUNTED_BYTES = 64 * MIB
 """The most bytes that a call reads in order to count interactions."""
 MAX_WHOLE_BYTES = 64 * MIB
 """A larger cassette is not read whole: in memory it would take about ten times the size."""
+_READ_AT_ONCE = (
+    "read at once: page through its /interactions, take it line by line from its /copy, or convert "
+    "it with 'tapeway cassette convert'"
+)
 
 
 async def list_cassettes(
@@ -107,15 +111,16 @@ async def version_of(context: HandlerContext, name: str) -> object:
     return stat
 
 
-async def refuse_large(context: HandlerContext, name: str) -> None:
-    """Raise AdminError (413) for a cassette in a database that is too large to read whole."""
+async def refuse_large(
+    context: HandlerContext, name: str, advice: str = _READ_AT_ONCE, *, files: bool = False
+) -> None:
+    """Raise AdminError (413) for a cassette that is too large to read whole, `files` included."""
     store = context.broker.store
-    stat = await store.stat(name) if store.facts.paged else None
+    stat = await store.stat(name) if files or store.facts.paged else None
     if stat is not None and stat.size_bytes > MAX_WHOLE_BYTES:
         raise AdminError(
             f"cassette '{name}' has {stat.size_bytes} bytes, more than the {MAX_WHOLE_BYTES} that "
-            "are read at once: page through its /interactions, take it line by line from its "
-            "/copy, or convert it with 'tapeway cassette convert'",
+            f"are {advice}",
             status=413,
             code="cassette_too_large",
         )

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -157,16 +157,11 @@ def _print_messages(
     if as_json:
         lists: dict[str, Json] = {
             "messages": [document(message) for message in messages],
-            "left_out": [
-                {"interaction": omission.interaction, "reason": omission.reason}
-                for omission in left_out
-            ],
+            "left_out": [asdict(omission) for omission in left_out],
             "sessions": [{"interaction": at, **recorded} for at, recorded in sessions.items()],
             "turns": [turn.document for turn in shown.turns],
             "sums": shown.sums,
-            "largest_results": [
-                largest_result.document for largest_result in shown.largest_results
-            ],
+            "largest_results": [asdict(result) for result in shown.largest_results],
         }
         click.echo(dump(lists, indent=True).decode())
         return

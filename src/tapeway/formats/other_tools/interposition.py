@@ -181,7 +181,7 @@ def with_note(
     Without `chunk_lengths` the note keeps the lengths that it had.
     """
     before = item.metadata.get(NOTE)
-    bare = _without_note(item)
+    bare = replace(item, metadata={k: v for k, v in item.metadata.items() if k != NOTE})
     note = _note(_without_notes(bare), interposed, chunk_lengths=chunk_lengths)
     if not chunk_lengths and isinstance(before, dict) and LENGTHS in before:
         note[LENGTHS] = before[LENGTHS]
@@ -191,10 +191,6 @@ def with_note(
 def pairs_of(fields: Fields, name: str) -> Pairs:
     """The pairs in a list field. Raises FormatFault for what is no pair."""
     return tuple([_pair(pair, (*fields.at, name, at)) for at, pair in enumerate(fields.list(name))])
-
-
-def _without_note(item: Interaction) -> Interaction:
-    return replace(item, metadata={k: v for k, v in item.metadata.items() if k != NOTE})
 
 
 def _http_recording(interposed: InterpositionInteraction, index: int) -> Interaction | None:
@@ -320,11 +316,11 @@ def _encode_document(interposed: InterpositionInteraction) -> Document:
             "action": interposed.action,
             "target": interposed.target,
             "headers": _pairs_as_lists(interposed.headers),
-            **_encode_data("body", interposed.body),
+            **_encode_body(interposed.body),
         },
         "response": {
             "chunks": [
-                {**_encode_data("body", chunk.data), "metadata": _pairs_as_lists(chunk.metadata)}
+                {**_encode_body(chunk.data), "metadata": _pairs_as_lists(chunk.metadata)}
                 for chunk in interposed.chunks
             ]
         },
@@ -341,10 +337,10 @@ def _decode_document(document: Mapping[str, Json]) -> InterpositionInteraction:
         request.text("action"),
         request.text("target"),
         pairs_of(request, "headers"),
-        _decode_data(request, "body"),
+        _decode_body(request),
         tuple(
             [
-                Chunk(_decode_data(chunk, "body"), pairs_of(chunk, "metadata"))
+                Chunk(_decode_body(chunk), pairs_of(chunk, "metadata"))
                 for chunk in chunks.objects("chunks")
             ]
         ),
@@ -352,16 +348,14 @@ def _decode_document(document: Mapping[str, Json]) -> InterpositionInteraction:
     )
 
 
-def _encode_data(name: str, data: bytes) -> Document:
-    if (text := decode_utf8(data)) is None:
-        return {f"{name}_b64": base64.b64encode(data).decode("ascii")}
-    return {name: text}
+def _encode_body(body: bytes) -> Document:
+    if (text := decode_utf8(body)) is None:
+        return {"body_b64": base64.b64encode(body).decode("ascii")}
+    return {"body": text}
 
 
-def _decode_data(fields: Fields, name: str) -> bytes:
-    if f"{name}_b64" in fields:
-        return fields.base64(f"{name}_b64")
-    return fields.text(name).encode("utf-8")
+def _decode_body(fields: Fields) -> bytes:
+    return fields.base64("body_b64") if "body_b64" in fields else fields.text("body").encode()
 
 
 def _pairs_as_lists(pairs: Iterable[tuple[str, str]]) -> Json:

@@ -88,7 +88,7 @@ class RealtimeSocket:
                 await self._error(event, "invalid_value", f"Invalid value: '{unknown}'.")
 
     async def _append(self, event: JsonObject) -> None:
-        speech = _is_vad(self._session)
+        speech = text_at(self._session, "audio", "input", "turn_detection", "type") == "server_vad"
         if speech and not self._audio:
             await self._send("input_audio_buffer.speech_started", audio_start_ms=0)
         self._audio += base64.b64decode(text_at(event, "audio"))
@@ -231,10 +231,6 @@ def _session(call: StandInRequest, state: StandInState) -> JsonObject:
         "audio": audio,
         "expires_at": state.seconds() + 1800,
     }
-
-
-def _is_vad(session: JsonObject) -> bool:
-    return text_at(session, "audio", "input", "turn_detection", "type") == "server_vad"
 
 
 def _is_spoken(config: JsonObject) -> bool:

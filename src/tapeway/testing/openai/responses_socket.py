@@ -17,6 +17,7 @@ from tapeway.testing.request import (
     at,
     content_text,
     objects_at,
+    parsed,
     text_at,
 )
 
@@ -56,7 +57,7 @@ class ResponsesSocket:
 
     async def received(self, data: bytes) -> None:
         """Take a message of the client."""
-        asked = _json(data)
+        asked = parsed(data)
         lane = at(asked, "stream_id")
         if text_at(asked, "type") == "response.steer":
             await self._steer(asked)
@@ -169,14 +170,6 @@ class ResponsesSocket:
         error: JsonObject = {"type": kind, "code": code, "message": message, "param": None}
         event: JsonObject = {"type": "error", "status": status, "error": error}
         await self._send(_in_lane(event, lane))
-
-
-def _json(data: bytes) -> JsonObject:
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _in_lane(event: JsonObject, lane: str | None) -> JsonObject:

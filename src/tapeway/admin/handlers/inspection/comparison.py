@@ -1,18 +1,17 @@
 """Two cassettes, or two interactions, compared by meaning."""
 
 import asyncio
-from dataclasses import dataclass
 
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
-from tapeway.admin.handlers.cassettes import MAX_WHOLE_BYTES, read_cassette
+from tapeway.admin.handlers.cassettes import read_cassette, refuse_large
 from tapeway.admin.handlers.inspection.exchange import the_interaction
 from tapeway.admin.models.inspection import CompareQuery
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
 from tapeway.admin.responses import json_response
-from tapeway.core.http.routing import RouteTable, assign_route
+from tapeway.core.http.routing import assign_route
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules, rules_of_meta
 from tapeway.core.model.cassette import StoredCassette
@@ -29,8 +28,6 @@ from tapeway.inspection.pairing import (
     diff_document,
     pair_document,
 )
-from tapeway.paging import CassetteWalk, walk_over
-from tapeway.ports import CassetteStore
 
 MOST_ROWS = 10_000
 _MOST_SHOWN = 1000
@@ -60,14 +57,8 @@ async def get_comparison(
 
 
 async def _read(context: HandlerContext, name: str) -> StoredCassette:
-    stat = await context.broker.store.stat(name)
-    if stat is not None and stat.size_bytes > MAX_WHOLE_BYTES:
-        raise AdminError(
-            f"cassette '{name}' has {stat.size_bytes} bytes, more than the {MAX_WHOLE_BYTES} that "
-            "are compared here: use 'tapeway cassette diff', or compare two interactions",
-            status=413,
-            code="cassette_too_large",
-        )
+    advice = "compared here: use 'tapeway cassette diff', or compare two interactions"
+    await refuse_large(context, name, advice, files=True)
     return await read_cassette(context, name)
 
 
@@ -86,27 +77,6 @@ def _rules_in(meta: object) -> Rules:
         raise AdminError(f"the cassette's rules cannot be read: {exc}", status=409) from None
 
 
-@dataclass(frozen=True, slots=True)
-class _HeldPlace:
-    """A cassette that is in memory as a whole."""
-
-    store: CassetteStore
-    shown: str
-    stored: StoredCassette
-
-    async def load(self) -> StoredCassette:
-        return self.stored
-
-    async def walk(self) -> CassetteWalk:
-        return walk_over(self.stored)
-
-    async def get(self, index: int) -> AnyInteraction | None:
-        return next(
-            (interaction for interaction in self.stored.interactions if interaction.index == index),
-            None,
-        )
-
-
 def _compared(
     context: HandlerContext,
     names: tuple[str, str],
@@ -117,19 +87,12 @@ def _compared(
     """The comparison of two cassettes in memory; runs in a thread, where it waits for nothing."""
     broker = context.broker
     rules = merged_rules(_rules_in(dict(sides[0].head.meta)), broker.rules)
-    sources = [
-        _source(broker.store, name, stored, broker.routes)
+    first, second = [
+        DiffSource.in_memory(stored, name, broker.routes)
         for name, stored in zip(names, sides, strict=True)
     ]
-    diff = asyncio.run(compare(sources[0], sources[1], rules, headers=headers, rows=True))
+    diff = asyncio.run(compare(first, second, rules, headers=headers, rows=True))
     return _document(diff)
-
-
-def _source(
-    store: CassetteStore, name: str, stored: StoredCassette, routes: RouteTable
-) -> DiffSource:
-    loaded = {interaction.index: interaction for interaction in stored.interactions}
-    return DiffSource(stored.head, _HeldPlace(store, name, stored), routes, loaded)
 
 
 def _compared_items(
