@@ -37,6 +37,8 @@ class Frames(Protocol):
 class MessageSocket:
     """One end of a connection. `abort` ends the connection without a close frame."""
 
+    __slots__ = ("_abort", "_frames", "_sends_no_more", "subprotocol")
+
     def __init__(self, frames: Frames, abort: Callable[[], None], subprotocol: str | None) -> None:
         self.subprotocol = subprotocol
         self._frames = frames

@@ -56,6 +56,8 @@ class Opening:
 class DialledSocket(MessageSocket):
     """A connection to an upstream. `head` is the answer to the handshake, without framing."""
 
+    __slots__ = ("_answer", "head", "idle_s")
+
     def __init__(self, connection: "_Connection", idle_s: float) -> None:
         super().__init__(connection, connection.abort, connection.protocol)
         self.idle_s = idle_s

@@ -28,6 +28,8 @@ ws_logger.setLevel(logging.ERROR)
 class ClientSocket(MessageSocket):
     """The connection of a client after an accepted handshake."""
 
+    __slots__ = ("_compresses", "_raw")
+
     def __init__(self, response: Any, raw: ClientRequest, subprotocol: str | None) -> None:
         super().__init__(response, self._cut, subprotocol)
         self._raw = raw

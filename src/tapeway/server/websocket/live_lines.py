@@ -1,8 +1,9 @@
 """Messages on the way into a recording: the recorder reads lines like the body of an answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
+from tapeway.core.json_text import Json
 from tapeway.core.model.messages import ResponseHead, Verdict
 from tapeway.core.streams.end_marks import EndDetector
 from tapeway.errors import UpstreamError, too_large
@@ -35,6 +36,11 @@ class KnownEnd(EndDetector):
 
 class LiveLines:
     """An answer of lines while it comes."""
+
+    __slots__ = (
+        *("_began", "_dropped", "_earlier", "_ended", "_error", "_held", "_last", "_loop"),
+        *("_reading", "_room", "_size", "_waiting", "ending", "head"),
+    )
 
     def __init__(self, head: ResponseHead, began: float | None = None) -> None:
         """Times count from `began` on the clock of the event loop, by default from now on."""
@@ -156,3 +162,11 @@ class LiveLines:
         if self._room is not None:
             self._room.set()
             self._room = None
+
+
+def session_metadata(name: str, subprotocol: str | None) -> Mapping[str, Json]:
+    """The facts about the connection in the recording of a session; `name` names the protocol."""
+    about: dict[str, Json] = {"session": name}
+    if subprotocol:
+        about["subprotocol"] = subprotocol
+    return {"websocket": about}

@@ -33,7 +33,7 @@ from tapeway.server.websocket.connection import (
     settled,
 )
 from tapeway.server.websocket.late_messages import StoredTurn
-from tapeway.server.websocket.live_lines import LiveLines
+from tapeway.server.websocket.live_lines import LiveLines, session_metadata
 from tapeway.server.websocket.recorded_messages import about_connection, recorded_session
 
 
@@ -115,10 +115,7 @@ class LiveOpening(LiveLines):
     ) -> None:
         """The client has `given` messages already, live or from a recording."""
         super().__init__(message_head(upstream.head), opened.opening.began)
-        about: dict[str, Json] = {"session": protocol.name}
-        if upstream.subprotocol:
-            about["subprotocol"] = upstream.subprotocol
-        self.metadata: Mapping[str, Json] = {"websocket": about}
+        self.metadata: Mapping[str, Json] = session_metadata(protocol.name, upstream.subprotocol)
         self.handed_out = asyncio.Event()
         self.handed_out.set()
         self._services = services

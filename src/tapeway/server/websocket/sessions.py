@@ -36,7 +36,7 @@ from tapeway.server.websocket.connection import (
     settled,
 )
 from tapeway.server.websocket.handshake import ClientSocket
-from tapeway.server.websocket.live_lines import LiveLines
+from tapeway.server.websocket.live_lines import LiveLines, session_metadata
 from tapeway.server.websocket.recorded_messages import recorded_session
 from tapeway.server.websocket.relay import GOING_AWAY, relay
 from tapeway.upstream.message_socket import CLOSE_S, LOST
@@ -56,17 +56,21 @@ _MIXED = (
 
 
 class LiveSession(LiveLines):
-    """A session while it is recorded."""
+    """A session while it is recorded. There may be thousands."""
+
+    __slots__ = ("_name", "_subprotocol")
 
     shared = False
     is_session = True
 
     def __init__(self, upstream: UpstreamSocket, dialect: SessionDialect, began: float) -> None:
         super().__init__(message_head(upstream.head), began)
-        about: dict[str, Json] = {"session": dialect.name}
-        if upstream.subprotocol:
-            about["subprotocol"] = upstream.subprotocol
-        self.metadata: Mapping[str, Json] = {"websocket": about}
+        self._name = dialect.name
+        self._subprotocol = upstream.subprotocol
+
+    @property
+    def metadata(self) -> Mapping[str, Json]:
+        return session_metadata(self._name, self._subprotocol)
 
     def ask(self, request: Request) -> AbstractAsyncContextManager["LiveSession"]:
         return nullcontext(self)
@@ -77,6 +81,8 @@ class LiveSession(LiveLines):
 
 class OpenSession:
     """A recorded session: an earlier end of the take ends the recording."""
+
+    __slots__ = ("_session", "cassette", "take")
 
     def __init__(self, cassette: str, take: int, session: LiveSession) -> None:
         self.cassette = cassette
@@ -89,6 +95,11 @@ class OpenSession:
 
 class SessionConnection:
     """Serves one session to its end."""
+
+    __slots__ = (
+        *("_address", "_choice", "_client", "_dialect", "_exchange", "_handshake", "_opening"),
+        "_services",
+    )
 
     def __init__(
         self,
@@ -330,6 +341,8 @@ class SessionConnection:
 
 class _SessionBeingRecorded:
     """Records all messages of a connection; the end waits until all are stored."""
+
+    __slots__ = ("_ask", "_connection", "_ended", "_pending", "_session")
 
     def __init__(
         self,
