@@ -342,7 +342,7 @@ class SessionConnection:
 class _SessionBeingRecorded:
     """Records all messages of a connection; the end waits until all are stored."""
 
-    __slots__ = ("_ask", "_connection", "_ended", "_pending", "_session")
+    __slots__ = ("_connection", "_ended", "_live_call", "_pending", "_session")
 
     def __init__(
         self,
