@@ -27,7 +27,7 @@ T = TypeVar("T")
         (CassetteStat(1, "", "a"), CassetteStat(1, "", "b"), True),
     ],
 )
-def test_a_cassette_has_changed_with_its_mark(
+def test_a_cassette_has_changed_with_its_version(
     before: CassetteStat | None, now: CassetteStat | None, said: bool
 ) -> None:
     assert changed(before, now) is said

@@ -116,7 +116,7 @@ class CassetteStore(Protocol):
     async def stat(self, name: str) -> CassetteStat | None:
         """Size and times without reading the interactions, or None where there is none.
 
-        Its `mark` tells whether anybody has changed the cassette since.
+        Its `version` tells whether anybody has changed the cassette since.
         """
 
     async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
@@ -171,7 +171,7 @@ class CassetteStore(Protocol):
     ) -> bool:
         """Replace the whole cassette by this, atomically. Raises CassetteEdited.
 
-        With `only`, False where the stored cassette has another mark. A shared store compares and
+        With `only`, False where the stored cassette has another version. A shared store compares and
         replaces in one step; elsewhere `load` has claimed the cassette.
         """
 
@@ -188,7 +188,7 @@ class CassetteStore(Protocol):
         """Delete a cassette with everything that belongs to it; False if there was none.
 
         The cursors of the name are reset in any case. With `only`, False and nothing is changed
-        where the cassette has another mark, as in `save`. Raises CassetteLocked while another
+        where the cassette has another version, as in `save`. Raises CassetteLocked while another
         process records into the cassette.
         """
 
@@ -200,8 +200,8 @@ class Found(NamedTuple):
     """The cursors that were advanced in the take, by key."""
     recordings: Sequence[TakenRecording]
     """All recordings under any of the digests, in order."""
-    mark: str | None
-    """The mark of the cassette; None if there is no cassette, or if the mark was not read.
+    version: str | None
+    """The version of the cassette; None if there is no cassette, or if the version was not read.
 
     As long as `advance` finds it unchanged, the recordings are what there is.
     """
@@ -255,7 +255,7 @@ class SharedStore(CassetteStore, Protocol):
         """The cursors of these keys, and the recordings under these digests: all that a hit needs.
 
         The cursors are read before the recordings: a recording added in between has advanced its
-        cursor. The mark is read first of all, if cursors are asked for.
+        cursor. The version is read first of all, if cursors are asked for.
         """
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
@@ -338,7 +338,7 @@ class SharedStore(CassetteStore, Protocol):
 
         `done` is called later, on the event loop. The `after` of the step is set if the step was
         made. Without an error the step was refused otherwise: another instance has changed the
-        cursor, or the cassette where the step has its mark. `done` gets the error if the step could
+        cursor, or the cassette where the step has its version. `done` gets the error if the step could
         not be tried, and StoreAway where the step may have been made: do not try that step again.
         """
 

@@ -13,7 +13,7 @@ def changed(before: CassetteStat | None, now: CassetteStat | None) -> bool:
     """Whether a cassette has changed."""
     if before is None or now is None:
         return before is not now
-    return before.mark != now.mark
+    return before.version != now.version
 
 
 @dataclass(slots=True)
@@ -36,10 +36,10 @@ class Watched:
         stat = await self._store.stat(name)
         self._known[name] = _Known(stat, stat)
 
-    def mark(self, name: str) -> str | None:
+    def version(self, name: str) -> str | None:
         """The version of a cassette when tapeway read it; None without a cassette."""
         known = self._known.get(name)
-        return None if known is None or known.read is None else known.read.mark
+        return None if known is None or known.read is None else known.read.version
 
     def forget(self, name: str) -> None:
         """Stop watching a cassette."""

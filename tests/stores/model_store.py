@@ -59,7 +59,7 @@ class Held:
     changed_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
-    def mark(self) -> str:
+    def version(self) -> str:
         return f"{self.id}.{self.changes}"
 
     def in_order(self, indexes: Iterable[int] | None = None) -> list[TakenRecording]:
@@ -250,7 +250,7 @@ class ModelStore:
         if (held := self._of(name)) is None:
             return None
         at = held.changed_at.isoformat(timespec="microseconds")
-        return CassetteStat(sum(held.sizes.values()), at, held.mark)
+        return CassetteStat(sum(held.sizes.values()), at, held.version)
 
     async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
         return [await self.stat(name) for name in names]
@@ -404,7 +404,7 @@ class ModelStore:
         if held is None:
             return Found(turns, [], None)
         under = [e.index for e in held.exchanges() if {*held.keys(e)} & {*digests}]
-        return Found(turns, held.in_order(under), held.mark)
+        return Found(turns, held.in_order(under), held.version)
 
     def advance(self, move: CursorMove, done: MoveDone) -> None:
         self._make(move)
@@ -417,7 +417,7 @@ class ModelStore:
             if before.after is None:
                 return
             before = before.after
-        if move.mark is not None and move.mark != (held and held.mark):
+        if move.cassette_version is not None and move.cassette_version != (held and held.version):
             return
         if move.state is None:
             move.after = STAYED
@@ -496,7 +496,7 @@ class ModelStore:
         return self._place.cassettes.get(check_cassette_name(name))
 
     def _fits(self, held: Held | None, only: Unchanged | None) -> bool:
-        return only is None or only.mark == (None if held is None else held.mark)
+        return only is None or only.version == (None if held is None else held.version)
 
     def _made(self, name: str, head: CassetteHead) -> Held:
         if (held := self._of(name)) is None:

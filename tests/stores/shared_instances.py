@@ -96,10 +96,10 @@ async def advanced(
     before: CursorState | None,
     state: bytes,
     touched: int | None,
-    mark: str | None = None,
+    version: str | None = None,
 ) -> CursorState | None:
     """Where a step of a cursor led; None where the store refused the step."""
-    return await made(store, CursorMove(name, take, key, before, state, touched, mark))
+    return await made(store, CursorMove(name, take, key, before, state, touched, version))
 
 
 async def cursors_of(

@@ -64,7 +64,7 @@ class Side:
     stores: Sequence[SharedStore]
     leases: list[tuple[int, Lease]] = field(default_factory=list)
     seen: list[tuple[str, int, int, CursorState | None]] = field(default_factory=list)
-    marks: dict[str, str | None] = field(default_factory=dict)
+    versions: dict[str, str | None] = field(default_factory=dict)
 
 
 @dataclass
@@ -197,12 +197,12 @@ class Calls:
 
     async def note_mark(self) -> object:
         stat = await self.s.stat(self.n)
-        self.side.marks[self.n] = None if stat is None else stat.mark
+        self.side.versions[self.n] = None if stat is None else stat.version
         return stat is not None
 
     async def replace_marked(self) -> object:
         cassette = StoredCassette(self.head, (self._made(0).interaction,))
-        only = Unchanged(self.side.marks.get(self.n))
+        only = Unchanged(self.side.versions.get(self.n))
         if self.stepped:
             return await self.s.remove(self.n, only)
         return await self.s.save(self.n, cassette, only)
@@ -335,10 +335,10 @@ class Calls:
 
     async def advance_marked(self) -> object:
         cursor, index = key(self.which), await self._nth(self.at)
-        mark = self.side.marks.get(self.n)
+        version = self.side.versions.get(self.n)
         before = (await cursors_of(self.s, self.n, self.take, [cursor])).get(cursor)
         state = next_state(before.state if before else None)
-        made = await advanced(self.s, self.n, self.take, cursor, before, state, index, mark)
+        made = await advanced(self.s, self.n, self.take, cursor, before, state, index, version)
         return made and made.state
 
     async def move(self) -> object:
@@ -411,7 +411,7 @@ async def compare(sides: Sequence[Side], prefix: str) -> None:
     for side in sides:
         side.leases.clear()
         side.seen.clear()
-        side.marks.clear()
+        side.versions.clear()
     for number in range(STEPS):
         what, seed = plan.chance.choice(CHOICES), f"{SEED} {prefix} {number}"
         said = [

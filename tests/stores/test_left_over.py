@@ -123,13 +123,13 @@ async def rename_over(store: SqliteStore) -> None:
 async def replace_marked(store: SqliteStore) -> None:
     stat = await store.stat("x")
     assert stat is not None
-    assert await store.save("x", StoredCassette(HEAD), Unchanged(stat.mark))
+    assert await store.save("x", StoredCassette(HEAD), Unchanged(stat.version))
 
 
 async def remove_marked(store: SqliteStore) -> None:
     stat = await store.stat("x")
     assert stat is not None
-    assert await store.remove("x", Unchanged(stat.mark))
+    assert await store.remove("x", Unchanged(stat.version))
 
 
 @pytest.mark.parametrize(

@@ -127,4 +127,4 @@ class WholeCassettes(ABC):
         if only is None:
             return True
         stat = await self.stat(name)
-        return only.mark == (None if stat is None else stat.mark)
+        return only.version == (None if stat is None else stat.version)

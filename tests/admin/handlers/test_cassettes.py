@@ -55,7 +55,7 @@ async def test_a_list_says_names_sizes_interactions_and_times(open_world: World)
                 "interactions": 2,
                 "size_bytes": one.size_bytes,
                 "modified_at": one.modified_at,
-                "mark": one.mark,
+                "mark": one.version,
             },
             {
                 **common,
@@ -64,7 +64,7 @@ async def test_a_list_says_names_sizes_interactions_and_times(open_world: World)
                 "interactions": 1,
                 "size_bytes": two.size_bytes,
                 "modified_at": two.modified_at,
-                "mark": two.mark,
+                "mark": two.version,
             },
         ],
         "next": None,

@@ -379,8 +379,8 @@ async def test_every_change_changes_the_mark(pair: list[SharedStore]) -> None:
     async def changed() -> None:
         stat = await other.stat("x")
         assert stat is not None
-        assert stat.mark not in seen
-        seen.add(stat.mark)
+        assert stat.version not in seen
+        seen.add(stat.version)
 
     await append_recordings(one, 0)
     await changed()
@@ -405,22 +405,22 @@ async def test_a_cursor_is_moved_only_in_a_cassette_that_is_as_it_was_found(
     one, other = pair
 
     async def moved(state: bytes) -> bool:
-        turns, _, mark = await other.look("x", 1, [key(0)], [])
-        assert mark is not None
+        turns, _, version = await other.look("x", 1, [key(0)], [])
+        assert version is not None
         before = turns.get(key(0))
-        assert await advanced(other, "x", 1, key(0), before, b"no", 0, f"{mark}0") is None
-        now = await advanced(other, "x", 1, key(0), before, state, 0, mark)
+        assert await advanced(other, "x", 1, key(0), before, b"no", 0, f"{version}0") is None
+        now = await advanced(other, "x", 1, key(0), before, state, 0, version)
         assert now == (await cursors_of(one, "x", 1, [key(0)])).get(key(0))
-        marks.append(mark)
+        versions.append(version)
         return now is not None
 
     async def changed() -> bool:
         turns = await cursors_of(other, "x", 1, [key(0)])
-        before, mark = turns.get(key(0)), marks[-1]
-        assert await advanced(other, "x", 1, key(0), before, b"no", 0, mark) is None
+        before, version = turns.get(key(0)), versions[-1]
+        assert await advanced(other, "x", 1, key(0), before, b"no", 0, version) is None
         return await cursors_of(other, "x", 1, [key(0)]) == turns
 
-    marks: list[str] = []
+    versions: list[str] = []
     await append_recordings(one, 0)
     assert await moved(b"1")
     assert await moved(b"2")

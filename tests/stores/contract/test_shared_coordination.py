@@ -55,11 +55,11 @@ async def test_a_look_finds_recordings_and_no_older_turns_than_theirs(
     await one.append("x", HEAD, with_step(recording(0), 3))
     await one.append("x", HEAD, with_step(other_answer(0, 1), 3))
 
-    turns, found, mark = await other.look("x", 3, [key(0), key(1)], [key(0), b"nothing"])
+    turns, found, version = await other.look("x", 3, [key(0), key(1)], [key(0), b"nothing"])
     assert {name: turn.state for name, turn in turns.items()} == {key(0): b"2"}
     assert found_indexes(found) == [0, 1]
     assert found == await recordings_under(one, "x", [key(0)])
-    assert (await other.look("x", 4, [key(0)], [])) == ({}, [], mark)
+    assert (await other.look("x", 4, [key(0)], [])) == ({}, [], version)
 
 
 async def test_turns_of_takes_and_cassettes_do_not_mix(store: SharedStore) -> None:

@@ -39,10 +39,10 @@ class Moves:
         state: bytes | None,
         *,
         touched: int | None = None,
-        mark: str | None = None,
+        version: str | None = None,
     ) -> CursorMove:
         """Ask for a step of the cursor of a recording."""
-        move = CursorMove("x", 1, key(number), before, state, touched, mark)
+        move = CursorMove("x", 1, key(number), before, state, touched, version)
         self.mover.advance(move, lambda *told: self.told.append(told))
         return move
 
@@ -53,15 +53,15 @@ class Moves:
         return [move for move, _ in self.told]
 
 
-async def _mark(store: SharedStore) -> str | None:
+async def _version_of(store: SharedStore) -> str | None:
     return (await store.look("x", 1, [key(0)], []))[2]
 
 
 async def test_each_of_many_steps_is_made_and_told_of(pair: list[SharedStore]) -> None:
     one, other = pair
     await append_recordings(one, 0)
-    moves, mark = Moves(one), await _mark(one)
-    begun = [moves.begin(number, None, b"%d" % number, mark=mark) for number in range(COUNT)]
+    moves, version = Moves(one), await _version_of(one)
+    begun = [moves.begin(number, None, b"%d" % number, version=version) for number in range(COUNT)]
 
     assert {id(move) for move in await moves.settled(COUNT)} == {*map(id, begun)}
     found = await cursors_of(other, "x", 1, [key(number) for number in range(COUNT)])
@@ -74,11 +74,11 @@ async def test_each_of_many_steps_is_made_and_told_of(pair: list[SharedStore]) -
 async def test_steps_of_one_cursor_go_on_from_each_other(pair: list[SharedStore]) -> None:
     one, other = pair
     await append_recordings(one, 0)
-    moves, mark = Moves(one), await _mark(one)
+    moves, version = Moves(one), await _version_of(one)
     before: CursorMove | None = None
     for round_ in (range(5), range(5, 9)):
         for number in round_:
-            before = moves.begin(0, before, b"%d" % number, mark=mark)
+            before = moves.begin(0, before, b"%d" % number, version=version)
         await moves.settled(round_.stop)
 
     versions = [move.after.version for move, _ in moves.told if move.after is not None]
@@ -94,16 +94,16 @@ async def test_where_one_step_is_refused_those_that_go_on_from_it_are(
 ) -> None:
     one, other = pair
     await append_recordings(one, 0)
-    moves, mark = Moves(one), await _mark(one)
-    seen = moves.begin(0, None, b"1", mark=mark)
+    moves, version = Moves(one), await _version_of(one)
+    seen = moves.begin(0, None, b"1", version=version)
     await moves.settled(1)
     assert await advanced(other, "x", 1, key(0), seen.after, b"2", 0)
 
-    late = moves.begin(0, seen, b"late", mark=mark)
-    later = moves.begin(0, late, b"later", mark=mark)
-    free = moves.begin(1, None, b"free", mark=mark)
+    late = moves.begin(0, seen, b"late", version=version)
+    later = moves.begin(0, late, b"later", version=version)
+    free = moves.begin(1, None, b"free", version=version)
     await moves.settled(4)
-    last = moves.begin(0, later, b"last", mark=mark)
+    last = moves.begin(0, later, b"last", version=version)
     await moves.settled(5)
 
     assert [late.after, later.after, last.after] == [None] * 3
@@ -127,14 +127,14 @@ async def test_a_step_in_a_cassette_that_was_changed_is_refused_and_others_are_m
 ) -> None:
     one, other = pair
     await append_recordings(one, 0)
-    moves, stale = Moves(one), await _mark(one)
-    first = moves.begin(0, None, b"1", mark=stale)
+    moves, stale = Moves(one), await _version_of(one)
+    first = moves.begin(0, None, b"1", version=stale)
     await moves.settled(1)
     await other.append("x", HEAD, recording(1))
 
-    fresh = await _mark(one)
-    refused = moves.begin(0, first, b"2", touched=0, mark=stale)
-    made = moves.begin(1, None, b"1", touched=1, mark=fresh)
+    fresh = await _version_of(one)
+    refused = moves.begin(0, first, b"2", touched=0, version=stale)
+    made = moves.begin(1, None, b"1", touched=1, version=fresh)
     await moves.settled(3)
 
     assert refused.after is None
@@ -145,11 +145,11 @@ async def test_a_step_in_a_cassette_that_was_changed_is_refused_and_others_are_m
 async def test_what_a_step_touched_counts_as_used(pair: list[SharedStore]) -> None:
     one, other = pair
     await append_recordings(one, 0, 1, 2, 3)
-    moves, mark = Moves(one), await _mark(one)
-    step = moves.begin(0, None, b"1", touched=0, mark=mark)
-    moves.begin(0, step, b"2", touched=2, mark=mark)
-    moves.begin(1, None, b"1", touched=2, mark=mark)
-    moves.begin(2, None, b"1", mark=mark)
+    moves, version = Moves(one), await _version_of(one)
+    step = moves.begin(0, None, b"1", touched=0, version=version)
+    moves.begin(0, step, b"2", touched=2, version=version)
+    moves.begin(1, None, b"1", touched=2, version=version)
+    moves.begin(2, None, b"1", version=version)
     await moves.settled(4)
 
     assert [item.index for item in (await other.unused("x", [1], 9)).first] == [1, 3]
@@ -185,21 +185,21 @@ async def test_a_cursor_that_stays_is_compared_with_its_cassette_alone(
 ) -> None:
     one, other = pair
     await append_recordings(one, 0)
-    moves, mark = Moves(one), await _mark(one)
-    first = moves.begin(0, None, b"1", touched=0, mark=mark)
+    moves, version = Moves(one), await _version_of(one)
+    first = moves.begin(0, None, b"1", touched=0, version=version)
     await moves.settled(1)
     assert await advanced(other, "x", 1, key(0), first.after, b"2", 0)
 
-    stays = moves.begin(0, first.after, None, mark=mark)
-    goes = moves.begin(1, None, b"1", mark=mark)
+    stays = moves.begin(0, first.after, None, version=version)
+    goes = moves.begin(1, None, b"1", version=version)
     await moves.settled(3)
     assert stays.after is not None
     assert goes.after is not None
     assert (await cursors_of(other, "x", 1, [key(0)]))[key(0)].state == b"2"
 
     await other.append("x", HEAD, recording(1))
-    late = moves.begin(0, first.after, None, mark=mark)
-    absent = CursorMove("y", 1, key(0), None, None, None, mark)
+    late = moves.begin(0, first.after, None, version=version)
+    absent = CursorMove("y", 1, key(0), None, None, None, version)
     moves.mover.advance(absent, lambda *told: moves.told.append(told))
     await moves.settled(5)
     assert (late.after, absent.after) == (None, None)

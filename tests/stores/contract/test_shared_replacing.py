@@ -50,7 +50,7 @@ async def test_a_cassette_takes_the_place_of_another(pair_with_two: list[SharedS
     after = await other.stat("x")
     assert before is not None
     assert after is not None
-    assert after.mark != before.mark
+    assert after.version != before.version
 
 
 async def test_nothing_takes_the_place_of_none(pair_with_two: list[SharedStore]) -> None:

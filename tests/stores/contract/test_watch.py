@@ -22,16 +22,16 @@ async def test_what_another_store_does_to_a_cassette_is_noticed(place: Place) ->
             lambda: other.save("x", same_size),
         ]
         before: CassetteStat | None = None
-        marks: list[str | None] = []
+        versions: list[str | None] = []
         for change in changes:
             await change()
             now = await one.stat("x")
             assert changed(before, now)
-            marks.append(now.mark if now is not None else None)
+            versions.append(now.version if now is not None else None)
             before = now
 
-    assert marks[4] is None
-    assert len(set(marks)) == len(changes)
+    assert versions[4] is None
+    assert len(set(versions)) == len(changes)
 
 
 async def test_a_cassette_that_was_only_read_has_not_changed(store: CassetteStore) -> None:
@@ -46,7 +46,7 @@ async def test_a_cassette_that_was_only_read_has_not_changed(store: CassetteStor
     await store.names()
 
     assert before is not None
-    assert before.mark
+    assert before.version
     assert await store.stat("x") == before
 
 

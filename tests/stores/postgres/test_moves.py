@@ -32,23 +32,23 @@ async def pair(postgres_url: str, statements: Statements) -> AsyncIterator[list[
         yield [store for store in stores if isinstance(store, PostgresStore)]
 
 
-async def _mark(store: PostgresStore) -> str | None:
+async def _version_of(store: PostgresStore) -> str | None:
     return (await store.look("x", 1, [key(0)], []))[2]
 
 
 async def test_steps_that_come_together_are_one_statement_and_those_that_come_meanwhile_another(
     pair: list[PostgresStore], statements: Statements
 ) -> None:
-    moves, mark = Moves(pair[0]), await _mark(pair[0])
+    moves, version = Moves(pair[0]), await _version_of(pair[0])
     statements.executed.clear()
     statements.gate.clear()
     for number in range(COUNT):
-        moves.begin(number, None, b"1", mark=mark)
+        moves.begin(number, None, b"1", version=version)
     await until(lambda: statements.moves == 1)
     before: CursorMove | None = None
     for number in range(COUNT):
-        moves.begin(COUNT + number, None, b"1", mark=mark)
-        before = moves.begin(2 * COUNT, before, b"%d" % number, mark=mark)
+        moves.begin(COUNT + number, None, b"1", version=version)
+        before = moves.begin(2 * COUNT, before, b"%d" % number, version=version)
     statements.gate.set()
 
     assert all(move.after is not None for move in await moves.settled(3 * COUNT))
@@ -128,13 +128,13 @@ async def test_steps_in_doubt_are_made_once(
     pair: list[PostgresStore], statements: Statements, cut: Cut
 ) -> None:
     one, other = pair
-    moves, mark = Moves(one), await _mark(one)
-    first = moves.begin(0, None, b"1", touched=0, mark=mark)
+    moves, version = Moves(one), await _version_of(one)
+    first = moves.begin(0, None, b"1", touched=0, version=version)
     await moves.settled(1)
     statements.cuts += ["before", cut, "after"]
-    second = moves.begin(0, first, b"2", touched=1, mark=mark)
-    third = moves.begin(0, second, b"3", mark=mark)
-    begun = moves.begin(1, None, b"1", mark=mark)
+    second = moves.begin(0, first, b"2", touched=1, version=version)
+    third = moves.begin(0, second, b"3", version=version)
+    begun = moves.begin(1, None, b"1", version=version)
     await moves.settled(4)
 
     assert statements.cuts == []
@@ -164,12 +164,12 @@ async def test_of_steps_that_come_together_those_that_find_room_are_made(
     pair: list[PostgresStore], postgres_dsn: str
 ) -> None:
     one = pair[0]
-    moves, mark = Moves(one), await _mark(one)
+    moves, version = Moves(one), await _version_of(one)
     which = f"FOR EACH ROW WHEN (NEW.key = decode('{indexable(key(1)).hex()}', 'hex'))"
     await fill(postgres_dsn, pool_of(one).address.schema, "turn", which)
-    stays = moves.begin(0, None, None, mark=mark)
-    finds_none = moves.begin(1, None, b"1", mark=mark)
-    finds_room = moves.begin(2, None, b"1", mark=mark)
+    stays = moves.begin(0, None, None, version=version)
+    finds_none = moves.begin(1, None, b"1", version=version)
+    finds_room = moves.begin(2, None, b"1", version=version)
     await until(lambda: len(moves.told) == 3)
 
     errors = {id(move): refused for move, refused in moves.told}

@@ -114,11 +114,11 @@ async def test_everything_works_behind_a_pooler_of_transactions(
     )
     (turn,) = (await cursors_of(other, "x", 1, [key(1)])).values()
     assert turn.state == b"100"
-    moves, (_, _, mark) = Moves(one), await one.look("x", 1, [key(1)], [])
-    second = moves.begin(1, turn, b"101", touched=1, mark=mark)
-    moves.begin(1, second, b"102", mark=mark)
-    moves.begin(1, turn, None, mark=mark)
-    moves.begin(2, None, b"1", mark=mark)
+    moves, (_, _, version) = Moves(one), await one.look("x", 1, [key(1)], [])
+    second = moves.begin(1, turn, b"101", touched=1, version=version)
+    moves.begin(1, second, b"102", version=version)
+    moves.begin(1, turn, None, version=version)
+    moves.begin(2, None, b"1", version=version)
     assert all(move.after is not None for move in await moves.settled(4))
     (turn,) = (await cursors_of(other, "x", 1, [key(1)])).values()
     assert turn.state == b"102"

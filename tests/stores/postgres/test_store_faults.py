@@ -428,7 +428,7 @@ async def test_a_change_in_doubt_is_made_once_though_others_make_theirs_since(
     stat = await one.stat("x")
     assert stat is not None
     others.append((named, lambda: other.append("x", HEAD, recording(5))))
-    assert await one.save("x", StoredCassette(HEAD), Unchanged(stat.mark))
+    assert await one.save("x", StoredCassette(HEAD), Unchanged(stat.version))
     assert bodies(await one.load("x", writable=False)) == answers(5)
     assert others == []
 

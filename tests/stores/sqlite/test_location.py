@@ -315,8 +315,8 @@ async def test_no_cursor_is_moved_for_what_was_read_from_a_file_before(
     for each in (file, other):
         await _fill(each)
     async with opened(file) as store:
-        *_, mark = await store.look("x", 1, [key(0)], [key(0)])
-        moved = await advanced(store, "x", 1, key(0), None, b"1", 0, mark)
+        *_, version = await store.look("x", 1, [key(0)], [key(0)])
+        moved = await advanced(store, "x", 1, key(0), None, b"1", 0, version)
         assert moved is not None
         for ending in ("-wal", "-shm"):
             file.with_name(file.name + ending).unlink(missing_ok=True)
@@ -325,7 +325,7 @@ async def test_no_cursor_is_moved_for_what_was_read_from_a_file_before(
         else:
             other.rename(file)
 
-        assert await advanced(store, "x", 1, key(0), moved, b"2", 0, mark) is None
+        assert await advanced(store, "x", 1, key(0), moved, b"2", 0, version) is None
         assert (await cursors_of(store, "x", 1, [key(0)]))[key(0)] == moved
 
 
@@ -349,8 +349,8 @@ async def test_what_cannot_be_written_can_be_replayed(tmp_path: Path) -> None:
             assert await advanced(store, "x", 1, key(0), None, b"1", 0)
             assert not await advanced(other, "x", 1, key(0), None, b"1", 0)
             # Nothing says later whether somebody has changed it.
-            *_, mark = await other.look("x", 1, [key(0)], [key(0)])
-            assert mark is None
+            *_, version = await other.look("x", 1, [key(0)], [key(0)])
+            assert version is None
             assert (await other.unused("x", [1], 0)).total == 0
             assert scratch_of(store) is None
             with pytest.raises(StoreError, match="permissions") as caught:

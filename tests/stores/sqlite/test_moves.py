@@ -39,7 +39,7 @@ async def store(tmp_path: Path, statements: Statements) -> AsyncIterator[SqliteS
     await store.close()
 
 
-async def _mark(store: SqliteStore) -> str | None:
+async def _version_of(store: SqliteStore) -> str | None:
     return (await store.look("x", 1, [key(0)], []))[2]
 
 
@@ -67,13 +67,13 @@ async def _together(
 async def test_steps_that_wait_are_made_in_one_transaction(
     store: SqliteStore, statements: Statements
 ) -> None:
-    mark = await _mark(store)
+    version = await _version_of(store)
     statements.executed.clear()
 
     made = await _together(
         statements,
         *[
-            advanced(store, "x", 1, key(number), None, b"1", number, mark)
+            advanced(store, "x", 1, key(number), None, b"1", number, version)
             for number in range(_COUNT)
         ],
     )
@@ -100,12 +100,12 @@ async def test_of_equal_steps_that_wait_together_the_first_is_made(
 async def test_steps_of_a_changed_cassette_are_refused_and_others_made(
     store: SqliteStore, statements: Statements
 ) -> None:
-    mark = await _mark(store)
+    version = await _version_of(store)
     await store.append("x", HEAD, recording(1))
 
     stale, fresh = await _together(
         statements,
-        advanced(store, "x", 1, key(0), None, b"1", 0, mark),
+        advanced(store, "x", 1, key(0), None, b"1", 0, version),
         advanced(store, "y", 1, key(0), None, b"1", 0),
     )
 
@@ -154,23 +154,23 @@ async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
     assert isinstance(made[1], StoreFull)
 
 
-async def _one_by_one(store: SqliteStore, count: int, mark: str | None) -> None:
+async def _one_by_one(store: SqliteStore, count: int, version: str | None) -> None:
     before = (await cursors_of(store, "x", 1, [key(0)])).get(key(0))
     for _ in range(count):
-        before = await advanced(store, "x", 1, key(0), before, b"1", 0, mark)
+        before = await advanced(store, "x", 1, key(0), before, b"1", 0, version)
         assert before is not None
 
 
 async def test_a_step_that_need_not_wait_is_made_without_the_thread(
     store: SqliteStore, statements: Statements
 ) -> None:
-    mark = await _mark(store)
+    version = await _version_of(store)
     # The first one opens the files.
-    await _one_by_one(store, 3, mark)
+    await _one_by_one(store, 3, version)
     statements.executed.clear()
     statements.on_the_loop = 0
 
-    await _one_by_one(store, 5, mark)
+    await _one_by_one(store, 5, version)
 
     assert statements.on_the_loop == statements.count("BEGIN") == 5
 
@@ -179,8 +179,8 @@ async def test_a_step_that_need_not_wait_is_made_without_the_thread(
 async def test_whoever_waits_for_a_step_that_fails_on_the_event_loop_hears_from_the_thread(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    mark = await _mark(store)
-    await _one_by_one(store, 3, mark)
+    version = await _version_of(store)
+    await _one_by_one(store, 3, version)
     make, here = cursor_moves.make_steps, threading.current_thread()
 
     def failing(*arguments: Any) -> None:
@@ -191,21 +191,21 @@ async def test_whoever_waits_for_a_step_that_fails_on_the_event_loop_hears_from_
     monkeypatch.setattr(cursor_moves, "make_steps", failing)
 
     async with asyncio.timeout(60):
-        await _one_by_one(store, 2, mark)
+        await _one_by_one(store, 2, version)
 
 
 async def test_a_step_for_which_another_holds_the_file_waits_in_the_thread(
     tmp_path: Path, store: SqliteStore, statements: Statements
 ) -> None:
-    mark = await _mark(store)
-    await _one_by_one(store, 3, mark)
+    version = await _version_of(store)
+    await _one_by_one(store, 3, version)
     turns = await cursors_of(store, "x", 1, [key(0)])
     other = apsw.Connection(str(tmp_path / "calls.db.shared"))
     other.execute("BEGIN IMMEDIATE")
     statements.executed.clear()
 
     async with asyncio.TaskGroup() as group:
-        step = group.create_task(advanced(store, "x", 1, key(0), turns[key(0)], b"2", 0, mark))
+        step = group.create_task(advanced(store, "x", 1, key(0), turns[key(0)], b"2", 0, version))
         # Once on the event loop, which goes on, and once in the thread, which waits.
         await until(lambda: statements.count("BEGIN") == 2)
         assert not step.done()
@@ -219,11 +219,11 @@ async def test_the_log_of_the_shared_file_stays_small(
     tmp_path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cursor_moves, "MOST_PAGES", 20)
-    mark = await _mark(store)
-    await _one_by_one(store, 3, mark)
+    version = await _version_of(store)
+    await _one_by_one(store, 3, version)
     await runtime_of(store).shared_thread.run(lambda connection: connection.wal_autocheckpoint(20))
 
-    await _one_by_one(store, 300, mark)
+    await _one_by_one(store, 300, version)
 
     assert (tmp_path / "calls.db.shared-wal").stat().st_size < 60 * 4120
 
@@ -231,13 +231,13 @@ async def test_the_log_of_the_shared_file_stays_small(
 async def test_after_steps_that_took_long_the_thread_makes_them_for_a_while(
     store: SqliteStore, statements: Statements, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark = await _mark(store)
-    await _one_by_one(store, 3, mark)
+    version = await _version_of(store)
+    await _one_by_one(store, 3, version)
     monkeypatch.setattr(cursor_moves, "SLOW_S", -1.0)
     monkeypatch.setattr(cursor_moves, "REST_S", 1000.0)
     statements.on_the_loop = 0
 
-    await _one_by_one(store, 5, mark)
+    await _one_by_one(store, 5, version)
 
     assert statements.on_the_loop == 1
 
@@ -246,10 +246,10 @@ async def test_a_replaced_file_is_not_what_steps_are_compared_with(
     tmp_path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cursor_moves, "EXAMINE_S", 0)
-    mark = await _mark(store)
-    await _one_by_one(store, 3, mark)
+    version = await _version_of(store)
+    await _one_by_one(store, 3, version)
     turns = await cursors_of(store, "x", 1, [key(0)])
     os.replace(tmp_path / "calls.db", tmp_path / "away.db")
 
-    assert await advanced(store, "x", 1, key(0), turns[key(0)], b"2", 0, mark) is None
+    assert await advanced(store, "x", 1, key(0), turns[key(0)], b"2", 0, version) is None
     os.replace(tmp_path / "away.db", tmp_path / "calls.db")

@@ -147,9 +147,9 @@ class InstanceStore(BitByBitStore):
         self.calls["look"] += 1
         common = self.common.turns
         turns = {key: common[name, take, key] for key in keys if (name, take, key) in common}
-        return Found(turns, self._under(name, digests), self._mark(name))
+        return Found(turns, self._under(name, digests), self._version_of(name))
 
-    def _mark(self, name: str) -> str | None:
+    def _version_of(self, name: str) -> str | None:
         return f"{self.heads[name]} {self.held[name]}" if name in self.heads else None
 
     def advance(self, move: CursorMove, done: MoveDone) -> None:
@@ -164,7 +164,10 @@ class InstanceStore(BitByBitStore):
             if before.after is None:
                 return
             before = before.after
-        if move.mark is not None and self._mark(move.name) != move.mark:
+        if (
+            move.cassette_version is not None
+            and self._version_of(move.name) != move.cassette_version
+        ):
             return
         if self.common.turns.get(cursor) != before:
             self.lost += 1

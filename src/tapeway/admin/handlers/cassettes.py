@@ -169,7 +169,7 @@ async def _item(
         interactions=count,
         size_bytes=None if stat is None else stat.size_bytes,
         modified_at=None if stat is None else stat.modified_at,
-        mark=None if stat is None else stat.mark,
+        mark=None if stat is None else stat.version,
         error=error,
     )
     return item, read

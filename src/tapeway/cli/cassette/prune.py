@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from tapeway.cli import terminal
 from tapeway.cli.cassette_arguments import CassetteInStore, OpenStores, check_persistent, locate
@@ -83,7 +83,7 @@ class ReportedRecording(BaseModel):
     index: int
     method: str
     path: str
-    mark: str | None = None
+    fingerprint: str | None = Field(default=None, alias="mark")
 
 
 class CassetteUse(BaseModel):
@@ -217,7 +217,7 @@ class UnusedRecordings:
     """Finds the recordings that a report names, in a file also under other indexes.
 
     With `permanent_indexes`, as in a database, an index never comes to mean a different recording:
-    a report without marks is enough, and a recording that is missing was removed since.
+    a report without fingerprints is enough, and a recording that is missing was removed since.
     """
 
     def __init__(
@@ -225,23 +225,23 @@ class UnusedRecordings:
     ) -> None:
         self._shown = shown
         self._by_index = {
-            recording.index: recording for recording in reported if recording.mark is None
+            recording.index: recording for recording in reported if recording.fingerprint is None
         }
         if self._by_index and not permanent_indexes:
             raise ConfigError(f"the report does not say which recordings of {shown}: {_NEW_REPORT}")
-        self._by_mark: dict[str, list[ReportedRecording]] = defaultdict(list)
+        self._by_fingerprint: dict[str, list[ReportedRecording]] = defaultdict(list)
         for recording in reported:
-            if recording.mark is not None:
-                self._by_mark[recording.mark].append(recording)
+            if recording.fingerprint is not None:
+                self._by_fingerprint[recording.fingerprint].append(recording)
         self._found_by_index: list[NamedRecording] = []
-        self._found_by_mark: dict[str, list[NamedRecording]] = defaultdict(list)
+        self._found_by_fingerprint: dict[str, list[NamedRecording]] = defaultdict(list)
 
     def add(self, item: AnyInteraction) -> None:
         """Compare the next interaction. Raises ConfigError if the index has a new meaning."""
         if not isinstance(item, Interaction):
             return
-        if self._by_mark and (mark := fingerprint(item)) in self._by_mark:
-            self._found_by_mark[mark].append(named(item))
+        if self._by_fingerprint and (digest := fingerprint(item)) in self._by_fingerprint:
+            self._found_by_fingerprint[digest].append(named(item))
         if (reported := self._by_index.get(item.index)) is not None:
             request = item.request.method, escape_surrogates(item.request.target)
             if request != (reported.method, reported.path):
@@ -251,9 +251,9 @@ class UnusedRecordings:
     def found(self) -> list[NamedRecording]:
         """Those to drop, after all interactions. Raises ConfigError if some are missing."""
         recordings = [*self._found_by_index]
-        for mark, reported in self._by_mark.items():
+        for digest, reported in self._by_fingerprint.items():
             indexes = {recording.index for recording in reported}
-            same = self._found_by_mark.get(mark, [])
+            same = self._found_by_fingerprint.get(digest, [])
             if len(same) < len(reported):
                 raise self._changed(reported[0])
             # Of several equal recordings the run did not reach the last.

@@ -59,7 +59,7 @@ class CassetteIndex:
 
     The rules come from `meta`. Raises RulesFault for unreadable rules. `other_routes`
     are the routes of recordings outside `stored`, if only a part of the cassette is loaded.
-    `places` is then the order of the loaded part, by index, and `mark` the version of the whole.
+    `places` is then the order of the loaded part, by index, and `whole_version` the version of the whole.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class CassetteIndex:
         take: int,
         other_routes: Collection[str] = (),
         places: Mapping[int, int] | None = None,
-        mark: str | None = None,
+        whole_version: str | None = None,
     ) -> None:
         self.name = name
-        self.mark = mark
+        self.whole_version = whole_version
         self.head: CassetteHead = stored.head
         self.rules: Rules = rules_of_meta(stored.head.meta)
         self.repeats: Repeats = repeats_of_meta(stored.head.meta)
@@ -139,7 +139,7 @@ class CassetteIndex:
     @property
     def version(self) -> object:
         """A value that changes with the recordings, the keys and the rules."""
-        return (self._made, self.generation) if self.mark is None else self.mark
+        return (self._made, self.generation) if self.whole_version is None else self.whole_version
 
     def neighbours(self) -> Neighbours:
         """Where recordings near to a request are found; made by the first call."""

@@ -95,13 +95,13 @@ class StoredCassette:
 class CassetteStat:
     """What a list of cassettes shows; `modified_at` is ISO 8601 in UTC.
 
-    `mark` differs after every change, also after a cassette was removed and created again; it has
+    `version` differs after every change, also after a cassette was removed and created again; it has
     no other meaning.
     """
 
     size_bytes: int
     modified_at: str
-    mark: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

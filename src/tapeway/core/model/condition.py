@@ -11,9 +11,9 @@ from tapeway.errors import AdminError
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """The mark that a cassette must have to be saved or removed; None for no cassette."""
+    """The version that a cassette must have to be saved or removed; None for no cassette."""
 
-    mark: str | None
+    version: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ class CursorMove:
 
     `before` may be an earlier step, whose result is then the start; None for a cursor that has not
     moved yet. `touched` is the recording that the step uses, None if already used. With the
-    cassette's `mark`, the step is made only while the cassette is unchanged. If `state` is None, the
-    cursor stays, only the mark is compared, and nothing is written.
+    `cassette_version`, the step is made only while the cassette is unchanged. If `state` is None, the
+    cursor stays, only the version is compared, and nothing is written.
     """
 
     name: str
@@ -74,7 +74,7 @@ class CursorMove:
     before: "CursorState | CursorMove | None"
     state: bytes | None
     touched: int | None = None
-    mark: str | None = None
+    cassette_version: str | None = None
     after: CursorState | None = None
     """Where the cursor is once the store made the step; None where it did not.
 

@@ -213,7 +213,7 @@ class LookedUp(Source):
         return True
 
     def _may_end(self, view: View) -> bool:
-        """Whether a write may have ended a recording: the mark does not show writes."""
+        """Whether a write may have ended a recording: the version does not show writes."""
         search = view.search
         reads = self._context.planner.read_keys
         return bool(reads(view.cassette.head, search.incoming, search.mode)) and view.may_be_ended
@@ -254,7 +254,7 @@ class LookedUp(Source):
     ) -> View:
         known = view.turns if turns is None else turns
         wide = await self._views.of(view.search, merged_view(view, more), known)
-        wide.cassette.mark = view.cassette.mark
+        wide.cassette.whole_version = view.cassette.whole_version
         return wide
 
     async def neighbours(

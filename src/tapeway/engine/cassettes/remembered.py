@@ -29,7 +29,7 @@ _OVERHEAD = 2048
 class RememberedViews:
     """The recordings found in a take of each cassette, as long as the cassette is unchanged.
 
-    Remembered recordings may be out of date: the store compares mark and cursor at each step.
+    Remembered recordings may be out of date: the store compares version and cursor at each step.
     """
 
     def __init__(self, store: SharedStore) -> None:
@@ -50,7 +50,7 @@ class RememberedViews:
         for key in search.keys:
             if key not in turns or isinstance(turns[key], CursorMove):
                 return None
-        return View(known.cassette, search, NO_TURNS, known.mark, known.move)
+        return View(known.cassette, search, NO_TURNS, known.version, known.move)
 
     def of(self, info: CassetteInfo | None, take: int, name: str) -> "Remembered | None":
         """All that was found in a take of a cassette, None where nothing is known."""
@@ -61,7 +61,7 @@ class RememberedViews:
         """Remember what was found under the keys of a search; the cursor of `key` was moved."""
         search, size = view.search, _size_of(view)
         keys, info = search.keys, search.info
-        if key not in keys or view.mark is None or info is None:
+        if key not in keys or view.version is None or info is None:
             return
         if info.has_unrouted or size > MOST_OF_A_VIEW:
             return
@@ -69,7 +69,7 @@ class RememberedViews:
         if self.size + size > MOST_REMEMBERED:
             self.clear()
         known = self._of.get(place)
-        if known is None or known.mark != view.mark or known.info is not info:
+        if known is None or known.version != view.version or known.info is not info:
             known = self._of[place] = Remembered(info, view, self._store)
         for each in keys:
             now = turn if each == key else view.turns.get(each)
@@ -97,7 +97,7 @@ class Remembered:
         self.info = info
         self.cassette = cassette
         """The recordings, and the cursors as they are after all steps under way."""
-        self.mark = view.mark
+        self.version = view.version
         self.turns: dict[bytes, CursorState | CursorMove | None] = {}
         self._store = store
 
@@ -117,14 +117,14 @@ class Remembered:
         fail too.
         """
         cassette, turns = self.cassette, self.turns
-        take, mark, turn = cassette.take, self.mark, turns[key]
+        take, version, turn = cassette.take, self.version, turns[key]
         if (
             stays
             and index in take.touched
             and isinstance(turn, CursorState)
             and len(cassette.indexes(key)) == 1
         ):
-            same = CursorMove(cassette.name, take.number, key, turn, None, None, mark)
+            same = CursorMove(cassette.name, take.number, key, turn, None, None, version)
             self._store.advance(same, partial(self._compared, done))
             return
         touched = None if index in take.touched else index
@@ -149,7 +149,7 @@ class Remembered:
     ) -> None:
         cassette, turns = self.cassette, self.turns
         number, state = cassette.take.number, cassette.cursor_state(key)
-        move = CursorMove(cassette.name, number, key, turns[key], state, touched, self.mark)
+        move = CursorMove(cassette.name, number, key, turns[key], state, touched, self.version)
         turns[key] = move
         self._store.advance(move, partial(self._moved, done))
 

@@ -77,8 +77,8 @@ class View:
     cassette: CassetteIndex
     search: Search
     turns: Mapping[bytes, CursorState] = field(default_factory=dict)
-    mark: str | None = None
-    """The mark of the whole cassette, from before its recordings were read."""
+    version: str | None = None
+    """The version of the whole cassette, from before its recordings were read."""
     move: Callable[[bytes, int], Awaitable[bool]] | None = None
     """Moves a remembered cursor, where nothing was read."""
     bindings: Mapping[bytes, CursorState] | None = None
@@ -94,7 +94,7 @@ class View:
 
     @property
     def may_be_ended(self) -> bool:
-        """Whether a write may have ended a recording since, which does not change the mark."""
+        """Whether a write may have ended a recording since, which does not change the version."""
         cassette, take = self.cassette, self.cassette.take
         return bool(take.writes) or any(
             cassette.take_of(each.index) == take.number for each in cassette

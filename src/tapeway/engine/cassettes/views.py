@@ -197,16 +197,18 @@ class CassetteViews:
             whole = self._context.planner.whole_path_key(info.rules, incoming)
             wanted[key_digest(whole)] = None
         cursors = [*search.keys, *writes]
-        turns, found, mark = await self._store.look(search.name, search.take, cursors, list(wanted))
+        turns, found, version = await self._store.look(
+            search.name, search.take, cursors, list(wanted)
+        )
         if incoming.route_guessed and info.unsure and not found:
             await self._find_routes(search.name, info)
-        return await self.of(search, found, turns, mark)
+        return await self.of(search, found, turns, version)
 
     async def under(self, search: Search, keys: Sequence[bytes]) -> View:
         """The present recordings with further keys. Raises StoreError."""
         digests = list(map(key_digest, keys))
-        turns, found, mark = await self._store.look(search.name, search.take, keys, digests)
-        return await self.of(search, found, turns, mark)
+        turns, found, version = await self._store.look(search.name, search.take, keys, digests)
+        return await self.of(search, found, turns, version)
 
     async def _find_routes(self, name: str, info: CassetteInfo) -> None:
         """Find the routes of recordings without a stated route: a miss tells whether any is."""
@@ -222,20 +224,20 @@ class CassetteViews:
         search: Search,
         found: Iterable[TakenRecording],
         turns: Mapping[bytes, CursorState] = NO_TURNS,
-        mark: str | None = None,
+        version: str | None = None,
     ) -> View:
         """A view of found recordings, with the cursors of a take."""
         found = list(found)
         if any(is_large(each.item.request) for each in found if isinstance(each.item, Interaction)):
-            return await asyncio.to_thread(self._indexed, search, found, turns, mark)
-        return self._indexed(search, found, turns, mark)
+            return await asyncio.to_thread(self._indexed, search, found, turns, version)
+        return self._indexed(search, found, turns, version)
 
     def _indexed(
         self,
         search: Search,
         recordings: Sequence[TakenRecording],
         turns: Mapping[bytes, CursorState],
-        mark: str | None,
+        version: str | None,
     ) -> View:
         info = info_of(search)
         items = [assign_route(recording.item, self._context.routes) for recording in recordings]
@@ -246,9 +248,9 @@ class CassetteViews:
             take=search.take,
             other_routes=info.routes,
             places=places,
-            mark=mark,
+            whole_version=version,
         )
         cassette.set_takes({recording.item.index: recording.take for recording in recordings})
         for key, turn in turns.items():
             cassette.take.restore_key(key, turn.state)
-        return View(cassette, search, turns, mark)
+        return View(cassette, search, turns, version)

@@ -144,19 +144,19 @@ class Editor(ABC):
         """Change a cassette for all instances; `work` hears whether it was loaded here."""
 
     async def _unchanged(self, name: str, condition: Condition) -> Unchanged | None:
-        """The mark of a cassette that fulfils a condition; None without a condition.
+        """The version of a cassette that fulfils a condition; None without a condition.
 
         Raises AdminError (412).
         """
         if not condition.given:
             return None
-        digest, mark = await self._state(name, with_digest=condition.match is not None)
+        digest, version = await self._state(name, with_digest=condition.match is not None)
         condition.check(digest)
-        return Unchanged(mark)
+        return Unchanged(version)
 
     @abstractmethod
     async def _state(self, name: str, *, with_digest: bool) -> tuple[str | None, str | None]:
-        """The digest and the mark of a cassette, None for no cassette.
+        """The digest and the version of a cassette, None for no cassette.
 
         Without `with_digest` any text stands for the digest. Raises AdminError (412) for a change
         in between.
@@ -242,7 +242,7 @@ class Editor(ABC):
             with _condition_at_save(condition):
                 only = await self._unchanged(name, condition)
                 while not (removed := await self._store.remove(name, only)):
-                    if only is None or only.mark is None:
+                    if only is None or only.version is None:
                         break
                     only = await self._unchanged(name, condition)
             if not removed and not loaded:

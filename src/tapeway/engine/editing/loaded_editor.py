@@ -208,7 +208,7 @@ class LoadedEditor(Editor):
         digest = await digest_of(await self._store.load(name, writable=True))
         # Read after the claim, which may change the cassette.
         stat = await self._store.stat(name)
-        return digest, None if stat is None else stat.mark
+        return digest, None if stat is None else stat.version
 
     async def _edit(
         self, name: str, index: int, condition: Condition, make: MakeChanged

@@ -73,11 +73,11 @@ class SharedEditor(Editor):
         return result
 
     async def _state(self, name: str, *, with_digest: bool) -> tuple[str | None, str | None]:
-        # Read before the digest: a change in between makes the mark outdated.
+        # Read before the digest: a change in between makes the version outdated.
         if (stat := await self._shared.stat(name)) is None:
             return None, None
         try:
-            return await self._digest(name) if with_digest else "", stat.mark
+            return await self._digest(name) if with_digest else "", stat.version
         except CassetteEdited:
             raise changed_meanwhile() from None
 

@@ -429,10 +429,10 @@ def _stat(paths: Paths) -> CassetteStat | None:
         return None
     modified = datetime.fromtimestamp(max(status.st_mtime for status in statuses.values()), UTC)
     size = sum(status.st_size for status in statuses.values())
-    mark = " ".join([f"{file}:{_mark(status)}" for file, status in statuses.items()])
-    return CassetteStat(size, modified.isoformat(timespec="microseconds"), mark)
+    version = " ".join([f"{file}:{_version_of(status)}" for file, status in statuses.items()])
+    return CassetteStat(size, modified.isoformat(timespec="microseconds"), version)
 
 
-def _mark(status: os.stat_result) -> str:
+def _version_of(status: os.stat_result) -> str:
     # The time of the last change of the inode: a copy that keeps the older times is noticed too.
     return f"{status.st_ino}.{status.st_ctime_ns}.{status.st_size}"

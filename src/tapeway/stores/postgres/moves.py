@@ -15,7 +15,7 @@ from tapeway.errors import StoreFull, copy_of
 from tapeway.ports import MoveDone
 from tapeway.stores.postgres import errors
 from tapeway.stores.postgres.pool import Pool, Session
-from tapeway.stores.sql.cassette_rows import MARK
+from tapeway.stores.sql.cassette_rows import CASSETTE_VERSION
 from tapeway.stores.sql.rows import hexes
 
 _Step = tuple[CursorMove, MoveDone]
@@ -29,8 +29,8 @@ SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
 }
 
-_MARKS = f"""
-SELECT asked.name, ({MARK.format("asked.name")}) AS mark
+_VERSIONS = f"""
+SELECT asked.name, ({CASSETTE_VERSION.format("asked.name")}) AS cassette_version
 FROM unnest($1::text[]) AS asked (name)
 """  # noqa: S608
 _LOCKED = "55P03"
@@ -49,16 +49,16 @@ WITH quick AS MATERIALIZED (
   SELECT set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '{{patience}}', true)
 ), wanted AS MATERIALIZED (
   SELECT number, name, take::bigint, decode(key, 'hex') AS key, before::bigint, steps::bigint,
-    decode(state, 'hex') AS state, mark
+    decode(state, 'hex') AS state, cassette_version
   FROM quick, unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
-    $7::text[]) WITH ORDINALITY AS given (name, take, key, before, steps, state, mark, number)
+    $7::text[]) WITH ORDINALITY AS given (name, take, key, before, steps, state, cassette_version, number)
   ORDER BY name, take, key
-), marks AS MATERIALIZED (
-  SELECT name, ({MARK.format("marked.name")}) AS mark
-  FROM (SELECT DISTINCT name FROM wanted WHERE mark IS NOT NULL) AS marked
+), versions AS MATERIALIZED (
+  SELECT name, ({CASSETTE_VERSION.format("cassettes.name")}) AS cassette_version
+  FROM (SELECT DISTINCT name FROM wanted WHERE cassette_version IS NOT NULL) AS cassettes
 ), unchanged AS MATERIALIZED (
   SELECT * FROM wanted
-  WHERE mark IS NULL OR mark = (SELECT marks.mark FROM marks WHERE marks.name = wanted.name)
+  WHERE cassette_version IS NULL OR cassette_version = (SELECT versions.cassette_version FROM versions WHERE versions.name = wanted.name)
 ), begun AS (
   INSERT INTO @turn AS turn (name, take, key, state, version)
   SELECT name, take, key, state, (random() * 4611686018427387904)::bigint + steps FROM unchanged WHERE before = 0
@@ -114,7 +114,7 @@ class _Chain:
         return self.steps[-1][0]
 
     def continues_with(self, move: CursorMove) -> bool:
-        return move.before is self.last and move.mark == self.last.mark
+        return move.before is self.last and move.cassette_version == self.last.cassette_version
 
 
 class WaitingMoves:
@@ -188,11 +188,11 @@ class WaitingMoves:
         """Set `after` where the cassette is unchanged. Raises StoreError."""
         names = list({move.name for move in staying})
         rows = await self._pool.read(
-            "compare cassettes", lambda session: session.rows(_MARKS, names)
+            "compare cassettes", lambda session: session.rows(_VERSIONS, names)
         )
-        marks = {row["name"]: row["mark"] for row in rows}
+        versions = {row["name"]: row["cassette_version"] for row in rows}
         for move in staying:
-            if move.mark == marks[move.name]:
+            if move.cassette_version == versions[move.name]:
                 move.after = STAYED
 
     async def _make(self, chains: Sequence[_Chain]) -> None:
@@ -246,7 +246,7 @@ def _arguments(chains: Sequence[_Chain]) -> Sequence[object]:
         [str(chain.version) for chain in chains],
         [str(len(chain.steps)) for chain in chains],
         [(chain.last.state or b"").hex() for chain in chains],
-        [chain.last.mark for chain in chains],
+        [chain.last.cassette_version for chain in chains],
         [step for step, _ in used],
         [number for _, number in used],
     )

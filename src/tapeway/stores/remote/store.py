@@ -341,9 +341,9 @@ class RemoteStore(WholeCassettes):
                 "name": str(name),
                 "size_bytes": int(size),
                 "modified_at": str(at),
-                "mark": str(mark),
+                "mark": str(version),
             }:
-                return name, CassetteStat(size, at, mark)
+                return name, CassetteStat(size, at, version)
             case _:
                 raise unexpected(self.url)
 

@@ -17,14 +17,14 @@ _SELECT = """
 SELECT id, meta, generation, coming_meta, coming_generation FROM @cassette WHERE name = $1
 """
 _LOCKED = {lock: f"{_SELECT} {lock}" for lock in (":share", ":lock")}
-MARK = """
+CASSETTE_VERSION = """
 SELECT c.token || '.' || c.revision || '.'
   || coalesce((SELECT sum(s.changes) FROM @source s WHERE s.cassette = c.id), 0)
 FROM @cassette c WHERE c.name = {}
 """
 """What differs after every change of a cassette."""
 
-_MARK = MARK.format("$1")
+_VERSION = CASSETTE_VERSION.format("$1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def lock_name(name: str) -> Op[None]:
     yield from rows_of(":lock_name", name)
 
 
-def mark(name: str) -> Op[str | None]:
+def version_of(name: str) -> Op[str | None]:
     """What differs after every change of a cassette, None where there is none."""
-    columns = yield from row(_MARK, name)
+    columns = yield from row(_VERSION, name)
     return None if columns is None else str(columns[0])

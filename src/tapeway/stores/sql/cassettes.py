@@ -11,7 +11,7 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.condition import Unchanged
 from tapeway.core.model.interaction import exchange_of
 from tapeway.stores.sql import cursors, recordings, rows
-from tapeway.stores.sql.cassette_rows import CassetteRow, cassette, insert, lock_name, mark
+from tapeway.stores.sql.cassette_rows import CassetteRow, cassette, insert, lock_name, version_of
 from tapeway.stores.sql.statements import Op, Row, computed, row, run
 from tapeway.stores.sql.statements import rows as rows_of
 from tapeway.stores.support.columns import keys_of, rules_of
@@ -72,7 +72,7 @@ def put_in_place(
     """
     yield from lock_name(name)
     before = yield from cassette(name, ":lock")
-    if only is not None and (yield from mark(name)) != only.mark:
+    if only is not None and (yield from version_of(name)) != only.version:
         return False, cassette_id
     if before is not None:
         yield from run(_TAKE_NAME, before.id)
@@ -85,7 +85,7 @@ def take_out(name: str, only: Unchanged | None) -> Op[int | None]:
     """Remove a cassette for all readers by taking its name; the id of its rows, None for none."""
     yield from lock_name(name)
     before = yield from cassette(name, ":lock")
-    if before is None or (only is not None and (yield from mark(name)) != only.mark):
+    if before is None or (only is not None and (yield from version_of(name)) != only.version):
         return None
     yield from run(_TAKE_NAME, before.id)
     yield from cursors.forget(name)

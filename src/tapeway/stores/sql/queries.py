@@ -27,7 +27,7 @@ from tapeway.core.model.control import CursorState
 from tapeway.errors import interaction_gone
 from tapeway.ports import FoundUnused, Issuer
 from tapeway.stores.sql import cursors
-from tapeway.stores.sql.cassette_rows import mark
+from tapeway.stores.sql.cassette_rows import version_of
 from tapeway.stores.sql.rows import RECORDING, TITLE, hexes, method_path, numbers, titles_of
 from tapeway.stores.sql.statements import Op, Row, computed, quick_row, quick_rows, row, rows
 from tapeway.stores.support import columns
@@ -163,7 +163,7 @@ def outline(name: str, place: str) -> Op[Outline | None]:
 
 
 def stat(name: str) -> Op[CassetteStat | None]:
-    """A cassette's size, time of change and mark."""
+    """A cassette's size, time of change and version."""
     stat_row = yield from row(_STAT, name)
     if stat_row is None:
         return None
@@ -192,8 +192,8 @@ def find(name: str, keys: Sequence[bytes]) -> Op[Sequence[Row]]:
 def look(
     name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
 ) -> Op[tuple[Mapping[bytes, CursorState], Sequence[Row], str | None]]:
-    """Mark, then cursors, then recordings: a recording made in between moved its cursor."""
-    version = (yield from mark(name)) if keys else None
+    """Version, then cursors, then recordings: a recording made in between moved its cursor."""
+    version = (yield from version_of(name)) if keys else None
     stored = yield from cursors.read(name, take, keys)
     return stored, (yield from find(name, digests)), version
 

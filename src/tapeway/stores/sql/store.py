@@ -257,7 +257,7 @@ class SqlStore(Generic[D]):
         """Replace the cassette. Its cursors are reset: they counted other recordings."""
         if only is not None:
             stat = await self.stat(name)
-            if only.mark != (None if stat is None else stat.mark):
+            if only.version != (None if stat is None else stat.version):
                 return False
         driver, action, head = self._for_cassette(name), f"save '{name}'", cassette.head
         id_ = await driver.write(action, partial(cassettes.add_nameless, head))
@@ -495,8 +495,8 @@ class SqlStore(Generic[D]):
             make = partial(cursors.read, name, take, keys)
             turns = await driver.read_turns(f"read the cursors of '{name}'", make) if keys else {}
             return Found(turns, [], None)
-        turns, read, mark = looked_up
-        return Found(turns, await self._found(name, read, held=True), mark)
+        turns, read, version = looked_up
+        return Found(turns, await self._found(name, read, held=True), version)
 
     def advance(self, move: CursorMove, done: MoveDone) -> None:
         self._driver.moves.add(move, done)

@@ -21,7 +21,7 @@ import apsw
 from tapeway.core.model.control import STAYED, CursorMove, CursorState
 from tapeway.errors import StoreError, StoreFull, copy_of
 from tapeway.ports import MoveDone
-from tapeway.stores.sql.cassette_rows import MARK
+from tapeway.stores.sql.cassette_rows import CASSETTE_VERSION
 from tapeway.stores.sql.cursors import BEGIN, TOUCH, first_version
 from tapeway.stores.sql.rows import indexable
 from tapeway.stores.sqlite.connection import immediate_transaction
@@ -34,7 +34,7 @@ _GO_ON = """
 UPDATE turn SET state = ?, version = ? WHERE name = ? AND take = ? AND key = ? AND version = ?
 """
 _BEGIN = quick_text(BEGIN, attached=False)
-_MARK = quick_text(MARK.format("$1"), attached=True)
+_VERSION = quick_text(CASSETTE_VERSION.format("$1"), attached=True)
 _TOUCH_RECORDED = quick_text(TOUCH, attached=False)
 """For a recording that is known to be there."""
 
@@ -260,7 +260,7 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 def make_steps(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
     """Make the steps in order, in a transaction; without a move the file is not locked.
 
-    `after` of a step stays None where the cursor has moved on since, or the mark differs.
+    `after` of a step stays None where the cursor has moved on since, or the version of the cassette differs.
     """
     try:
         _make_steps(moves, connection)
@@ -271,13 +271,13 @@ def make_steps(moves: Sequence[CursorMove], connection: apsw.Connection) -> None
 
 
 def _make_steps(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
-    marks: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {}
     steps = any(move.state is not None for move in moves)
     with immediate_transaction(connection) if steps else nullcontext():
         for move in moves:
-            if move.mark is not None and move.name not in marks:
-                marks[move.name] = _mark(move.name, connection)
-            if move.mark is not None and marks[move.name] != move.mark:
+            if move.cassette_version is not None and move.name not in versions:
+                versions[move.name] = _version_of(move.name, connection)
+            if move.cassette_version is not None and versions[move.name] != move.cassette_version:
                 continue
             if move.state is None:
                 move.after = STAYED
@@ -285,7 +285,7 @@ def _make_steps(moves: Sequence[CursorMove], connection: apsw.Connection) -> Non
             move.after = _replace(connection, move, move.state)
             if move.after is not None and move.touched is not None:
                 touched = move.name, move.take, move.touched
-                _touch(connection, touched, recorded=move.mark is not None)
+                _touch(connection, touched, recorded=move.cassette_version is not None)
 
 
 def _replace(connection: apsw.Connection, move: CursorMove, state: bytes) -> CursorState | None:
@@ -304,11 +304,11 @@ def _replace(connection: apsw.Connection, move: CursorMove, state: bytes) -> Cur
     return CursorState(state, version) if connection.changes() == 1 else None
 
 
-def _mark(name: str, connection: apsw.Connection) -> str | None:
+def _version_of(name: str, connection: apsw.Connection) -> str | None:
     if RECORDINGS not in connection.db_names():
         return None
-    mark: str | None = connection.execute(_MARK, (name,)).get
-    return mark
+    cassette_version: str | None = connection.execute(_VERSION, (name,)).get
+    return cassette_version
 
 
 def _touch(connection: apsw.Connection, touched: tuple[str, int, int], *, recorded: bool) -> None:

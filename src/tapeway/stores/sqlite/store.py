@@ -81,7 +81,7 @@ class SqliteStore(SqlStore[Runtime]):
     ) -> Found:
         looked_up = await super().look(name, take, keys, digests)
         # A file on a read-only disk is not attached when a cursor is moved: nothing can be compared.
-        return looked_up if self._location.writable else looked_up._replace(mark=None)
+        return looked_up if self._location.writable else looked_up._replace(version=None)
 
     async def _forget_cursors(self, name: str) -> None:
         if self._driver.has_cursors:
