@@ -11,11 +11,12 @@ recordings of foreign tools get a route by their origin.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from tapeway.core.http.headers import CASSETTE_HEADER, request_fields
-from tapeway.core.http.location import same_origin
+from tapeway.core.http.location import origin, same_origin
 from tapeway.core.http.sigv4 import Signing
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
@@ -246,13 +247,21 @@ def on_other_routes(request: Request, table: RouteTable) -> Iterator[Request]:
     An app or a foreign recording may use any of several routes to one service, which makes no
     difference between requests.
     """
+    own, prefix = _origin_and_path(request.base)
+    whole = prefix + request.target
     for route in table:
         if route.url is None or route.name == request.route:
             continue
-        whole = urlsplit(request.base).path.rstrip("/") + request.target
-        base = urlsplit(route.url).path.rstrip("/")
-        if same_origin(request.base, route.url) and whole.startswith(base + "/"):
+        other, base = _origin_and_path(route.url)
+        if other == own and whole.startswith(base + "/"):
             yield replace(request, route=route.name, target=whole[len(base) :], base=route.url)
+
+
+@lru_cache(maxsize=256)
+def _origin_and_path(url: str) -> tuple[str, str]:
+    """The origin of a route's URL, and its path without a slash at the end."""
+    # Remembered, since each request that no recording answers is compared with all routes.
+    return origin(url), urlsplit(url).path.rstrip("/")
 
 
 def _cut_cassette(target: str) -> tuple[str | None, str | None, str, str]:
