@@ -162,6 +162,54 @@ def test_a_run_counts_the_calls_that_its_upstream_failed(tmp_path: Path) -> None
     assert "look at it in a browser: .tapeway/last.html" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("mode", "options", "code"), [("record", (), 0), ("auto", (), 0), ("auto", ("--strict",), 3)]
+)
+def test_a_command_that_ignores_failed_calls_succeeds_with_a_warning(
+    mode: str, options: tuple[str, ...], code: int, tmp_path: Path
+) -> None:
+    ignoring = """
+import os, urllib.error, urllib.request
+for path in ("/models", "/files"):
+    try:
+        urllib.request.urlopen(os.environ["OPENAI_BASE_URL"] + path).read()
+    except urllib.error.HTTPError:
+        pass
+"""
+    command = (sys.executable, "-c", ignoring)
+    with closing(socket.socket()) as unused:
+        unused.bind(("127.0.0.1", 0))
+        route = f"--route=openai=http://127.0.0.1:{unused.getsockname()[1]}"
+        ended = run(tmp_path, f"--mode={mode}", *options, route, command=command)
+
+    assert ended.returncode == code
+    warning = "warning: the command succeeded, although every call failed and left no recording"
+    assert f"{warning} (--strict exits with 3)\n" in ended.stderr
+    assert not [*(tmp_path / "cassettes").glob("*.json")]
+
+
+def test_a_command_that_ignores_a_failed_call_among_others_succeeds_with_a_warning(
+    tmp_path: Path,
+) -> None:
+    ignoring = """
+import os, urllib.error, urllib.request
+for path in ("/v1/models", "/nowhere"):
+    try:
+        urllib.request.urlopen(os.environ["TAPEWAY_URL"] + path).read()
+    except urllib.error.HTTPError:
+        pass
+"""
+    with ThreadedStandIn() as upstream:
+        route = f"--route=openai={upstream.url}"
+        ended = run(tmp_path, route, command=(sys.executable, "-c", ignoring))
+
+    assert ended.returncode == 0
+    assert (
+        "warning: the command succeeded, although 1 of 2 calls failed and left no recording\n"
+        in ended.stderr
+    )
+
+
 def test_all_misses_of_a_cassette_that_does_not_exist_are_one_line(tmp_path: Path) -> None:
     ended = run(tmp_path, "--mode=replay", command=app(tmp_path, "one", "two", "three"))
 

@@ -1,7 +1,7 @@
 """`tapeway run`: run a command with a proxy around it, and report the use of cassettes."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from tapeway.engine.report.forms import (
     text_report,
 )
 from tapeway.engine.report.forms import annotations as build_annotations
+from tapeway.engine.report.summary import CassetteReport
 from tapeway.errors import ConfigError
 from tapeway.html_report.collection import LAST_LIMITS, ReportLimits
 from tapeway.server.error_responses import misses
@@ -176,6 +177,20 @@ def _print(finished: FinishedCommand, *, prune: bool) -> None:
         click.echo(f"{name}: {terminal.counted(count, 'recording')} pruned", err=True)
     if prune and not finished.clean:
         click.echo("nothing was pruned, since the run was not clean", err=True)
+    if finished.clean and any(report.failures for report in finished.reports):
+        click.echo(f"warning: {_failures_text(finished.reports)}", err=True)
+
+
+def _failures_text(reports: Sequence[CassetteReport]) -> str:
+    """What the exit code of a command does not say, if the command ignored that calls failed."""
+    failed = sum(report.failures for report in reports)
+    asked = sum(report.requests for report in reports)
+    if failed == asked:
+        return (
+            "the command succeeded, although every call failed and left no recording "
+            "(--strict exits with 3)"
+        )
+    return f"the command succeeded, although {failed} of {asked} calls failed and left no recording"
 
 
 def _leave_page(finished: FinishedCommand) -> None:
