@@ -345,10 +345,6 @@ class LookedUp(Source):
         async with self._leases.held(name, ask.key + b"#%d" % number):
             yield ask
 
-    def replaces(self, ask: LiveCall, interaction: Interaction) -> bool:
-        # The recordings of earlier takes are looked up.
-        return True
-
     @asynccontextmanager
     async def going_on(self, ask: LiveCall, index: int) -> AsyncIterator[None]:
         async with self._alone(ask.cassette.name, ask.key):
