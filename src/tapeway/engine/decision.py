@@ -65,7 +65,7 @@ class Planner:
             asked = cassette.asked(request, incoming.keyed)
         found_key: FoundKey | None = None
         if policy.replays:
-            found_key = cassette.find(asked, _routes_of(incoming))
+            found_key = cassette.find(asked, routes_of(incoming))
             if replay := self._replay(
                 cassette, found_key, asked, can_ask=policy.asks, known=incoming.known
             ):
@@ -189,7 +189,7 @@ class Planner:
                     cassette, large, incoming._replace(take=cassette.take.number), mode
                 )
         key, asks = large.asked.key, MODE_POLICIES[mode].asks
-        keys = [key_on_route(key, route) for route in _routes_of(incoming)]
+        keys = [key_on_route(key, route) for route in routes_of(incoming)]
         held = next((candidate for candidate in keys if candidate in cassette), None)
         if held is None:
             return False
@@ -214,7 +214,7 @@ class Planner:
     def keys(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> list[bytes]:
         """The match keys under which `plan` looks first."""
         self._last = asked = _received_request(head, rules, incoming)
-        return [key_on_route(asked.key, route) for route in _routes_of(incoming)]
+        return [key_on_route(asked.key, route) for route in routes_of(incoming)]
 
     def credential_digests(
         self, head: CassetteHead, rules: Rules, incoming: Incoming
@@ -374,7 +374,7 @@ def _read_of(redacted: Request, asked: ReceivedRequest) -> ReadJson | None:
     return None if is_large(redacted) else read
 
 
-def _routes_of(incoming: Incoming) -> tuple[str, ...]:
+def routes_of(incoming: Incoming) -> tuple[str, ...]:
     """The routes whose recordings answer: a route read off the path may be nobody's."""
     route = incoming.request.route
     return (route, DEFAULT_ROUTE) if incoming.route_guessed else (route,)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from aiohttp import WSMsgType, web
 
 Handler = Callable[[web.WebSocketResponse], Awaitable[None]]
+AskingHandler = Callable[[web.WebSocketResponse, web.Request], Awaitable[None]]
 
 
 @dataclass
@@ -27,8 +28,12 @@ async def serving(
     protocols: tuple[str, ...] = (),
     headers: dict[str, str] | None = None,
     refusal: Callable[[web.Request], web.StreamResponse | None] = lambda request: None,
+    asking: AskingHandler | None = None,
 ) -> AsyncIterator[Service]:
-    """A service whose connections are handled so; without a handler it echoes."""
+    """A service whose connections are handled so; without a handler it echoes.
+
+    `asking` is a handler that looks at the handshake too.
+    """
     service = Service()
 
     async def connected(request: web.Request) -> web.StreamResponse:
@@ -40,7 +45,10 @@ async def serving(
         )
         socket.headers.update(headers or {})
         await socket.prepare(request)
-        await (handler or _echo(service))(socket)
+        if asking is not None:
+            await asking(socket, request)
+        else:
+            await (handler or _echo(service))(socket)
         return socket
 
     app = web.Application()

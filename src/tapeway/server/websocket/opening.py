@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
-from tapeway.core.cassette.plan import LiveCall
+from tapeway.core.cassette.plan import LiveCall, Replay
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.json_text import Json
 from tapeway.core.misses.miss import Miss
@@ -49,8 +49,12 @@ class RecordedOpening:
     """A recorded opening for the current connection, and the exchange for the journal."""
 
     exchange: Exchange
-    interaction: Interaction
+    plan: Replay
     session: SessionRecording
+
+    @property
+    def interaction(self) -> Interaction:
+        return self.plan.interaction
 
     @property
     def says_something(self) -> bool:
@@ -93,7 +97,7 @@ async def recorded_opening(
         if isinstance(plan, LiveCall):
             return plan
         session = await recorded_session(plan.interaction)
-        opening = RecordedOpening(own, plan.interaction, session)
+        opening = RecordedOpening(own, plan, session)
         if opening.says_something:
             return opening
     return None

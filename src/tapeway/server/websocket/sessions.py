@@ -120,7 +120,7 @@ class SessionConnection:
 
     # Deciding.
 
-    async def _decided(self, first: WebSocketMessage) -> Replay | LiveCall | Miss:
+    async def _decided(self, first: WebSocketMessage | None) -> Replay | LiveCall | Miss:
         exchange, services = self._exchange, self._services
         in_force = services.arrived(exchange, self._address)
         plan = await services.decided(exchange, self._address, self._request(first), in_force)
@@ -135,10 +135,13 @@ class SessionConnection:
     async def serve_live(
         self,
         upstream: UpstreamSocket,
-        first: WebSocketMessage | Close,
+        first: WebSocketMessage | Close | None,
         live_call: LiveCall | None = None,
     ) -> None:
-        """Relay and record a session; the client has the opening already."""
+        """Relay and record a session; the client has the opening already.
+
+        `first` is None for a feed, whose client has said nothing yet.
+        """
         if live_call is None:
             live_call = await self._ask_of(None if isinstance(first, Close) else first)
         recorder = self._services.broker.recorder
@@ -157,8 +160,9 @@ class SessionConnection:
                 await recording.seen(first, first.by_client)
                 await self._end_both(upstream, first)
             else:
-                await recording.seen(first, True)
-                await upstream.send(first)
+                if first is not None:
+                    await recording.seen(first, True)
+                    await upstream.send(first)
                 await relay(self._client, upstream, self._services.stopping, recording.seen)
         await recording.seen(LOST, False)
 
@@ -243,9 +247,24 @@ class SessionConnection:
                 await self._client.send(due.message)
                 self._opening.add(due.message)
 
-    async def serve_replay(self, first: WebSocketMessage) -> None:
-        """Replay the session chosen by the client's first message."""
+    async def miss_in_silence(self, missed: Miss | None) -> None:
+        """Answer a client that waits for a service of which nothing is recorded.
+
+        `missed` is the miss if the journal has one already.
+        """
+        if missed is not None:
+            await self._say("replay_miss", missed.message)
+        elif isinstance(plan := await self._decided(None), Miss):
+            await self._miss(plan)
+
+    async def serve_replay(self, first: WebSocketMessage, feed: Replay | None = None) -> None:
+        """Replay the session chosen by the client's first message.
+
+        Without such a session, `feed` is replayed, whose client may have spoken late.
+        """
         plan = await self._decided(first)
+        if feed is not None and not isinstance(plan, Replay):
+            plan = feed
         if isinstance(plan, Replay):
             await self._play(plan, first)
         elif isinstance(plan, Miss):

@@ -2,21 +2,27 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall
-from tapeway.core.http.routing import RequestAddress, no_route_error
+from tapeway.core.http.routing import RequestAddress, no_route_error, on_other_routes
 from tapeway.core.matching.headers.distance import caller
+from tapeway.core.matching.placeholders import has_placeholder
+from tapeway.core.misses.miss import Miss
+from tapeway.core.misses.nearest import path_of
 from tapeway.core.model.control import MODE_POLICIES, Delivery, Mode, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import WEBSOCKET, Headers, Request, Response
 from tapeway.core.redaction.credentials import plain_subprotocols
 from tapeway.core.streams.pacing import Pace
+from tapeway.core.websocket.json_rpc import is_json_rpc
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.core.websocket.request_protocol import RequestProtocol
 from tapeway.core.websocket.sessions import SessionRecording
 from tapeway.engine.broker import Broker
+from tapeway.engine.decision import routes_of
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, WebSocketOff
 from tapeway.ports import Dial, UpgradeRefused, UpstreamSocket
@@ -52,6 +58,10 @@ _OFF = (
 )
 _OK = 200
 _LEFT = "the client left before its WebSocket connection was open"
+FEED_S = 5.0
+"""After this time, in seconds, a connection on which only the service has spoken is a session."""
+SILENCE_S = 15.0
+"""After so many silent seconds, a client waits for a service of which nothing is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +157,22 @@ class Upgrades:
         """The usable recordings for a connection with this handshake."""
         if not MODE_POLICIES[mode].replays:
             return _Recorded()
-        probe = Request(request.route, WEBSOCKET, request.target, request.headers)
-        incoming = Incoming(probe, address.guessed, "replay", take=exchange.take)
+        incoming = Incoming(
+            message_request(request, b""), address.guessed, "replay", take=exchange.take
+        )
         cassette = await self._broker.cassettes.at_path(exchange.cassette, incoming)
-        path = request.target.partition("?")[0]
+        path = path_of(request, cassette.rules)
         recordings = [
             recording
             for recording in cassette.snapshot()
             if isinstance(recording, Interaction)
             and recording.request.method == WEBSOCKET
-            and recording.request.target.partition("?")[0] == path
+            and _may_be_path(path, path_of(recording.request, cassette.rules))
         ]
-        others = [recording for recording in recordings if not has_no_client(recording)]
+        others = self._with_handshake(
+            *(cassette, incoming),
+            [recording for recording in recordings if not has_no_client(recording)],
+        )
         if MODE_POLICIES[mode].asks:
             take = cassette.take.number if exchange.take is None else exchange.take
             asking = self._caller(cassette, request)
@@ -182,6 +196,23 @@ class Upgrades:
             # Each session has an opening of its own.
             opening = None
         return _Recorded(others, opening)
+
+    def _with_handshake(
+        self, cassette: CassetteIndex, incoming: Incoming, recordings: Sequence[Interaction]
+    ) -> Sequence[Interaction]:
+        """The recordings whose route, path, query and deciding headers equal the handshake's."""
+        others = on_other_routes(incoming.request, self._broker.routes)
+        asked = [incoming, *[Incoming(each, mode=incoming.mode) for each in others]]
+        known: dict[tuple[str, str, Headers], bool] = {}
+        found: list[Interaction] = []
+        for recording in recordings:
+            request = recording.request
+            handshake = (request.route, request.target, request.headers)
+            if handshake not in known:
+                known[handshake] = any(_finds(each, cassette, recording) for each in asked)
+            if known[handshake]:
+                found.append(recording)
+        return found
 
     def _caller(self, cassette: CassetteIndex, request: Request) -> bytes:
         """The caller: during the take of a recording, the answer goes to this caller alone."""
@@ -232,7 +263,7 @@ class Upgrades:
         """Serve a connection and record the messages."""
         first = await _first_message(opened, upstream)
         protocol = _protocol_of(opened, first)
-        if protocol is None or isinstance(first, Close):
+        if protocol is None or first is None or isinstance(first, Close):
             await self._session(opened).serve_live(upstream, first)
             return
         await TurnConnection(self._services, opened, upstream, protocol).serve(first)
@@ -241,16 +272,23 @@ class Upgrades:
         """Serve a connection from recordings, as far as messages are recorded."""
         session, opening = self._session(opened), recorded.opening
         own = opening if isinstance(opening, RecordedOpening) else None
+        missed: Miss | None = None
         if isinstance(opening, MissedOpening):
-            await self._services.note_miss(opening.exchange, opening.miss)
-        first = await session.open([own.session] if own else await recorded.with_opening())
+            missed = await self._services.note_miss(opening.exchange, opening.miss)
+        if not recorded.all and _protocol_of(opened, None) is None:
+            first = await self._first_within(opened)
+            if first is None:
+                await session.miss_in_silence(missed)
+                return
+        else:
+            first = await session.open([own.session] if own else await recorded.with_opening())
         protocol = _protocol_of(opened, first)
         if isinstance(first, Close):
             await opened.client.close(first)
             if own is None:
                 self._ended(opened.exchange, "replayed", _OK)
         elif protocol is None or (opened.opening.messages and own is None):
-            await session.serve_replay(first)
+            await session.serve_replay(first, None if own is None else own.plan)
             return
         if own is not None:
             # Before a session the opening belongs to the session's recording.
@@ -259,17 +297,51 @@ class Upgrades:
             await session.send_rest()
             await TurnConnection(self._services, opened, None, protocol).serve(first)
 
+    async def _first_within(self, opened: OpenConnection) -> WebSocketMessage | Close | None:
+        """The client's first message; None if the client waits for a service without recordings."""
+        async with asyncio.TaskGroup() as tasks:
+            receiving = tasks.create_task(opened.client.receive())
+            await asyncio.wait((receiving,), timeout=SILENCE_S)
+            receiving.cancel()
+        return None if receiving.cancelled() else receiving.result()
+
     def _session(self, opened: OpenConnection) -> SessionConnection:
         return SessionConnection(
             self._services, opened, session_dialect_of(opened.handshake.target)
         )
 
 
-def _protocol_of(opened: OpenConnection, first: WebSocketMessage | Close) -> RequestProtocol | None:
-    """The request protocol of a connection; None for a session."""
+def _protocol_of(
+    opened: OpenConnection, first: WebSocketMessage | Close | None
+) -> RequestProtocol | None:
+    """The request protocol of a connection, without a message as far as path and subprotocol tell.
+
+    None for a session.
+    """
     if isinstance(first, Close):
         return None
+    first = first or WebSocketMessage(b"")
     return protocol_of(opened.handshake.target, opened.client.subprotocol or "", first)
+
+
+def _finds(incoming: Incoming, cassette: CassetteIndex, item: Interaction) -> bool:
+    """Whether the handshake of a request leads to a recording, given the recorded message."""
+    asked = incoming.request
+    request = replace(
+        item.request, route=asked.route, target=asked.target, headers=asked.headers, base=asked.base
+    )
+    found = cassette.find(cassette.asked(request), routes_of(incoming))
+    return found is not None and found.key == cassette.key_of(item.index)
+
+
+def _may_be_path(asked: str, recorded: str) -> bool:
+    """Whether two paths differ at most in segments with a placeholder: a quick comparison."""
+    if asked == recorded:
+        return True
+    one, other = asked.split("/"), recorded.split("/")
+    return len(one) == len(other) and all(
+        own == each or has_placeholder(each) for own, each in zip(one, other, strict=True)
+    )
 
 
 def _is_session(interaction: Interaction) -> bool:
@@ -282,25 +354,41 @@ def _caller_of(interaction: Interaction) -> bytes:
 
 async def _first_message(
     opened: OpenConnection, upstream: UpstreamSocket
-) -> WebSocketMessage | Close:
-    """Pass on the opening; return the client's first message, or the end of the connection."""
-    client = opened.client
+) -> WebSocketMessage | Close | None:
+    """Pass on the opening; return the client's first message, or the end of the connection.
+
+    None for a feed: the service has spoken, and the client has said nothing for a while.
+    """
+    client, clock = opened.client, asyncio.get_running_loop().time
+    may_be_feed = _protocol_of(opened, None) is None
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(client.receive())
         while not asking.done():
             speaking = tasks.create_task(upstream.receive())
-            await asyncio.wait((asking, speaking), return_when=asyncio.FIRST_COMPLETED)
+            left_s = None
+            if may_be_feed and opened.opening.messages:
+                left_s = max(0.0, opened.opening.began + FEED_S - clock())
+            await asyncio.wait(
+                (asking, speaking), timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+            )
             if not speaking.done():
                 speaking.cancel()
                 await asyncio.wait((speaking,))
-            if speaking.cancelled():
-                continue
-            message = speaking.result()
-            if isinstance(message, Close):
+            if not speaking.cancelled():
+                said = speaking.result()
+                if isinstance(said, Close):
+                    asking.cancel()
+                    return said
+                with suppress(ConnectionError):
+                    # Reading the client's side tells that the client has left.
+                    await client.send(said)
+                opened.opening.add(said)
+                may_be_feed = may_be_feed and not is_json_rpc(said.data)
+            if left_s is not None and clock() >= opened.opening.began + FEED_S:
                 asking.cancel()
-                return message
-            await client.send(message)
-            opened.opening.add(message)
+                await asyncio.wait((asking,))
+    if asking.cancelled():
+        return None
     first = asking.result()
     return replace(first, by_client=True) if isinstance(first, Close) else first
 
