@@ -71,10 +71,13 @@ class LiveLines:
         self._earlier = lines
         self._held += sum([len(line) for line, _ in lines])
 
-    def put(self, line: bytes, last: Verdict = "") -> None:
-        """Add a line; `last` is the verdict of the last line. Wait for `room` if `is_full`."""
+    def put(self, line: bytes, last: Verdict = "") -> bool:
+        """Add a line; `last` is the verdict of the last line.
+
+        Return whether too many bytes wait for the recorder: wait for `room` before the next line.
+        """
         if self._dropped or self._ended:
-            return
+            return False
         if not self._waiting:
             self._wake()
         self._waiting.append(line)
@@ -82,15 +85,11 @@ class LiveLines:
         if last:
             self._last = len(line)
             self.end(last)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether too many bytes wait for the recorder: stop reading."""
         return self._held > _READ_AHEAD
 
     async def room(self) -> None:
         """Wait until more may be taken."""
-        while self.is_full:
+        while self._held > _READ_AHEAD:
             self._room = self._room or asyncio.Event()
             await self._room.wait()
 

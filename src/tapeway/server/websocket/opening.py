@@ -117,27 +117,27 @@ class LiveOpening(LiveLines):
         protocol: RequestProtocol,
         given: int = 0,
     ) -> None:
-        """The client has `given` messages already, live or from a recording."""
+        """The client has got `given` messages before this connection was dialled."""
         super().__init__(message_head(upstream.head), opened.opening.began)
         self.metadata: Mapping[str, Json] = session_metadata(protocol.name, upstream.subprotocol)
         self.handed_out = asyncio.Event()
         self.handed_out.set()
         self._services = services
         self._opened = opened
-        self._given = given
+        self.given = given
         self._is_begun = False
         self._moved: Callable[[int], object] = lambda index: None
         self._recording: StoredTurn | None = None
 
     def was_given(self, answer: AnswerMessage | None) -> bool:
-        """Whether the client got the service's next message before this connection was dialled."""
-        if not self._given or answer is None:
+        """Whether the service's next message, with this meaning, is among the `given` messages."""
+        if answer is None:
             return False
         if answer.is_mark or answer.lane:
             # The service answers requests, so the opening is over.
-            self._given = 0
+            self.given = 0
             return False
-        self._given -= 1
+        self.given -= 1
         return True
 
     async def store(self, messages: Sequence[TimedMessage]) -> bool:

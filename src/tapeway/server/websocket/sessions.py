@@ -380,8 +380,7 @@ class _SessionBeingRecorded:
         """Take a message, or the end of the connection."""
         session = self._session
         if not isinstance(message, Close):
-            session.put(self._connection.line(self._live_call, message, by_client=by_client))
-            if session.is_full:
+            if session.put(self._connection.line(self._live_call, message, by_client=by_client)):
                 await session.room()
         elif not self._ended:
             self._ended = True

@@ -10,6 +10,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Request, Verdict
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.core.websocket.request_protocol import (
+    PLAIN_ANSWER,
     AnswerMessage,
     End,
     RequestProtocol,
@@ -90,13 +91,15 @@ class LiveTurnAnswer(LiveLines):
     def lane(self) -> bytes:
         return self._request.lane or b""
 
-    def add(self, message: WebSocketMessage, answer: AnswerMessage | None, end: End) -> None:
-        """Take a message of the service. Wait for `room` afterwards if `is_full`."""
+    def add(self, message: WebSocketMessage, answer: AnswerMessage | None, end: End) -> bool:
+        """Take a message of the service; return whether to wait for `room` before the next."""
         self._count_message(message)
         line = message.data + b"\n"
-        mark = answer if answer is not None and answer.is_mark else None
+        # Nearly every message is a plain answer.
+        has_mark = answer is not None and answer is not PLAIN_ANSWER and answer.is_mark
+        mark = answer if has_mark else None
         self.came.append((len(line), message.binary, mark))
-        self.put(line, _VERDICTS[end])
+        return self.put(line, _VERDICTS[end])
 
     def _count_message(self, message: WebSocketMessage) -> None:
         if message.binary:
@@ -201,7 +204,7 @@ class UpstreamLink:
         while not isinstance(message := await self.socket.receive(), Close):
             self.received += 1
             answer = self._protocol.read_answer(message)
-            if self._opening.was_given(answer):
+            if self._opening.given and self._opening.was_given(answer):
                 continue
             arrival = None if answer is None else self._turns.came(answer)
             if answer is not None and arrival is None:
@@ -216,8 +219,7 @@ class UpstreamLink:
             if arrival is None:
                 await self._pass_on(message)
             elif (turn := self._turn_of(arrival)) is not None:
-                turn.add(message, answer, arrival.end)
-                if turn.is_full:
+                if turn.add(message, answer, arrival.end):
                     await turn.room()
             elif arrival.turn not in self._unheard:
                 await self._came_late(message, arrival.turn)
