@@ -173,10 +173,12 @@ class CassetteRules:
 
 @dataclass(slots=True)
 class EditedRecording:
-    """A recording that is being edited; the index changes where a write under way stores more of it."""
+    """A recording that is being edited; the index changes where a write stores more of it."""
 
     name: str
     index: int
+    closed: bool = False
+    """Whether no more of it is to be stored."""
 
 
 class Loaded(Source):
@@ -186,7 +188,7 @@ class Loaded(Source):
         super().__init__(store, control, context)
         self._rules = CassetteRules(store, context.rules)
         self._locks = KeyedLocks()
-        self._edited: list[EditedRecording] = []
+        self._edits: list[EditedRecording] = []
         self._read_only: set[str] = set()
         self._unreadable: dict[str, CassetteIndex] = {}
         """Empty cassettes in place of unreadable ones, until the mode changes."""
@@ -360,26 +362,29 @@ class Loaded(Source):
     async def going_on(self, ask: LiveCall, index: int) -> AsyncIterator[None]:
         name, cassette = ask.cassette.name, ask.cassette
         async with self._replacing.of(name, ask.key):
-            at = EditedRecording(name, index)
-            if at in self._edited or not cassette.may_go_on(index, ask.take):
+            edits = self._edits_of(name, index)
+            if any(edit.closed for edit in edits) or not cassette.may_go_on(index, ask.take):
                 raise recording_edited(name, index)
             place = cassette.place_of(index)
             yield
             # Somebody who has read the part before may have begun to edit it meanwhile.
-            for each in [each for each in self._edited if each == at]:
+            for edit in self._edits_of(name, index):
                 items = cassette.snapshot()
-                each.index = next(
+                edit.index = next(
                     item.index for item in items if cassette.place_of(item.index) == place
                 )
 
+    def _edits_of(self, name: str, index: int) -> Sequence[EditedRecording]:
+        return [edit for edit in self._edits if (edit.name, edit.index) == (name, index)]
+
     @contextmanager
-    def edited(self, name: str, index: int) -> Iterator["EditedRecording"]:
-        """Inside the block a recording is edited: no more of the recording is stored."""
-        self._edited.append(edited := EditedRecording(name, index))
+    def edited(self, name: str, index: int) -> Iterator[EditedRecording]:
+        """Follow a recording inside the block, where it is edited."""
+        self._edits.append(edited := EditedRecording(name, index))
         try:
             yield edited
         finally:
-            self._edited = [each for each in self._edited if each is not edited]
+            self._edits = [edit for edit in self._edits if edit is not edited]
 
     @asynccontextmanager
     async def replacing(

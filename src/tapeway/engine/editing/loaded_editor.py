@@ -6,7 +6,6 @@ when the change is answered.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary, WeakSet
@@ -229,19 +228,22 @@ class LoadedEditor(Editor):
                 out.cassette = await indexed(len(kept), partial(rebuild, removed=made is None))
             return None if made is None else Appended(place, document.interaction_digest(made))
 
-        # Live calls end first: a WebSocket turn that stored more would get another index.
-        with self._edited(name, index, condition) as edited:
+        with self._loaded.edited(name, index) as edited:
+            await self._close(edited, condition, make)
+            # Live calls end first, which may store more of their recordings under other indexes.
             return await self._loaded.change(name, partial(work, edited))
 
-    def _edited(
-        self, name: str, index: int, condition: Condition
-    ) -> AbstractContextManager[EditedRecording]:
-        """Inside the block no more of a recording is stored, unless the condition refuses the edit."""
-        cassette, wanted = self._loaded.loaded.get(name), condition.match
-        held = None if cassette is None else cassette.get(index)
-        if held is None or (wanted is not None and document.interaction_digest(held) not in wanted):
-            return nullcontext(EditedRecording(name, index))
-        return self._loaded.edited(name, index)
+    async def _close(
+        self, edited: EditedRecording, condition: Condition, make: MakeChanged
+    ) -> None:
+        """Let no more of a recording be stored, unless the edit is refused."""
+        cassette, wanted = self._loaded.loaded.get(edited.name), condition.match
+        held = None if cassette is None else cassette.get(edited.index)
+        if cassette is None or held is None:
+            return
+        if wanted is None or document.interaction_digest(held) in wanted:
+            await make(cassette.head, held)
+            edited.closed = True
 
     async def _append_to(self, name: str, head: CassetteHead | None, work: Append) -> None:
         """Append to a loaded and claimed cassette."""
