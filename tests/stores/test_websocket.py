@@ -16,6 +16,7 @@ from websockets.asyncio.client import ClientConnection
 from tapeway.core.model.control import Delivery, Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import LARGE_BODY
+from tapeway.errors import AdminError
 from tapeway.ports import CassetteStore
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.conversing import (
@@ -323,6 +324,23 @@ async def test_a_turn_can_be_edited_while_its_service_goes_on(
         await turn.client.close()
         if method == "keep":
             assert len(await turn.unrecorded()) == 1
+
+
+async def test_a_turn_goes_on_where_an_edit_of_it_is_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with late_turn(place, monkeypatch, "keep") as turn:
+        [item] = await turn.proxy.recorded()
+        secret = replace(item, metadata={**item.metadata, "by": "sk-live-5b1f0c9e7d3a4286b2c4"})
+        with pytest.raises(AdminError) as refused:
+            await turn.proxy.broker.editor.edit("default", item.index, secret)
+        assert refused.value.status == 422
+        turn.held.let_go()
+        assert await next_event(turn.client) == _LATE
+        [item] = await turn.proxy.recorded()
+        assert item.response.size > LARGE_BODY
+        await turn.client.close()
+        assert await turn.unrecorded() == []
 
 
 def _lines(item: Interaction) -> list[bytes]:
