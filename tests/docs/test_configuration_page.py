@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.cli.reference import PAGES, configuration
+from scripts.reference_pages import PAGES, configuration
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings.sources import OPTIONS, variable_of
 from tests.support.markdown import ROOT
@@ -10,7 +10,7 @@ from tests.support.markdown import ROOT
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_what_the_program_says(name: str) -> None:
-    # After a change: python -m tapeway.cli.reference NAME > docs/NAME.md
+    # After a change: python scripts/reference_pages.py NAME > docs/NAME.md
     assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") == PAGES[name]()
 
 

@@ -1,6 +1,6 @@
 """The two pages that the program writes: docs/configuration.md and docs/command-line.md.
 
-`python -m tapeway.cli.reference configuration > docs/configuration.md` prints a page.
+`python scripts/reference_pages.py configuration > docs/configuration.md` writes a page anew.
 """
 
 import sys
