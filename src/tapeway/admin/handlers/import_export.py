@@ -128,30 +128,22 @@ async def delete_cassette(context: HandlerContext, call: PlainCall) -> Removed:
 def _load(form: str, text: bytes) -> ImportedCassette:
     new_head = CassetteHead(datetime.now(UTC).isoformat(), str(uuid4()))
     try:
-        return _load_as(form, text, new_head)
+        if form == "yaml":
+            return ImportedCassette(YAML.load(text))
+        return _format(form).load(text, new_head)
     except FormatFault as fault:
         raise bad_cassette(fault) from fault
 
 
 def _save(name: str, form: str, stored: StoredCassette) -> ExportedCassette:
     try:
-        return _save_as(form, stored)
+        if form == "yaml":
+            return ExportedCassette(YAML.save(stored))
+        if (save := _format(form).save) is None:
+            raise ValueError(f"no cassette can be written as {form}")
+        return save(stored)
     except FormatFault as fault:
         raise CassetteCorrupt(f"cassette '{name}' cannot be written as {form}: {fault}") from fault
-
-
-def _load_as(form: str, text: bytes, new_head: CassetteHead) -> ImportedCassette:
-    if form == "yaml":
-        return ImportedCassette(YAML.load(text))
-    return _format(form).load(text, new_head)
-
-
-def _save_as(form: str, stored: StoredCassette) -> ExportedCassette:
-    if form == "yaml":
-        return ExportedCassette(YAML.save(stored))
-    if (save := _format(form).save) is None:
-        raise ValueError(f"no cassette can be written as {form}")
-    return save(stored)
 
 
 def _format(form: str) -> "Format":
