@@ -90,6 +90,17 @@ def test_a_secret_in_a_database_is_replaced_in_place(
     assert mended.request == LEAKY.request  # type: ignore[union-attr]
 
 
+def test_a_dry_run_changes_nothing_in_a_database(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    before = repr((there.heads, there.held))
+
+    code, out, _ = run(capsys, "redact", "--dry-run", "--store", "sqlite:there")
+
+    assert (code, out.count(": would be replaced: ")) == (0, 3)
+    assert repr((there.heads, there.held)) == before
+
+
 def test_a_store_that_only_saves_whole_cassettes_gets_one_save(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
