@@ -221,15 +221,3 @@ def test_wrong_arguments_are_named_with_code_2(
 
     assert (code, out) == (2, "")
     assert said in err
-
-
-def test_a_cassette_that_cannot_be_read_is_code_2_and_is_left_alone(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    write("one", asked(chat("a")))
-    Path("cassettes/two.json").write_text("{")
-    code, _, err = run(capsys, "one", "two")
-
-    assert code == 2
-    assert "two.json" in err
-    assert Path("cassettes/two.json").read_text() == "{"

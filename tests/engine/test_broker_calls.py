@@ -156,20 +156,6 @@ async def test_clients_that_leave_stop_neither_the_recording_nor_the_others(
         assert running.responder.connections == 1
 
 
-async def test_a_call_that_all_its_clients_have_left_is_recorded() -> None:
-    async with running_broker() as running:
-        running.responder.gate.clear()
-        client = running.start()
-        await running.responder.reached(1)
-        client.cancel()
-        await asyncio.gather(client, return_exceptions=True)
-        running.responder.gate.set()
-        await until(lambda: not running.broker.in_flight)
-
-        assert await running.stored() == [b"answer 1"]
-        assert (await running.get()).outcome == "replayed"
-
-
 async def test_when_the_call_fails_all_get_the_error_and_the_next_asks_anew() -> None:
     async with running_broker() as running:
         running.responder.gate.clear()

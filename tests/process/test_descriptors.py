@@ -70,6 +70,8 @@ async def test_a_crowd_of_clients_keeps_nobody_from_the_admin_api(tmp_path: Path
         for each in crowd:
             each.leave()
 
+        assert len(tapeway.stderr) < 20_000, "the log is not filled"
+
 
 async def test_the_soft_limit_is_raised_to_the_hard_one(tmp_path: Path) -> None:
     def soft() -> None:

@@ -1,54 +1,16 @@
 """What surrounds `tapeway serve`: descriptors, certificates, proxies, its own listeners."""
 
 import asyncio
-import resource
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.process.serving import DEADLINE_S, Tapeway, request
+from tests.process.serving import DEADLINE_S, Tapeway
 from tests.support.ports import free_ports
-from tests.support.raw_client import Answer, RawClient
 from tests.support.socket_upstream import Peer
 from tests.upstream.certificate_authority import AUTHORITY, server
-
-DESCRIPTORS = 64
-
-
-def few_descriptors() -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
-
-
-async def served_again(tapeway: Tapeway) -> Answer:
-    """The first answer to a new connection; those it has no descriptor for it breaks off."""
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            try:
-                return await tapeway.ask("/2")
-            except (ConnectionError, asyncio.IncompleteReadError):
-                await asyncio.sleep(0.01)
-
-
-async def test_more_connections_than_descriptors_neither_stop_it_nor_fill_its_log(
-    tmp_path: Path,
-) -> None:
-    async with (
-        Peer() as peer,
-        Tapeway(tmp_path, "--upstream", peer.url, limit=few_descriptors) as tapeway,
-        RawClient(tapeway.proxy) as early,
-    ):
-        assert (await early.ask(request("/1"))).status == 200
-        crowd = [RawClient(tapeway.proxy) for _ in range(2 * DESCRIPTORS)]
-        for each in crowd:
-            await each.__aenter__()
-        assert (await early.ask(request("/1"))).outcome == b"replayed"
-        for each in crowd:
-            each.leave()
-        assert (await served_again(tapeway)).status == 200
-
-        assert len(tapeway.stderr) < 20_000
 
 
 @pytest.mark.parametrize("whose", ["--listen", "--admin-listen"])

@@ -66,21 +66,6 @@ async def test_a_client_may_leave_at_its_own_end_mark() -> None:
         assert len(peer.requests) == 1
 
 
-async def test_clients_of_a_shared_call_get_its_answer_when_the_first_has_left() -> None:
-    go = asyncio.Event()
-    async with Peer(go, *CHUNKED) as peer, running_proxy(peer.url, mode="auto") as proxy:
-        async with proxy.connect() as first, proxy.connect() as second:
-            await first.send(proxy.request(b"POST /v1", body=b"{}"))
-            await peer.asked.wait()
-            await second.send(proxy.request(b"POST /v1", body=b"{}"))
-            first.leave()
-            go.set()
-            answer = await second.answer()
-
-        assert answer.chunks == EVENTS
-        assert len(peer.requests) == 1
-
-
 async def test_a_relayed_call_ends_when_its_client_disconnects() -> None:
     async with (
         Peer(HEAD, *PIECES, "stall") as peer,

@@ -7,9 +7,8 @@ import pytest
 
 from tapeway.cli.cassette.diff import compare_places
 from tapeway.cli.cassette_arguments import CassetteInStore
-from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import Interaction
 from tapeway.inspection.pairing import diff_document
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings
@@ -119,25 +118,6 @@ async def test_headers_count_if_they_are_asked_for() -> None:
 
     assert without["equal"] == 1
     assert [row["state"] for row in compared["rows"]] == ["different"]
-
-
-async def test_interactions_of_another_kind_are_compared_by_their_documents() -> None:
-    store = MemoryStore()
-    for name, said in (("a", 1), ("b", 2)):
-        document: dict[str, Json] = {
-            "index": 0,
-            "kind": "tool",
-            "boundary": "f",
-            "request": {},
-            "response": said,
-        }
-        await store.save(name, StoredCassette(HEAD, (ForeignInteraction(0, document),)))
-    async with world(store=store) as found:
-        compared = await found.got(f"{PATH}?other=b")
-
-    assert compared["different"][0]["differences"] == [
-        {"path": "response", "steps": ["response"], "recorded_steps": None, "first": 1, "second": 2}
-    ]
 
 
 @pytest.mark.parametrize("query", ["other=none", "index=9", "other=b&index=0&other_index=99"])

@@ -70,28 +70,6 @@ async def test_a_stream_is_read_as_text_and_in_time(
     assert found["document"] is None
 
 
-async def test_tool_calls_are_told_with_their_arguments(
-    stored_world: World, store: CassetteStore
-) -> None:
-    said = {
-        "role": "assistant",
-        "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
-        ],
-    }
-    made = call(
-        0,
-        CHAT,
-        {"model": "m", "messages": []},
-        {"choices": [{"index": 0, "message": said, "finish_reason": "tool_calls"}]},
-    )
-    await kept(store, made)
-
-    (found,) = (await stored_world.got(f"{NAME}/interactions/0/view"))["answers"]
-
-    assert found["tool_calls"] == [{"id": "c1", "name": "f", "arguments": {"a": 1}}]
-
-
 async def test_what_is_no_llm_call_has_no_answers(
     stored_world: World, store: CassetteStore
 ) -> None:
@@ -247,23 +225,3 @@ async def test_an_interaction_that_is_not_there_is_404(open_world: World) -> Non
 
     assert response.status == 404
     assert (await response.json())["error"]["code"] == "no_interaction"
-
-
-async def test_a_file_that_is_not_loaded_is_read_once_for_all_its_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with world(store=FileStore(tmp_path / "first"), mode="replay") as found:
-        await kept(found.broker.store, streamed(), streamed(1))
-    loads: list[str] = []
-    load = FileStore.load
-
-    async def counted(self: FileStore, name: str, *, writable: bool) -> StoredCassette | None:
-        loads.append(name)
-        return await load(self, name, writable=writable)
-
-    monkeypatch.setattr(FileStore, "load", counted)
-    async with world(store=FileStore(tmp_path / "first"), mode="replay") as found:
-        shown = [await found.got(f"{NAME}/interactions/{at}/view") for at in (0, 1, 0)]
-
-        assert [interaction["index"] for interaction in shown] == [0, 1, 0]
-        assert loads == ["default"]
