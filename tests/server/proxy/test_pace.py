@@ -155,16 +155,3 @@ async def test_a_failure_is_replayed_at_its_recorded_time(failure: Failure, stat
         assert said.startswith(
             {"timeout": b"HTTP/1.1 504", "cut": b"HTTP/1.1 200", "reset": b""}[failure.kind]
         )
-
-
-async def test_a_replayed_retry_after_is_part_of_the_pace() -> None:
-    store = MemoryStore()
-    response = Response(ResponseHead(429, "Slow", ((b"Retry-After", b"20"),)))
-    interaction = Interaction(0, Request("a", "GET", "/x"), response)
-    await store.append("default", CassetteHead("", "run"), Recording(interaction))
-    said = []
-    for pace in (AT_ONCE, AS_RECORDED, Pace(0.5)):
-        async with replaying(store, pace) as proxy:
-            said.append((await proxy.ask(b"GET /a/x")).value(b"retry-after"))
-
-    assert said == [b"0", b"20", b"10"]

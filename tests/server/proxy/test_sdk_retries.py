@@ -130,13 +130,3 @@ async def test_a_replay_that_keeps_a_pace_keeps_that_part_of_the_wait() -> None:
         replayed = await proxy.ask()
 
     assert [replayed.values(name) for name in WAITS] == [[b"10"], [b"10000"]]
-
-
-async def test_an_answer_that_asks_for_no_wait_gets_none() -> None:
-    async with Peer(busy()) as peer, running_proxy(peer.url) as proxy:
-        await proxy.ask()
-        await proxy.broker.set_mode("replay")
-        replayed = await proxy.ask()
-
-    assert replayed.outcome == b"replayed"
-    assert [replayed.values(name) for name in WAITS] == [[], []]
