@@ -124,10 +124,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def _contract_results(reporter: pytest.TerminalReporter) -> list[matrix.Result]:
     reports = [
-        each
+        report
         for found in reporter.stats.values()
-        for each in found
-        if isinstance(each, pytest.TestReport)
+        for report in found
+        if isinstance(report, pytest.TestReport)
     ]
     return list(matrix.results(reports))
 

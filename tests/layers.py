@@ -153,10 +153,10 @@ def allowed(room: str) -> frozenset[str]:
     """All rooms that a room may import, itself among them."""
     found, waiting = set[str](), [room]
     while waiting:
-        each = waiting.pop()
-        if each not in found:
-            found.add(each)
-            waiting += ROWS.get(each, ())
+        layer = waiting.pop()
+        if layer not in found:
+            found.add(layer)
+            waiting += ROWS.get(layer, ())
     return frozenset(found)
 
 

@@ -296,7 +296,7 @@ def test_only_so_many_verified_files_are_remembered(
         looks.append(os.stat(tmp_path / character))
         files.add(looks[-1], looks[-1], character)
 
-    assert [files.has(look, each) for look, each in zip(looks, "abc", strict=True)] == [
+    assert [files.has(look, digest) for look, digest in zip(looks, "abc", strict=True)] == [
         False,
         True,
         True,

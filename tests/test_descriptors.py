@@ -45,8 +45,8 @@ def test_each_open_file_leaves_one_less() -> None:
     try:
         assert descriptors_left() <= before - 1
     finally:
-        for each in opened:
-            os.close(each)
+        for descriptor in opened:
+            os.close(descriptor)
     assert descriptors_left() == before
 
 
@@ -61,8 +61,8 @@ def test_with_none_left_there_is_none() -> None:
         with pytest.raises(OSError, match="Too many open files"):
             os.open(os.devnull, os.O_RDONLY)
     finally:
-        for each in opened:
-            os.close(each)
+        for descriptor in opened:
+            os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert descriptor_limit() == soft
 

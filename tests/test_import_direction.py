@@ -105,7 +105,7 @@ def violations(root: Path) -> Iterator[str]:
         where = path.relative_to(root).as_posix()
         text = path.read_text(encoding="utf-8")
         tree = trees[path] = ast.parse(text, where)
-        if where.startswith(tuple(f"src/{PACKAGE}/{each}/" for each in MOVABLE)):
+        if where.startswith(tuple(f"src/{PACKAGE}/{folder}/" for folder in MOVABLE)):
             yield from _named_in_full(where, tree)
             _resolve(where, tree)
         yield from _shapeless_names(where)

@@ -18,9 +18,9 @@ STORES = {"FileStore", "MemoryStore", "PostgresStore", "RemoteStore", "SqliteSto
 def protocols() -> set[str]:
     """The names of all Protocols of `ports.py`, and of the stores that implement them."""
     return STORES | {
-        each.name
-        for each in ast.parse(PORTS).body
-        if isinstance(each, ast.ClassDef) and "Protocol" in map(ast.unparse, each.bases)
+        node.name
+        for node in ast.parse(PORTS).body
+        if isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases)
     }
 
 

@@ -88,9 +88,9 @@ def names_as_text(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Private names given to `getattr` and the like; all texts, where one is given a variable."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     by_name = [call for call in calls if called(call) in BY_NAME and len(call.args) > 1]
-    at = {id(each): 1 if called(each) != "__getattribute__" else 0 for each in by_name}
-    dynamic = any(not is_text(each.args[at[id(each)]]) for each in by_name if called(each) in SETS)
-    texts = [*ast.walk(tree)] if dynamic else [each.args[at[id(each)]] for each in by_name]
+    at = {id(call): 1 if called(call) != "__getattribute__" else 0 for call in by_name}
+    dynamic = any(not is_text(call.args[at[id(call)]]) for call in by_name if called(call) in SETS)
+    texts = [*ast.walk(tree)] if dynamic else [call.args[at[id(call)]] for call in by_name]
     for node in texts:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             name = node.value

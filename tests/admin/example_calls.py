@@ -48,9 +48,9 @@ class Example:
     type: str = "application/json"
 
 
-def example(each: Operation) -> Example:
+def example(operation: Operation) -> Example:
     """What a call of this route carries so that it succeeds."""
-    return _EXAMPLES.get(each.name, Example())
+    return _EXAMPLES.get(operation.name, Example())
 
 
 def filled(path: str) -> str:

@@ -13,14 +13,14 @@ from tests.admin.admin_and_proxy import World, world
 from tests.admin.example_calls import ABSENT, filled
 from tests.support.canary import canary, sightings
 
-PATHS = sorted({each.path for each in TABLE})
+PATHS = sorted({operation.path for operation in TABLE})
 
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_every_other_method_is_a_405_that_says_which_there_are(
     open_world: World, path: str
 ) -> None:
-    methods = {each.method for each in TABLE if each.path == path}
+    methods = {operation.method for operation in TABLE if operation.path == path}
     allowed = methods | ({"HEAD"} if "GET" in methods else set())
 
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "QUERY"):
@@ -66,7 +66,7 @@ async def test_every_answer_is_shielded_from_browsers(open_world: World) -> None
     await open_world.ask()
     open_world.journal.close()
 
-    for method, path in [(each.method, filled(each.path)) for each in TABLE] + [
+    for method, path in [(operation.method, filled(operation.path)) for operation in TABLE] + [
         ("GET", "/nowhere"),
         ("POST", "/"),
         ("PUT", "/api/v1/mode"),
@@ -81,18 +81,18 @@ async def test_every_answer_is_shielded_from_browsers(open_world: World) -> None
 
 async def test_head_is_a_get_without_its_body(open_world: World) -> None:
     await open_world.ask()
-    for each in TABLE:
-        if each.method != "GET":
+    for operation in TABLE:
+        if operation.method != "GET":
             continue
         answer = await open_world.raw(
-            f"HEAD {filled(each.path)} HTTP/1.1\r\nHost: localhost\r\n"
+            f"HEAD {filled(operation.path)} HTTP/1.1\r\nHost: localhost\r\n"
             "Connection: close\r\n\r\n".encode()
         )
 
-        status = b"404" if each.name in ABSENT else b"200"
-        assert answer.startswith(b"HTTP/1.1 %b " % status), each.name
-        assert answer.endswith(b"\r\n\r\n"), each.name
-        assert answer.count(b"\r\n\r\n") == 1, each.name
+        status = b"404" if operation.name in ABSENT else b"200"
+        assert answer.startswith(b"HTTP/1.1 %b " % status), operation.name
+        assert answer.endswith(b"\r\n\r\n"), operation.name
+        assert answer.count(b"\r\n\r\n") == 1, operation.name
 
 
 async def test_an_error_has_the_shape_that_sdks_show(open_world: World) -> None:
@@ -178,7 +178,7 @@ async def test_no_credential_of_a_request_comes_out_here(open_world: World) -> N
         *(f"/api/v1/cassettes/default/interactions{index}" for index in ("", "/0", "/1")),
         *(f"/api/v1/cassettes/default/interactions/{index}/view" for index in (0, 1)),
         *(f"/api/v1/cassettes/default/{shown}" for shown in ("titles", "turns", "comparison")),
-        *(f"/api/v1/journal/{each.id}" for each in open_world.journal),
+        *(f"/api/v1/journal/{entry.id}" for entry in open_world.journal),
     ):
         places[path] = await open_world.octets(path)
 

@@ -15,8 +15,8 @@ from tests.admin.admin_and_proxy import World, world
 from tests.admin.example_calls import ABSENT, example, filled
 
 TOKEN = "a-token-of-this-test-1234"
-LOCKED = [each for each in TABLE if not each.public]
-PUBLIC = [each for each in TABLE if each.public]
+LOCKED = [operation for operation in TABLE if not operation.public]
+PUBLIC = [operation for operation in TABLE if operation.public]
 
 UNAUTHORIZED = json.dumps(
     error_document(
@@ -47,7 +47,7 @@ WRONG = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _the_table_is_whole() -> None:
-    assert {each.path for each in PUBLIC} == {"/healthz", "/readyz"}
+    assert {operation.path for operation in PUBLIC} == {"/healthz", "/readyz"}
     assert len(LOCKED) > 15
 
 
@@ -62,11 +62,11 @@ async def test_no_route_is_reached_without_the_right_token(
     locked: World, credentials: bytes
 ) -> None:
     bodies = set()
-    for each in LOCKED:
-        answer = await locked.raw(_request(each, credentials))
+    for operation in LOCKED:
+        answer = await locked.raw(_request(operation, credentials))
 
         head, _, body = answer.partition(b"\r\n\r\n")
-        assert head[9:12] == b"401", (each.name, answer[:200])
+        assert head[9:12] == b"401", (operation.name, answer[:200])
         assert b"www-authenticate: bearer" in head.lower()
         bodies.add(body)
     assert bodies == {UNAUTHORIZED}, "a refusal tells what was wrong with the token"
@@ -79,9 +79,9 @@ async def test_an_upgrade_does_not_go_round_the_token(locked: World) -> None:
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
     )
 
-    for each in LOCKED:
-        answer = await locked.raw(_head(each.method, each.path, upgrade))
-        assert answer.startswith(b"HTTP/1.1 401 "), each.name
+    for operation in LOCKED:
+        answer = await locked.raw(_head(operation.method, operation.path, upgrade))
+        assert answer.startswith(b"HTTP/1.1 401 "), operation.name
 
 
 async def test_paths_that_lead_nowhere_are_not_told_apart_without_a_token(locked: World) -> None:
@@ -104,8 +104,8 @@ async def test_every_route_is_reached_with_the_right_token(locked: World, each: 
 
 
 async def test_health_needs_no_token(locked: World) -> None:
-    for each in PUBLIC:
-        assert (await locked.raw(_head("GET", each.path))).startswith(b"HTTP/1.1 200 ")
+    for operation in PUBLIC:
+        assert (await locked.raw(_head("GET", operation.path))).startswith(b"HTTP/1.1 200 ")
 
 
 async def test_the_token_is_not_repeated(locked: World) -> None:
@@ -166,10 +166,10 @@ FOREIGN = {
 
 @pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN.keys())
 async def test_a_page_of_another_site_reaches_nothing(open_world: World, headers: bytes) -> None:
-    for each in TABLE:
-        answer = await open_world.raw(_request(each, b"", headers))
+    for operation in TABLE:
+        answer = await open_world.raw(_request(operation, b"", headers))
 
-        assert answer.startswith(b"HTTP/1.1 403 "), (each.name, answer[:200])
+        assert answer.startswith(b"HTTP/1.1 403 "), (operation.name, answer[:200])
         assert b"access-control" not in answer.lower()
         assert b"evil" not in answer
     broker = open_world.broker
@@ -256,12 +256,12 @@ def _head(method: str, path: str, more: bytes = b"", host: bytes = b"Host: local
     return line + host + b"Connection: close\r\n" + more + b"\r\n"
 
 
-def _request(each: Operation, more: bytes, host: bytes = b"Host: localhost\r\n") -> bytes:
-    carried = example(each)
+def _request(operation: Operation, more: bytes, host: bytes = b"Host: localhost\r\n") -> bytes:
+    carried = example(operation)
     if not carried.body:
-        return _head(each.method, filled(each.path), more, host)
+        return _head(operation.method, filled(operation.path), more, host)
     framing = b"Content-Type: %b\r\nContent-Length: %d\r\n" % (
         carried.type.encode(),
         len(carried.body),
     )
-    return _head(each.method, filled(each.path), more + framing, host) + carried.body
+    return _head(operation.method, filled(operation.path), more + framing, host) + carried.body

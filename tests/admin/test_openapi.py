@@ -57,7 +57,7 @@ def test_it_names_the_operations_of_the_table_and_no_others(described: Any) -> N
         for method, operation in item.items()
     }
 
-    assert operations == {(each.method, each.path, each.name) for each in TABLE}
+    assert operations == {(operation.method, operation.path, operation.name) for operation in TABLE}
     assert len({name for _, _, name in operations}) == len(TABLE)
 
 
@@ -74,7 +74,11 @@ def test_its_frame_is_that_of_openapi_3_1(described: Any) -> None:
 
 def _check_operation(path: str, operation: Any) -> None:
     assert operation["summary"].endswith(".")
-    in_path = {each["name"] for each in operation.get("parameters", []) if each["in"] == "path"}
+    in_path = {
+        parameter["name"]
+        for parameter in operation.get("parameters", [])
+        if parameter["in"] == "path"
+    }
     assert in_path == set(re.findall(r"\{(\w+)\}", path))
     for parameter in operation.get("parameters", []):
         assert parameter["in"] in ("path", "query")
@@ -113,7 +117,7 @@ def test_only_what_needs_the_token_says_so(described: Any) -> None:
         if operation.get("security") == [{"token": []}]
     }
 
-    assert secured == {each.path for each in TABLE} - {"/healthz", "/readyz"}
+    assert secured == {operation.path for operation in TABLE} - {"/healthz", "/readyz"}
     assert "security" not in str(document(TABLE, "1", locked=False)["paths"])
 
 
@@ -150,14 +154,16 @@ async def test_answers_are_as_described() -> None:
         await found.ask("/v1/a")
         await found.done("PUT", "/api/v1/mode", {"mode": "replay"})
         await found.ask("/v1/b")
-        for each in TABLE:
-            if each.name in (*ABSENT, "events", "insert", "put_mode", "delete_cassette"):
+        for operation in TABLE:
+            if operation.name in (*ABSENT, "events", "insert", "put_mode", "delete_cassette"):
                 continue
-            path, carried = filled(each.path), example(each)
+            path, carried = filled(operation.path), example(operation)
             headers = {"Content-Type": carried.type} if carried.body else {}
             data = carried.body or None
-            response = await found.call(each.method, path, data=data, headers=headers)
-            content = described["paths"][each.path][each.method.lower()]["responses"]["200"]
+            response = await found.call(operation.method, path, data=data, headers=headers)
+            content = described["paths"][operation.path][operation.method.lower()]["responses"][
+                "200"
+            ]
             assert response.status == 200, path
             assert next(iter(content["content"])) == response.content_type, path
             if response.content_type == "application/json":
@@ -177,7 +183,9 @@ def _check_value(value: Any, schema: Any, described: Any, where: str) -> None:
         schema = described["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:
         kinds = [
-            each for each in schema["anyOf"] if (each.get("type") == "null") == (value is None)
+            schema_part
+            for schema_part in schema["anyOf"]
+            if (schema_part.get("type") == "null") == (value is None)
         ]
         assert kinds, where
         schema = kinds[0]
@@ -212,14 +220,14 @@ async def test_each_format_is_answered_under_a_type_that_it_lists(
 ) -> None:
     await open_world.ask("/v1/a")
     seen: dict[str, set[str]] = {}
-    for each in TABLE:
-        names = each.query.model_json_schema().get("properties", {})
-        if each.method != "GET" or "format" not in names:
+    for operation in TABLE:
+        names = operation.query.model_json_schema().get("properties", {})
+        if operation.method != "GET" or "format" not in names:
             continue
         for form in names["format"]["enum"]:
-            shown = await open_world.call("GET", f"{filled(each.path)}?format={form}")
+            shown = await open_world.call("GET", f"{filled(operation.path)}?format={form}")
             assert shown.status == 200
-            seen.setdefault(each.path, set()).add(shown.content_type)
+            seen.setdefault(operation.path, set()).add(shown.content_type)
 
     assert len(seen) == 2
     for path, types in seen.items():

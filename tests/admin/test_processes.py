@@ -40,9 +40,9 @@ class Others:
 
     async def sync(self) -> None:
         untold, self.untold = self.untold, []
-        for each in untold:
-            self._journal.tallies.setdefault(each.cassette, Tally())
-            self._journal.add(each)
+        for untold_entry in untold:
+            self._journal.tallies.setdefault(untold_entry.cassette, Tally())
+            self._journal.add(untold_entry)
 
     async def wait_for_recordings(self, cassette: str) -> None:
         self.asked.put_nowait(cassette)

@@ -20,7 +20,9 @@ from tests.support.thoroughness import examples
 
 JSON = {"Content-Type": "application/json"}
 TAKING = [
-    (each.method, filled(each.path)) for each in TABLE if each.takes_body and each.raw_body is None
+    (operation.method, filled(operation.path))
+    for operation in TABLE
+    if operation.takes_body and operation.raw_body is None
 ]
 
 BAD = {

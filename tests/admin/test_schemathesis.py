@@ -27,10 +27,12 @@ def schema() -> Any:
     return schemathesis.openapi.from_dict(DOCUMENT)
 
 
-def sends_something(each: Operation) -> bool:
+def sends_something(operation: Operation) -> bool:
     """Whether there is anything that may be wrong."""
     paths: Any = DOCUMENT["paths"]
-    return not {"parameters", "requestBody"}.isdisjoint(paths[each.path][each.method.lower()])
+    return not {"parameters", "requestBody"}.isdisjoint(
+        paths[operation.path][operation.method.lower()]
+    )
 
 
 schemathesis.serializer("application/jsonl", "application/x-ndjson")(
@@ -45,12 +47,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     found.stop()
 
 
-@pytest.mark.parametrize("name", [each.name for each in TABLE][:: step(2)])
+@pytest.mark.parametrize("name", [operation.name for operation in TABLE][:: step(2)])
 def test_a_call_that_the_document_allows_is_answered_as_it_says(name: str, server: Server) -> None:
     run(name, GenerationMode.POSITIVE, server)
 
 
-@pytest.mark.parametrize("name", [each.name for each in TABLE if sends_something(each)][:: step(2)])
+@pytest.mark.parametrize(
+    "name", [operation.name for operation in TABLE if sends_something(operation)][:: step(2)]
+)
 def test_a_call_that_the_document_does_not_allow_is_refused(name: str, server: Server) -> None:
     run(name, GenerationMode.NEGATIVE, server)
 

@@ -44,8 +44,8 @@ async def test_a_client_replays_offline_without_a_base_url(
         assert "hello" in live.out
         secrets = {"the password": network.password, **KEYS}
         if client in OF_BEDROCK:
-            assert all(is_signed_by(each, KEYS) for each in network.asked)
-            secrets |= {each.target: signature_of(each) for each in network.asked}
+            assert all(is_signed_by(request, KEYS) for request in network.asked)
+            secrets |= {request.target: signature_of(request) for request in network.asked}
         places = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
         places |= {"out": live.out.encode(), "err": live.err.encode()}
         assert sightings(secrets, places) == []

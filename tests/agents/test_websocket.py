@@ -51,7 +51,7 @@ def test_codex_replays_elsewhere_over_websocket(tmp_path: Path) -> None:
         replayed = there.run("replay", upstream.url, store, _command(CODEX_ASKS), "--strict")
         assert replayed.returncode == 0, replayed.stderr
         again = _journal(replayed.stdout)
-        assert [each["interaction"] for each in again] == [
+        assert [entry["interaction"] for entry in again] == [
             entry["interaction"] for entry in entries
         ]
         assert {entry["outcome"] for entry in again} == {"replayed"}

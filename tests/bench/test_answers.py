@@ -25,7 +25,7 @@ def _body(sent: bytes) -> bytes:
 
 
 def test_a_respelled_body_says_the_same_in_other_bytes() -> None:
-    bodies = [_body(each) for each in asked("most", 3, body=respelled)]
+    bodies = [_body(sent) for sent in asked("most", 3, body=respelled)]
 
     assert [json.loads(body) for body in bodies] == [chat(number) for number in range(3)]
     assert all(_body(request(JSON_PATH, number)) != body for number, body in enumerate(bodies))

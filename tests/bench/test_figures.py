@@ -48,7 +48,7 @@ def test_markdown_is_a_table_under_a_heading() -> None:
 def bars(drawn: ElementTree.Element) -> list[float]:
     """How long they are; the squares of the legend are lower."""
     found = drawn.iter("{http://www.w3.org/2000/svg}rect")
-    return [float(each.get("width", "")) for each in found if each.get("height") == "13"]
+    return [float(bar.get("width", "")) for bar in found if bar.get("height") == "13"]
 
 
 def test_a_chart_has_a_bar_for_each_median_as_long_as_it_is_large() -> None:

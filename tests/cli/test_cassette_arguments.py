@@ -28,7 +28,7 @@ def test_a_secret_is_found_and_replaced(
     capsys: pytest.CaptureFixture[str], file: Path, named: tuple[str, ...]
 ) -> None:
     shown = f"cassettes/{file.name}"
-    arguments = [shown if each == "FILE" else each for each in named]
+    arguments = [shown if argument == "FILE" else argument for argument in named]
 
     code, out, _ = findings(capsys, "scan", *arguments)
     assert (code, out) == (1, f"{shown}: {LEAK}\n")

@@ -160,7 +160,7 @@ def test_clients_that_read_no_variable_are_named_if_notes_are_asked_for(
     assert err == ""
     _, _, err = run(capsys, "--notes")
     named = [line.partition(": write ")[0] for line in err.splitlines()]
-    assert named == [each.name for each in CLIENTS_WITHOUT_VARIABLE]
+    assert named == [client.name for client in CLIENTS_WITHOUT_VARIABLE]
     _, _, err = run(capsys, "--route", "gemini=off", "--notes")
     assert "@ai-sdk/google " not in err
     assert "OPENAI_AGENTS_DISABLE_TRACING=1" in err

@@ -141,7 +141,7 @@ def test_prune(capsys: pytest.CaptureFixture[str], store: str, original: Path) -
     assert (code, says_what_is_left(err)) == (0, "postgresql" in store)
     assert out.splitlines() == [line.replace("would go", "dropped") for line in wanted]
     left = json.loads(run(capsys, "show", there, "--format=json")[1])
-    assert [each["kind"] for each in left] == ["tool", "http", "http", "retrieval"]
+    assert [interaction["kind"] for interaction in left] == ["tool", "http", "http", "retrieval"]
     assert run(capsys, "verify", there)[0] == 0
 
 

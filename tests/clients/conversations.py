@@ -36,8 +36,8 @@ def identifiers(value: Any) -> list[str]:
     """What the conversation calls its turns and calls, in order."""
     found = [
         part
-        for each in objects(value)
-        for key, part in each.items()
+        for holder in objects(value)
+        for key, part in holder.items()
         if key in ID_KEYS and isinstance(part, str)
     ]
     return list(dict.fromkeys(found))
@@ -46,15 +46,15 @@ def identifiers(value: Any) -> list[str]:
 def swap_results(body: Any) -> bool:
     """Tell the first two results under each other's call; whether there were two."""
     slots = [
-        (each, key)
-        for each in objects(body)
+        (part, key)
+        for part in objects(body)
         for name, kind, key in RESULTS
-        if each.get(name) == kind
+        if part.get(name) == kind
     ]
     slots += [
-        (each["functionResponse"], "response")
-        for each in objects(body)
-        if "functionResponse" in each
+        (part["functionResponse"], "response")
+        for part in objects(body)
+        if "functionResponse" in part
     ]
     if len(slots) < 2:
         return False
@@ -92,16 +92,16 @@ def paths(one: Any, other: Any, path: str = "body") -> list[str]:
 
 def _another_word(body: Any) -> None:
     (said,) = [
-        (each, key)
-        for each in objects(body)
+        (part, key)
+        for part in objects(body)
         for key in ("content", "text")
-        if each.get(key) == PROMPT
+        if part.get(key) == PROMPT
     ]
     said[0][said[1]] = PROMPT.replace("trip", "journey")
 
 
 def _another_tool(body: Any) -> None:
-    tool = next(each for each in objects(body["tools"]) if "name" in each)
+    tool = next(part for part in objects(body["tools"]) if "name" in part)
     tool["description"] = "Ask for it."
 
 

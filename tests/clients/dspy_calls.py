@@ -66,7 +66,7 @@ def awaited(at: Setting) -> Any:
             answers = [
                 dspy.Predict("question -> answer").acall(question=f"Number {n}?") for n in range(3)
             ]
-            return [each.answer for each in await asyncio.gather(*answers)]
+            return [outcome.answer for outcome in await asyncio.gather(*answers)]
 
     return asyncio.run(ask())
 
@@ -79,7 +79,7 @@ def parallel(at: Setting) -> Any:
             for n in range(8)
         ]
         found = dspy.Parallel(num_threads=4, disable_progress_bar=True)(pairs)
-    return [each.answer for each in found]
+    return [prediction.answer for prediction in found]
 
 
 def embedded(at: Setting) -> Any:
@@ -154,12 +154,12 @@ def a_miss(at: Setting) -> Any:
 
 
 def plain(found: Any) -> Any:
-    return json.loads(json.dumps(found, default=lambda each: each.model_dump()))
+    return json.loads(json.dumps(found, default=lambda value: value.model_dump()))
 
 
 STEPS: dict[str, Callable[[Setting], Any]] = {
-    each.__name__: each
-    for each in (
+    step.__name__: step
+    for step in (
         *(raw, through_litellm, predicted, awaited, parallel, embedded, home_made),
         *(uncached, own_class, uncached_embedding, unhashable, never_asked, usage),
         *(bad_mode, a_miss),

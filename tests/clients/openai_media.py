@@ -12,7 +12,7 @@ _PICTURE = b"\x89PNG\r\n\x1a\n"
 
 async def images(client: Any) -> list[object]:
     made = await settle(client.images.generate(model="gpt-image-1", prompt="A fox", n=2))
-    pictures = [base64.b64decode(each.b64_json) for each in made.data]
+    pictures = [base64.b64decode(picture.b64_json) for picture in made.data]
     assert all(picture.startswith(_PICTURE) for picture in pictures)
     assert pictures[0] != pictures[1]
     file = ("fox.png", pictures[0], "image/png")
@@ -47,8 +47,11 @@ async def moderations(client: Any) -> list[object]:
 
 async def batch(client: Any) -> list[object]:
     lines = [
-        {"custom_id": each, "method": "POST", "url": "/v1/chat/completions", "body": body}
-        for each, body in (("one", _chat("gpt-4o", "Name a fox")), ("two", _chat("error-400", "")))
+        {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions", "body": body}
+        for custom_id, body in (
+            ("one", _chat("gpt-4o", "Name a fox")),
+            ("two", _chat("error-400", "")),
+        )
     ]
     content = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     file = await settle(client.files.create(file=("calls.jsonl", content), purpose="batch"))

@@ -103,7 +103,7 @@ async def lanes(target: Target) -> list[Any]:
         await fork.send(asked | {"input": "forked", "previous_response_id": first.id})
         await one.send(asked | {"input": "goes on", "previous_response_id": first.id})
         third, last = await fork.get_final_response(), await one.get_final_response()
-        return [each.model_dump(mode="json") for each in (first, second, third, last)]
+        return [event.model_dump(mode="json") for event in (first, second, third, last)]
 
 
 async def steered(target: Target) -> list[Any]:
@@ -216,7 +216,8 @@ async def realtime_detected(target: Target) -> list[Any]:
 
 
 RESPONSES: dict[str, Conversation] = {
-    each.__name__: each for each in (chained, tools, lanes, steered, refused, blocking)
+    conversation.__name__: conversation
+    for conversation in (chained, tools, lanes, steered, refused, blocking)
 }
 REALTIME: dict[str, Conversation] = {
     "text": realtime_text,

@@ -144,7 +144,7 @@ def test_only_what_a_turn_added_is_new() -> None:
     )
 
     new: Any = found.turns[1].document["new"]
-    assert [(each["role"], each["kind"], each["head"]) for each in new] == [
+    assert [(message["role"], message["kind"], message["head"]) for message in new] == [
         ("user", "text", "two"),
         ("assistant", "text", "2"),
     ]

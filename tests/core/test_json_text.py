@@ -185,7 +185,7 @@ def test_what_was_read_may_be_written(text: str) -> None:
         (10**5000, "more digits"),
         ([parse(DEEPEST)], "nested deeper than 200"),
     ],
-    ids=lambda each: each if isinstance(each, str) else type(each).__name__,
+    ids=lambda case: case if isinstance(case, str) else type(case).__name__,
 )
 def test_what_would_not_be_read_again_as_it_is_is_named(value: object, said: str) -> None:
     with pytest.raises(NotJson, match=said):
@@ -353,7 +353,7 @@ SHORT = st.dictionaries(
 )
 LONG_TEXT = st.tuples(
     st.sampled_from(["x y", 'say "a": 1, ', "line\n", "\u00e9 "]), st.integers(300, 600)
-).map(lambda each: each[0] * each[1])
+).map(lambda text_and_count: text_and_count[0] * text_and_count[1])
 
 
 @given(before=SHORT, text=LONG_TEXT, behind=SHORT, indent=st.booleans(), twice=st.booleans())

@@ -149,10 +149,10 @@ def _put_packages(root: Path) -> None:
 def _closure(name: str, *extras: str) -> set[str]:
     """The installed packages that this one needs, with their own, and itself."""
     found = {name}
-    for each in map(Requirement, distribution(name).requires or ()):
-        marker = each.marker
+    for requirement in map(Requirement, distribution(name).requires or ()):
+        marker = requirement.marker
         if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            found |= _closure(each.name, *each.extras)
+            found |= _closure(requirement.name, *requirement.extras)
     return found
 
 

@@ -18,7 +18,7 @@ DOCUMENT = (ROOT / "docs/admin-api.md").read_text(encoding="utf-8")
 def test_its_table_is_that_of_the_code() -> None:
     rows = re.findall(r"^\| `([A-Z]+ /\S*)` \|", DOCUMENT, re.MULTILINE)
 
-    assert sorted(rows) == sorted(f"{each.method} {each.path}" for each in TABLE)
+    assert sorted(rows) == sorted(f"{operation.method} {operation.path}" for operation in TABLE)
 
 
 async def test_its_metrics_are_those_there_are(open_world: World) -> None:

@@ -42,8 +42,8 @@ def _leaves(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _leaves(each)
+        for member in value.values():
+            yield from _leaves(member)
     elif isinstance(value, list):
         for item in value:
             yield from _leaves(item)
@@ -53,7 +53,7 @@ def _texts(name: str) -> list[str]:
     path = FOLDER / name
     if path.suffix == ".service":
         return [line.partition("=")[2] for line in path.read_text().splitlines() if line[:1] != "#"]
-    return [text for each in yaml.safe_load_all(path.read_text()) for text in _leaves(each)]
+    return [text for document in yaml.safe_load_all(path.read_text()) for text in _leaves(document)]
 
 
 def _commands() -> Iterator[tuple[str, str]]:
@@ -110,7 +110,9 @@ def test_its_scripts_are_shell(name: str) -> None:
 def test_every_stop_waits_longer_than_the_drain() -> None:
     (deployment, _) = yaml.safe_load_all((FOLDER / "kubernetes-sidecar.yaml").read_text())
     pod = deployment["spec"]["template"]["spec"]
-    environment = {each["name"]: each.get("value") for each in pod["initContainers"][0]["env"]}
+    environment = {
+        variable["name"]: variable.get("value") for variable in pod["initContainers"][0]["env"]
+    }
     service = _read("compose.yaml")["services"]["tapeway"]
     unit = (FOLDER / "tapeway.service").read_text(encoding="utf-8")
 
@@ -231,7 +233,7 @@ COUNTS = [
 ]
 
 
-@pytest.mark.parametrize(("counts", "code"), COUNTS, ids=lambda each: str(each))
+@pytest.mark.parametrize(("counts", "code"), COUNTS, ids=lambda case: str(case))
 def test_a_service_container_fails_on_a_miss_on_an_error_and_where_nothing_was_asked(
     tmp_path: Path, counts: Counts, code: int
 ) -> None:

@@ -51,10 +51,12 @@ async def test_every_metric_of_the_dashboard_and_the_alerts_is_exposed(open_worl
             assert name in exposed, title
         for name, given in re.findall(r"(tapeway_\w+)\{([^}]*)\}", query):
             own = {word for word in re.findall(r"(\w+)=", given) if word != "job"}
-            assert {(name, each) for each in own} <= labels, title
+            assert {(name, label) for label in own} <= labels, title
     used = {name for query in queries().values() for name in _METRIC.findall(query)}
-    families = {re.sub("|".join(f"{each}$" for each in _SERIES), "", each) for each in exposed}
-    shown = {re.sub("|".join(f"{each}$" for each in _SERIES), "", each) for each in used}
+    families = {
+        re.sub("|".join(f"{suffix}$" for suffix in _SERIES), "", metric) for metric in exposed
+    }
+    shown = {re.sub("|".join(f"{suffix}$" for suffix in _SERIES), "", metric) for metric in used}
     assert {family for family in families if not family.endswith("_created")} == shown
 
 
@@ -85,7 +87,7 @@ def test_the_base_is_whole_and_names_options_that_exist() -> None:
     deployment: Any = documents["deployment.yaml"]["spec"]
     (container,) = deployment["template"]["spec"]["containers"]
     set_here = {literal.partition("=")[0] for literal in generated["literals"]}
-    set_here |= {each["name"] for each in container["env"]}
+    set_here |= {variable["name"] for variable in container["env"]}
     label = deployment["selector"]["matchLabels"]
     claim = deployment["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
 

@@ -66,7 +66,7 @@ def test_the_index_for_language_models_lists_every_page() -> None:
 
 
 def test_every_code_of_an_error_is_explained() -> None:
-    explained = "".join((ROOT / "docs" / each).read_text() for each in _WHERE_ERRORS_ARE_EXPLAINED)
+    explained = "".join((ROOT / "docs" / page).read_text() for page in _WHERE_ERRORS_ARE_EXPLAINED)
 
     codes = {code for path in ROOT.glob("src/tapeway/**/*.py") for code in _codes(path)}
     codes -= _OF_STARTS

@@ -89,7 +89,7 @@ def _sections() -> Iterator[tuple[str, str | None]]:
         if page in WHOLE:
             yield page, None
         else:
-            yield from dict.fromkeys((page, each.section) for each in runnable)
+            yield from dict.fromkeys((page, block.section) for block in runnable)
 
 
 REPEATED = [
@@ -135,7 +135,7 @@ def test_what_a_page_shows_is_what_happens(
 def _pasted(shown: list[Block], setup: Setup) -> list[Block]:
     if not setup.one_shell:
         return shown
-    return [Block("sh", "\n".join(each.text for each in shown if each.language == "sh"))]
+    return [Block("sh", "\n".join(block.text for block in shown if block.language == "sh"))]
 
 
 def test_every_setup_is_of_a_section_that_is_run() -> None:
@@ -185,7 +185,7 @@ class Runner:
             self.outputs.append(self._capsys.readouterr().out)
         else:
             pasted = lines if self._setup.by_line else [command]
-            self.outputs += [self._shell.run(each, self._setup.environ) for each in pasted]
+            self.outputs += [self._shell.run(block, self._setup.environ) for block in pasted]
 
     def _in_process(self, line: str) -> object:
         """The exit code of one command; a server that would be started is only noted."""
@@ -236,7 +236,9 @@ def _recorded_and_replayed(outputs: Outputs) -> None:
     recorded, replayed = printed.split("HTTP/1.1 200 OK")[1:]
     assert "Tapeway-Outcome: recorded" in recorded
     assert "Tapeway-Outcome: replayed" in replayed
-    bodies = [each.replace("\r\n", "\n").partition("\n\n")[2] for each in (recorded, replayed)]
+    bodies = [
+        response.replace("\r\n", "\n").partition("\n\n")[2] for response in (recorded, replayed)
+    ]
     assert bodies[0] == bodies[1] != ""
 
 

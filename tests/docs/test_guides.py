@@ -81,10 +81,10 @@ def test_an_example_replays_what_it_recorded(name: str, tmp_path: Path) -> None:
         forked = _forked(name, environment)
         with _google_login(tmp_path) as login:
             keys = KEYS | (login if name == "vertex" else {})
-            recorded = [_run(each, forked | keys | there, tmp_path) for each in recording]
+            recorded = [_run(block, forked | keys | there, tmp_path) for block in recording]
         assert service.requests
 
-    replayed = [_run(each, environment, tmp_path) for each in replaying]
+    replayed = [_run(block, environment, tmp_path) for block in replaying]
 
     assert replayed == recorded
     assert all(recorded)
@@ -187,7 +187,7 @@ def _write_programs(name: str, folder: Path, instead: Mapping[str, str] | None =
 def _commands(name: str) -> tuple[list[str], list[str]]:
     """The blocks that record and those that replay."""
     shell = [block.text for block in blocks(f"docs/guides/{name}.md") if block.language == "sh"]
-    runs = [each for each in shell if "tapeway run" in each]
+    runs = [line for line in shell if "tapeway run" in line]
     replaying = [run for run in runs if "--mode replay --offline" in run]
     recording = [run for run in runs if run not in replaying]
     assert len(recording) == len(replaying) > 0

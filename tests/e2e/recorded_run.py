@@ -127,7 +127,7 @@ def _placeless(outcome: list[object], target: Target) -> list[object]:
             return {name: replaced(member) for name, member in value.items()}
         return [replaced(item) for item in value] if type(value) is list else value
 
-    return [replaced(each) for each in outcome]
+    return [replaced(part) for part in outcome]
 
 
 def _base(proxy: Tapeway, cassette: str, route: str) -> str:

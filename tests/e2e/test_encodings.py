@@ -47,7 +47,7 @@ def leaks(take: RecordedRun, name: str) -> Searched:
 
 def joined(outcome: list[object]) -> list[object]:
     """What was seen, wherever its chunks ended: an end mark that was held back came alone."""
-    return [b"".join(each) if _chunks(each) else each for each in outcome]
+    return [b"".join(part) if _chunks(part) else part for part in outcome]
 
 
 def _chunks(value: Any) -> TypeGuard[Sequence[bytes]]:

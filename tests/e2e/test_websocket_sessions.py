@@ -52,15 +52,17 @@ class Talk:
     def text(self) -> str:
         """What the service has said."""
         [found] = [
-            each["text"] for each in self.told if each["type"] == "response.output_text.done"
+            message["text"]
+            for message in self.told
+            if message["type"] == "response.output_text.done"
         ]
         return str(found)
 
     @property
     def items(self) -> set[str]:
         """The items that the client made."""
-        added = [each for each in self.told if each["type"] == "conversation.item.added"]
-        return {each["item"]["id"] for each in added if each["item"]["role"] == "user"}
+        added = [message for message in self.told if message["type"] == "conversation.item.added"]
+        return {event["item"]["id"] for event in added if event["item"]["role"] == "user"}
 
 
 @pytest.fixture

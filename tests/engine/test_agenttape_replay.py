@@ -226,14 +226,17 @@ async def test_what_was_recorded_in_order_answers_in_order_whatever_is_asked(
 ) -> None:
     async with play(name) as player:
         asked = [get("/two"), chat("second"), get("/one"), chat("anything"), get("/new")]
-        assert [await player.index(each) for each in asked] == [0, 3, 1, 4, 2]
-        assert [await player.index(each) for each in (get("/one"), chat("first"))] == [None, None]
+        assert [await player.index(request) for request in asked] == [0, 3, 1, 4, 2]
+        assert [await player.index(request) for request in (get("/one"), chat("first"))] == [
+            None,
+            None,
+        ]
 
 
 async def test_what_was_recorded_by_the_matcher_exact_is_found(play: Play) -> None:
     async with play("0.1.8/exact.yaml") as player:
         asked = [get("/two"), chat("second"), get("/one"), get("/one")]
-        assert [await player.index(each) for each in asked] == [1, 4, 0, 2]
+        assert [await player.index(request) for request in asked] == [1, 4, 0, 2]
 
 
 async def test_a_stream_of_a_result_that_cannot_be_streamed_is_a_miss_that_says_so(

@@ -90,7 +90,7 @@ async def test_results_swapped_between_ids_seen_before_miss() -> None:
         {"call_id": name, "output": text} for name, text in zip(CALLS, ("a", "a"), strict=True)
     ]
     recorded = [dump({"input": [*both], "step": step}) for step in (1, 2)]
-    store = await tape((turn("x"), answer(*CALLS)), *[(each, answer()) for each in recorded])
+    store = await tape((turn("x"), answer(*CALLS)), *[(request, answer()) for request in recorded])
 
     def sent(step: int, *names: str) -> bytes:
         return dump({"input": [{"call_id": n, "output": "a"} for n in names], "step": step})
@@ -260,7 +260,7 @@ async def test_equal_misses_during_a_slow_correlation_are_one_call() -> None:
 
         served = [await one, await two]
 
-        assert sorted(each.outcome for each in served) == ["recorded", "replayed"]
+        assert sorted(response.outcome for response in served) == ["recorded", "replayed"]
         assert len(running.responder.asked) == 1
 
 

@@ -62,7 +62,7 @@ async def run(
 
 
 async def test_each_caller_has_a_recording_and_a_later_run_any(place: Place) -> None:
-    callers = [get("/me", each) for each in (bearer(KEY), bearer(OTHER), ())]
+    callers = [get("/me", headers) for headers in (bearer(KEY), bearer(OTHER), ())]
     async with run(place, "auto") as first:
         live = await first.ask(*callers)
         again = await first.ask(*callers)
@@ -113,8 +113,8 @@ async def test_a_changed_prompt_never_gets_the_old_prompts_answer(
     place: Place, one: str, other: str, mode: Mode
 ) -> None:
     recorded, changed = [
-        post("/v1/chat/completions", {"messages": [{"role": "user", "content": each}]})
-        for each in (one, other)
+        post("/v1/chat/completions", {"messages": [{"role": "user", "content": prompt}]})
+        for prompt in (one, other)
     ]
     async with run(place, "auto") as first:
         await first.ask(recorded)
@@ -125,7 +125,9 @@ async def test_a_changed_prompt_never_gets_the_old_prompts_answer(
 
 
 async def test_another_password_is_another_login(place: Place) -> None:
-    logins = [post("/login", {"user": "a", "password": each}) for each in ("hunter22hunter", KEY)]
+    logins = [
+        post("/login", {"user": "a", "password": password}) for password in ("hunter22hunter", KEY)
+    ]
     async with run(place, "auto") as first:
         await first.ask(logins[0])
     async with run(place, "replay") as second:

@@ -34,7 +34,7 @@ def echoing(name: str, *vary: str, of: str = "") -> Answering:
     """Answers with the value of a header, and `of` what; `vary` is what the answer depends on."""
 
     def answer(request: Request, number: int) -> FakeAnswer:
-        value = {key.lower(): each for key, each in request.headers}.get(name.encode(), b"-")
+        value = {key.lower(): octets for key, octets in request.headers}.get(name.encode(), b"-")
         fields = tuple([(b"Vary", text.encode()) for text in vary])
         return FakeAnswer(of.encode() + value, headers=fields)
 
@@ -91,7 +91,7 @@ VARIED = [
 async def test_a_header_that_the_answer_names_in_vary_decides(
     place: Place, name: str, one: bytes, other: bytes
 ) -> None:
-    requests = [asked(((name.encode(), each),)) for each in (one, other)] + [asked()]
+    requests = [asked(((name.encode(), value),)) for value in (one, other)] + [asked()]
     want = [one, other, b"-"]
     async with process_over(place, "auto", echoing(name, f"Origin, {name.title()}")) as first:
         assert outcomes(await first.ask(*requests)) == ["recorded"] * 3
@@ -113,7 +113,7 @@ async def test_a_header_that_the_answer_names_in_vary_decides(
 async def test_of_answers_that_headers_tell_apart_each_replaces_its_own(
     place: Place, name: str, one: bytes, other: bytes
 ) -> None:
-    requests = [asked(((name.encode(), each),)) for each in (one, other)]
+    requests = [asked(((name.encode(), value),)) for value in (one, other)]
     async with process_over(place, "record", echoing(name, name, of="old ")) as first:
         await first.ask(*requests)
     async with process_over(place, "record", echoing(name, name, of="new ")) as second:
@@ -232,7 +232,7 @@ async def test_a_coded_body_and_a_plain_one_are_other_requests(
         for interaction in stored.interactions
         if isinstance(interaction, Interaction)
     ]
-    assert [each.coding for each in held] == [b"", coding]
+    assert [response.coding for response in held] == [b"", coding]
     assert [answer.body for answer in held] == [body] * 2
 
 
@@ -332,4 +332,4 @@ async def test_answers_that_a_header_tells_apart_are_no_duplicates(place: Place)
             await recording.ask(asked(((b"Accept", accept),)))
         (report,) = await recording.broker.reports()
 
-    assert [[each.index for each in group] for group in report.duplicates] == [[0, 2]]
+    assert [[duplicate.index for duplicate in group] for group in report.duplicates] == [[0, 2]]

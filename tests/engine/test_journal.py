@@ -199,12 +199,14 @@ def test_calls_that_are_never_retried_do_not_pile_up() -> None:
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.integers(1, 4)), max_size=14))
 def test_an_attempt_is_retried_at_most_once(tries: list[tuple[bytes, int]]) -> None:
     attempts = Attempts()
-    repeats = [attempts.add(*each, "live") is not None for each in tries]
+    repeats = [attempts.add(*attempt, "live") is not None for attempt in tries]
 
     for key in (b"a", b"b"):
         for tried in range(2, 5):
             found = [
-                repeat for repeat, each in zip(repeats, tries, strict=True) if each == (key, tried)
+                repeat
+                for repeat, attempt in zip(repeats, tries, strict=True)
+                if attempt == (key, tried)
             ]
             assert sum(found) <= tries.count((key, tried - 1))
             assert sum(found) <= len(found)
@@ -216,8 +218,8 @@ def test_sent_requests_make_room_for_newer_ones() -> None:
         request = Request("r", "POST", f"/{number}", body=b"x" * 500)
         sent.add(SentThroughSlot("ab"[number % 2], number, f"tw-{number}", request))
 
-    assert [each.id for each in sent.of_slot("a")] == ["tw-8"]
-    assert [each.id for each in sent.of_slot("b")] == ["tw-7", "tw-9"]
+    assert [entry.id for entry in sent.of_slot("a")] == ["tw-8"]
+    assert [entry.id for entry in sent.of_slot("b")] == ["tw-7", "tw-9"]
 
 
 def test_a_journal_of_no_entries_keeps_no_sent_requests() -> None:
@@ -234,7 +236,7 @@ def later(journal: RequestJournal, *numbers: int) -> None:
 
 
 LOOKS: dict[str, Callable[[RequestJournal], object]] = {
-    "entries": lambda journal: [each.sent for each in journal] == [2, 1],
+    "entries": lambda journal: [entry.sent for entry in journal] == [2, 1],
     "length": lambda journal: len(journal) == 2,
     "counts": lambda journal: journal.counts["replayed"] == 2,
     "measures": lambda journal: [measure.sent for measure in journal.measures.values()] == [3],
@@ -293,7 +295,7 @@ def test_a_follower_gets_replays_at_once_and_none_from_before() -> None:
         later(journal, 2)
         found = unread(entries)
 
-    assert ids([each for each in found if each is not None]) == [2]
+    assert ids([entry for entry in found if entry is not None]) == [2]
 
 
 def test_a_replay_counts_for_the_cassette_that_was_loaded_when_it_came() -> None:

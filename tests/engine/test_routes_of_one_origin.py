@@ -77,7 +77,7 @@ async def test_each_route_replays_what_was_recorded_on_another(
     target = dict(EVERYWHERE).get(made_on, "/v1/x?a=1")
     base = "https://up/v1" if made_on == "below" else "https://up"
     async with playing(store, recording(made_on, target, b"there", base)) as broker:
-        found = [await ask(broker, *each) for each in EVERYWHERE]
+        found = [await ask(broker, *place) for place in EVERYWHERE]
         elsewhere = await ask(broker, "other", "/v1/x?a=1")
 
     assert {answer.body for answer in found} == {b"there"}

@@ -304,8 +304,8 @@ async def test_a_call_under_another_name_is_a_new_one_if_its_identifier_was_issu
     )
     head = ResponseHead(200, "OK", (JSON_TYPE,))
     held = [
-        Interaction(at, each, Response(head, answer_body("stored", 900 + at)))
-        for at, each in enumerate((issuing, calling))
+        Interaction(at, request, Response(head, answer_body("stored", 900 + at)))
+        for at, request in enumerate((issuing, calling))
     ]
     # The fifth answer fails, and issues nothing.
     targets = [] if reissued else [f"/v1/{number}" for number in range(3)]
@@ -313,7 +313,7 @@ async def test_a_call_under_another_name_is_a_new_one_if_its_identifier_was_issu
     other = replace(calling, body=chat("another", TOOLS[3]))
     before = [other, *[replace(issuing, target=target) for target in targets]]
     renamed = replace(calling, body=chat("?", "call_own7Lm2Kd9R77"))
-    script = [asks(Sent(each)) for each in (*before, issuing, renamed)]
+    script = [asks(Sent(request)) for request in (*before, issuing, renamed)]
 
     alone = kind != "two over sqlite"
     observed = await play(kind, script, held=held, mode="record", record_failures=True, alone=alone)

@@ -71,9 +71,9 @@ def taking_turns(text: str, make: Callable[[int, str], object]) -> list[object]:
     """Events in which a text and another one take turns."""
     other = "Lorem ipsum dolor sit amet, consectetur adipisci elit, sed eiusmod tempor" * 9
     return [
-        make(number, each)
+        make(number, piece)
         for pair in zip(pieces(text), pieces(other), strict=False)
-        for number, each in enumerate(pair)
+        for number, piece in enumerate(pair)
     ]
 
 

@@ -30,7 +30,7 @@ from tests.formats.secret_carriers import (
 from tests.support.canary import canary, sightings
 
 SALT = "run-1"
-WRITTEN = [each for each in (*FORMATS, VCR_JSON) if each.save is not None]
+WRITTEN = [known for known in (*FORMATS, VCR_JSON) if known.save is not None]
 
 
 def letters(draw: random.Random, count: int) -> str:
@@ -80,9 +80,9 @@ def recorded(request: Request, response: Response, known: list[Secret]) -> Inter
 def pages(item: Interaction) -> Iterator[tuple[str, bytes]]:
     """Each format's file with this one interaction, and the texts that its events add up to."""
     cassette = StoredCassette(CassetteHead("", SALT, {}), (item,))
-    for each in WRITTEN:
-        if each.save is not None:
-            yield each.name, each.save(cassette).text
+    for known in WRITTEN:
+        if known.save is not None:
+            yield known.name, known.save(cassette).text
     body, media = item.response.body, item.response.head.value(b"content-type") or b""
     if media == aws_frames.MEDIA_TYPE:
         body = b"".join([frame.text + b"\n" for frame in aws_frames.parse_frames(body)])

@@ -203,8 +203,8 @@ def _messages(data: bytes) -> list[tuple[bool, WebSocketMessage]]:
 
 
 TARGETS: dict[str, Target] = {
-    each.__name__: each
-    for each in (
+    target.__name__: target
+    for target in (
         *(http_requests, json_cassette, yaml_cassette, multipart),
         *(content_coding, sse, aws_frames),
         *(websocket_turns, websocket_sessions),

@@ -73,7 +73,7 @@ def test_what_needs_attention_stands_once_for_all_cassettes() -> None:
 def test_the_slowest_calls_are_those_that_were_answered() -> None:
     entries = [entry(f"h{ms}", "replayed", ms) for ms in range(7)] + [entry("m", "miss", 99)]
 
-    assert [each["id"] for each in made(entries=entries)["slowest"]] == [
+    assert [slow["id"] for slow in made(entries=entries)["slowest"]] == [
         "h6",
         "h5",
         "h4",
@@ -84,9 +84,9 @@ def test_the_slowest_calls_are_those_that_were_answered() -> None:
 
 def test_what_was_saved_is_said_for_the_whole_run() -> None:
     usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
-    each = {"usage": usage, "saved": {"usd": 0.01, "unpriced": [], "prices": "list prices"}}
+    fields = {"usage": usage, "saved": {"usd": 0.01, "unpriced": [], "prices": "list prices"}}
 
-    found = made(report("one", **each, redacted=1), report("two", **each))
+    found = made(report("one", **fields, redacted=1), report("two", **fields))
 
     assert found["gains"] == ["14 tokens saved, $0.0200 at list prices", "1 secret replaced"]
 

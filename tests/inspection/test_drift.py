@@ -24,7 +24,10 @@ def _response(body: bytes, media: bytes) -> Response:
 
 
 def found(recorded: Response, live: Response) -> list[tuple[str, str, str, str]]:
-    return [(each.level, each.path, each.recorded, each.live) for each in drift(recorded, live)]
+    return [
+        (difference.level, difference.path, difference.recorded, difference.live)
+        for difference in drift(recorded, live)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +62,9 @@ def test_another_form_has_its_level_and_is_named_once(
     recorded: Json, live: Json, drifted: tuple[str, str, str, str]
 ) -> None:
     assert drifted in found(answer(recorded), answer(live))
-    assert [each[0] for each in found(answer(recorded), answer(live))].count(drifted[0]) == 1
+    assert [difference[0] for difference in found(answer(recorded), answer(live))].count(
+        drifted[0]
+    ) == 1
 
 
 def test_events_of_a_stream_are_compared_by_their_type_however_many_there_are() -> None:

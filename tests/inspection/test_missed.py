@@ -67,7 +67,7 @@ def test_a_document_above_one_mebibyte_is_not_shown() -> None:
 def test_a_recording_without_a_route_answers_any() -> None:
     found = verdicts(missed({"a": 1}), recorded(0, {"a": 1}, route=""), [], NO_RULES)
 
-    assert {each.part: each.verdict for each in found}["route"] == "ok"
+    assert {verdict.part: verdict.verdict for verdict in found}["route"] == "ok"
 
 
 def test_where_nothing_is_recorded_nothing_was_compared() -> None:
@@ -100,7 +100,7 @@ def test_a_header_that_a_rule_names_is_compared() -> None:
 
     found = verdicts(MissedRequest(sent, 2), Interaction(0, held, OK), [], rules)
 
-    (headers,) = [each for each in found if each.part == "headers"]
+    (headers,) = [verdict for verdict in found if verdict.part == "headers"]
     assert (headers.verdict, headers.reason) == ("differs", "at headers.x-tenant")
 
 

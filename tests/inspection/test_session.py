@@ -39,7 +39,7 @@ def test_pieces_of_interleaved_texts_and_sounds_are_joined() -> None:
         service("response.output_audio_transcript.delta", delta="Next"),
     )["messages"]
 
-    assert [(each["by"], each["text"], each["pieces"]) for each in found] == [
+    assert [(message["by"], message["text"], message["pieces"]) for message in found] == [
         ("service", "Hello", 2),
         ("service", "", 2),
         ("client", "between", 1),
@@ -65,7 +65,7 @@ def test_the_session_says_how_its_sound_is_written(about: dict[str, object]) -> 
         service("response.output_audio.delta", delta=PIECE),
     )["messages"]
 
-    tags = [base64.b64decode(each["sound"]["data"])[20] for each in found[1:]]
+    tags = [base64.b64decode(message["sound"]["data"])[20] for message in found[1:]]
     assert tags == [7, 1]
 
 
@@ -81,13 +81,13 @@ def test_gemini_s_turn_and_the_sound_of_its_client_are_joined() -> None:
         {"service_binary_json": {"serverContent": {"turnComplete": True}}},
     )["messages"]
 
-    assert [(each["type"], each["pieces"], each["text"]) for each in found] == [
+    assert [(message["type"], message["pieces"], message["text"]) for message in found] == [
         ("setup", 1, ""),
         ("realtimeInput", 2, ""),
         ("serverContent modelTurn", 2, "aa"),
         ("serverContent turnComplete", 1, ""),
     ]
-    assert [(each["sound"] or {}).get("size") for each in found] == [None, 4, 4, None]
+    assert [(message["sound"] or {}).get("size") for message in found] == [None, 4, 4, None]
 
 
 def test_texts_have_a_bound_and_the_close_is_told() -> None:

@@ -36,7 +36,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         process: Tapeway = request.getfixturevalue("far_side")
         yield str(process.ready["admin"])
         listed = json.loads(process.admin("GET", "/api/v1/cassettes"))["cassettes"]
-        for name in {each["name"] for each in listed} - {"default"}:
+        for name in {row["name"] for row in listed} - {"default"}:
             process.admin("DELETE", f"/api/v1/cassettes/{quote(name, safe='')}")
     else:
         database = fresh(request.getfixturevalue("postgres_dsn"))

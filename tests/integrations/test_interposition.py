@@ -69,7 +69,7 @@ def numbered() -> LiveResponder:
 
 
 def said(broker: Broker, request: InteractionRequest) -> bytes:
-    return b"".join([each.data for each in broker.replay(request)])
+    return b"".join([piece.data for piece in broker.replay(request)])
 
 
 AWKWARD = [

@@ -17,7 +17,7 @@ def test_every_client_asks_once_and_shows_what_is_missing(
         done = run(project("plain"), ["node", "misses.mjs", deck.url()])
         entries = deck.journal(outcome="miss")
 
-    said = {each["name"]: each for each in map(json.loads, done.stdout.splitlines())}
+    said = {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
     asked = [entry["cassette"] for entry in entries]
     assert set(said) >= {"openai", "anthropic", "vercel", "langchain"}, done.stderr
     assert {name: asked.count(name) for name in said} == dict.fromkeys(said, 1)

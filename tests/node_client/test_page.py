@@ -9,7 +9,7 @@ PAGE = "docs/typescript.md"
 SHOWN = [block for block in blocks(PAGE) if block.language in ("js", "json", "ts")]
 
 
-@pytest.mark.parametrize("block", SHOWN, ids=lambda each: f"{each.section}: {each.text[:20]}")
+@pytest.mark.parametrize("block", SHOWN, ids=lambda block: f"{block.section}: {block.text[:20]}")
 def test_a_block_is_a_part_of_a_program(block: Block) -> None:
     programs = [*PROGRAMS.rglob("*.*s"), *PROGRAMS.rglob("*.json")]
 
@@ -17,6 +17,6 @@ def test_a_block_is_a_part_of_a_program(block: Block) -> None:
 
 
 def test_every_runner_is_shown() -> None:
-    assert {each.section for each in SHOWN} == {
+    assert {block.section for block in SHOWN} == {
         *("Cassettes", "Tests that run at the same time", "Jest", "Playwright", "In a program"),
     }

@@ -89,7 +89,7 @@ def environment(deck: Deck) -> dict[str, str]:
 def names(deck: Deck) -> set[str]:
     """The cassettes there are: those that tests share are written in full when the server ends."""
     found = deck.admin.call("GET", "cassettes")["cassettes"]
-    return {each["name"] for each in found if each["interactions"]}
+    return {cassette["name"] for cassette in found if cassette["interactions"]}
 
 
 @pytest.mark.slow
@@ -123,5 +123,5 @@ def test_each_test_records_and_replays_and_one_that_missed_fails(
     assert cassettes(folder / ".tapeway/failed") == {runner.failed}
     said = changed.stdout + changed.stderr
     assert changed.returncode != 0
-    for each in (DIFFERENCE, f"there is no cassette '{runner.failed}'", *runner.said):
-        assert each in said
+    for text in (DIFFERENCE, f"there is no cassette '{runner.failed}'", *runner.said):
+        assert text in said

@@ -45,7 +45,7 @@ def test_a_program_records_and_replays(project: Projects) -> None:
         live = run(folder, ["node", "plain.mjs", "auto"], **given)
     replayed = run(folder, ["node", "plain.mjs", "replay"], TAPEWAY_BIN=" ".join(command))
 
-    reports = [json.loads(each.stdout) for each in (live, replayed)]
+    reports = [json.loads(finished.stdout) for finished in (live, replayed)]
     assert [(report["recorded"], report["replayed"]) for report in reports] == [(1, 0), (0, 1)]
     assert remaining_in(folder) == []
 
@@ -68,8 +68,8 @@ def test_no_password_of_its_options_is_in_the_process_list(node: str, tmp_path: 
         parent.kill()
         parent.communicate()
 
-    assert any(b"--journal-size" in each for each in shown)
-    assert not any(b"s3cret" in each for each in shown)
+    assert any(b"--journal-size" in command_line for command_line in shown)
+    assert not any(b"s3cret" in command_line for command_line in shown)
 
 
 def test_it_ends_with_the_program_however_that_ends(node: str, tmp_path: Path) -> None:
@@ -87,11 +87,11 @@ def test_it_ends_with_the_program_however_that_ends(node: str, tmp_path: Path) -
     try:
         # tapeway, and the process that holds it.
         assert len(started) == 2
-        for each in started:
-            assert select.select([each], [], [], 60)[0], "it still runs"
+        for descriptor in started:
+            assert select.select([descriptor], [], [], 60)[0], "it still runs"
     finally:
-        for each in started:
-            os.close(each)
+        for descriptor in started:
+            os.close(descriptor)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,10 @@ def test_what_a_test_sent_is_its_own_whatever_takes_it_began(node: str, tmp_path
     # In mode record nothing that it used is dropped, and nothing of a failed one is kept.
     files = [tmp_path / "steered.json", tmp_path / ".tapeway/failed/steered.json"]
     found = [json.loads(file.read_text())["interactions"] for file in files]
-    urls = [[each["request"]["url"].rpartition("?")[2] for each in cassette] for cassette in found]
+    urls = [
+        [interaction["request"]["url"].rpartition("?")[2] for interaction in cassette]
+        for cassette in found
+    ]
     asked = [
         f"{how}={step}" for how in ("kept", "failed") for step in ("rewind", "eject", "insert")
     ]
@@ -248,5 +251,5 @@ def test_the_package_needs_no_other_and_has_no_addresses_in_its_lists() -> None:
     pinned = json.loads((PROGRAMS / "package.json").read_text())["dependencies"]
 
     assert "dependencies" not in package
-    assert [each for each in pinned.values() if not each.replace(".", "").isdigit()] == []
+    assert [version for version in pinned.values() if not version.replace(".", "").isdigit()] == []
     assert [*PACKAGE.rglob("package-lock.json"), *PROGRAMS.rglob("package-lock.json")] == []

@@ -27,13 +27,13 @@ def vitest(folder: Path, **environ: str) -> tuple[Output, dict[str, str]]:
     """Run all tests; the messages of those that failed, by their titles."""
     done = run(folder, ["vitest", "run", "--reporter=json", "--outputFile=found.json"], **environ)
     results = [
-        each
+        result
         for file in json.loads((folder / "found.json").read_text())["testResults"]
-        for each in file["assertionResults"]
+        for result in file["assertionResults"]
     ]
     assert len(results) == 27
     failed = [result for result in results if result["status"] == "failed"]
-    return done, {each["title"]: "\n".join(each["failureMessages"]) for each in failed}
+    return done, {result["title"]: "\n".join(result["failureMessages"]) for result in failed}
 
 
 @pytest.mark.slow
@@ -52,8 +52,8 @@ def test_each_test_records_to_a_cassette_of_its_own_and_replays_from_it(project:
     assert set(unlike) == {FAILS}, recording.stdout + recording.stderr
     assert cassettes(folder / "cassettes") == {
         *("shared/by-two", "shared/set-up"),
-        *(f"sdks.test/{each}" for each in OWN),
-        *(f"concurrent/{each}" for each in CONCURRENT),
+        *(f"sdks.test/{name}" for name in OWN),
+        *(f"concurrent/{name}" for name in CONCURRENT),
     }
     # What a failed test recorded, and the first try of one that then passed.
     assert cassettes(folder / ".tapeway/failed") == {
@@ -76,7 +76,7 @@ def test_each_test_records_to_a_cassette_of_its_own_and_replays_from_it(project:
     assert "there is no cassette 'sdks.test/fails_after_it_asked" in missed[FAILS]
     assert "POST /v1/chat/completions" in "".join(astray)
     assert "GET /v1/models" in "".join(astray)
-    assert all("was sent while no test had a cassette for it" in each for each in astray)
+    assert all("was sent while no test had a cassette for it" in text for text in astray)
     assert {path: path.read_bytes() for path in kept} == kept
     assert cassettes(folder / "cassettes") == {
         path.relative_to(folder / "cassettes").with_suffix("").as_posix() for path in kept

@@ -14,6 +14,6 @@ _RIGHTS = {
 def drop_rights() -> None:
     """For the new process, before it becomes another program: the kernel looks when it does."""
     if os.geteuid() == 0:
-        for each in (number for numbers in _RIGHTS.values() for number in numbers):
-            if _LIBC.prctl(_PR_CAPBSET_DROP, each, 0, 0, 0):
+        for capability in (number for numbers in _RIGHTS.values() for number in numbers):
+            if _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
                 raise OSError(ctypes.get_errno(), "a right could not be dropped")

@@ -22,7 +22,7 @@ ONE, SHARED = (), ("--workers", "2", "--store", "sqlite:recorded.db")
 
 def lines(tapeway: Tapeway) -> list[dict[str, Any]]:
     """The lines of the access log."""
-    return [each for each in tapeway.log if each["logger"] == "tapeway.access"]
+    return [line for line in tapeway.log if line["logger"] == "tapeway.access"]
 
 
 async def answer_to(tapeway: Tapeway, sent: bytes) -> Answer:
@@ -59,12 +59,12 @@ async def test_each_request_has_one_line_with_its_outcome(
         assert {name: entry[name] for name in entry if name in names} == {
             name: line[name] for name in names if name in entry
         }
-    assert {each["client_address"] for each in found} == {"127.0.0.1"}
-    assert [(each["request_id"], each["trace_id"]) for each in found[:3]] == [
+    assert {line["client_address"] for line in found} == {"127.0.0.1"}
+    assert [(line["request_id"], line["trace_id"]) for line in found[:3]] == [
         ("order-7", TRACE)
     ] * 3
     assert (found[3]["request_id"], found[3]["trace_id"]) == (found[3]["id"], None)
-    assert [each["bytes"] for each in found[:3]] == [len(answers[0].body)] * 3
+    assert [line["bytes"] for line in found[:3]] == [len(answers[0].body)] * 3
 
 
 async def test_it_is_off_by_default_and_independent_of_the_level(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_it_is_off_by_default_and_independent_of_the_level(tmp_path: Path)
     async with Tapeway(tmp_path, *options) as tapeway:
         await tapeway.ask("/v1/models")
         await tapeway.until(lambda: lines(tapeway), "a line")
-    assert {each["logger"] for each in tapeway.log} == {"tapeway.access"}
+    assert {line["logger"] for line in tapeway.log} == {"tapeway.access"}
 
 
 async def test_secrets_are_replaced_wherever_the_client_put_them(tmp_path: Path) -> None:
@@ -116,12 +116,12 @@ async def test_input_that_is_no_request_has_a_line_and_an_entry(tmp_path: Path) 
         await tapeway.until(lambda: len(lines(tapeway)) == 3, "three lines")
         journal = (await tapeway.admin("GET", "/api/v1/journal"))[1]["entries"]
 
-    ids = [each.value(b"x-request-id").decode() for each in refused]
+    ids = [answer.value(b"x-request-id").decode() for answer in refused]
     assert [line["id"] for line in lines(tapeway)] == ids
-    assert [each["id"] for each in reversed(journal)] == ids
+    assert [entry["id"] for entry in reversed(journal)] == ids
     assert [line["status"] for line in lines(tapeway)] == [505, 400, 505]
     assert {line["outcome"] for line in lines(tapeway)} == {"error"}
     assert "HTTP/2" in journal[-1]["message"]
-    assert [each["message"] for each in tapeway.log if "HTTP/2" in each["message"]] == [
+    assert [line["message"] for line in tapeway.log if "HTTP/2" in line["message"]] == [
         "a client speaks HTTP/2 without TLS and gets 505: have it speak HTTP/1.1"
     ]

@@ -121,7 +121,7 @@ def _asked_again(base: str, release: str) -> list[int]:
     ]
     with httpx.Client() as client:
         answers: list[Any] = [client.get(f"{base}/json?b=1&timestamp=8&a=2%20x")]
-        answers += [client.post(f"{base}/echo", **each) for each in asked]
+        answers += [client.post(f"{base}/echo", **arguments) for arguments in asked]
         paths = ("/text", "/binary", "/big", "/missing", "/json", "/json")
         answers += [client.get(base + path) for path in paths]
     with requests.Session() as session:

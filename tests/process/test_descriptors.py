@@ -55,8 +55,8 @@ async def test_a_crowd_of_clients_keeps_nobody_from_the_admin_api(tmp_path: Path
     ):
         assert (await early.ask(request("/1"))).status == 200
         crowd = [RawClient(tapeway.proxy) for _ in range(2 * FEW)]
-        for each in crowd:
-            await each.__aenter__()
+        for client in crowd:
+            await client.__aenter__()
 
         refused = await first_answer(tapeway)
         assert (refused.status, json.loads(refused.body)["error"]["code"]) == (
@@ -67,8 +67,8 @@ async def test_a_crowd_of_clients_keeps_nobody_from_the_admin_api(tmp_path: Path
         assert (await early.ask(request("/@another/2"))).outcome == b"recorded"
         status, _ = await tapeway.admin("POST", "/api/v1/eject", {"cassette": "another"})
         assert status == 200
-        for each in crowd:
-            each.leave()
+        for client in crowd:
+            client.leave()
 
         assert len(tapeway.stderr) < 20_000, "the log is not filled"
 

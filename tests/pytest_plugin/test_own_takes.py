@@ -75,7 +75,7 @@ def test_asks_nothing():
 
 def prompts(text: bytes) -> list[str]:
     found = json.loads(text)["interactions"]
-    return [each["request"]["json"]["messages"][0]["content"] for each in found]
+    return [interaction["request"]["json"]["messages"][0]["content"] for interaction in found]
 
 
 @pytest.mark.slow

@@ -148,7 +148,7 @@ def test_what_a_failed_test_recorded_is_set_aside(recorded: Path, upstream: str)
         json.loads((recorded / f".tapeway/failed/test_it/{name}.json").read_text())
         for name in ("test_one", "test_new")
     ]
-    assert [len(each["interactions"]) for each in aside] == [2, 1]
+    assert [len(cassette["interactions"]) for cassette in aside] == [2, 1]
 
 
 @pytest.mark.slow
@@ -199,11 +199,11 @@ def test_unused_recordings_of_passed_tests_and_orphans_are_named(
         "not used: all recordings of test_it/test_one",
     ]
     lines = [
-        [line for line in each.stdout.splitlines() if line.startswith("not used")]
-        for each in (warned, failed)
+        [line for line in finished.stdout.splitlines() if line.startswith("not used")]
+        for finished in (warned, failed)
     ]
     assert lines == [named, named]
-    assert [each.returncode for each in (warned, failed, orphans)] == [1, 1, 1]
+    assert [finished.returncode for finished in (warned, failed, orphans)] == [1, 1, 1]
     assert "1 failed, 2 passed" in warned.stdout
     assert "failed" not in failed.stdout
     assert "cassettes that no test names: test_it/test_one\n" in orphans.stdout

@@ -238,8 +238,8 @@ def test_stale_recordings_warn_or_fail(tmp_path: Path, upstream: str) -> None:
     failed = run(tmp_path, "--tapeway-stale=fail")
 
     stale = ["stale: #0 POST /v1/chat/completions of test_it/test_old, of 2026-01-31"]
-    assert [lines(each.stdout, "stale: ") for each in (warned, failed)] == [stale, stale]
-    assert [each.returncode for each in (warned, failed)] == [0, 1]
+    assert [lines(finished.stdout, "stale: ") for finished in (warned, failed)] == [stale, stale]
+    assert [finished.returncode for finished in (warned, failed)] == [0, 1]
     assert lines(warned.stdout, "::warning file=test_it.py,line=")
 
 
@@ -367,8 +367,8 @@ def test_a_red_run_leaves_one_report_and_names_the_cause_once(
     assert lines(again.stdout, "look at it in a browser: .") == [
         "look at it in a browser: .tapeway/last.html"
     ]
-    each = f"look at it in a browser: {tmp_path.as_uri()}/.tapeway/last.html#/journal/tw-"
-    assert len(lines(again.stdout, each)) == 3
+    address = f"look at it in a browser: {tmp_path.as_uri()}/.tapeway/last.html#/journal/tw-"
+    assert len(lines(again.stdout, address)) == 3
     pages = [tmp_path / ".tapeway/last.html", tmp_path / "r.html"]
     for page in pages:
         (data,) = re.findall(r'id="recorded">(.*?)</script>', page.read_text(encoding="utf-8"))

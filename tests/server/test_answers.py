@@ -33,4 +33,4 @@ def test_a_large_answer_in_many_chunks_is_written_in_two_pieces() -> None:
     response = Response.of_chunks(ResponseHead(200, "OK", framing="chunked"), chunks)
 
     written = serialise(response, (), method="GET", version=(1, 1), keep_alive=True)
-    assert [len(each) > 300_000 for each in written] == [False, True]
+    assert [len(piece) > 300_000 for piece in written] == [False, True]

@@ -59,9 +59,12 @@ def segments(wire: bytes, cuts: list[int]) -> Iterator[bytes]:
 
 @given(REQUESTS, CUTS, st.booleans())
 def test_cutting_changes_nothing(sent: list[SentRequest], cuts: list[int], at_once: bool) -> None:
-    wire = b"".join(each.wire for each in sent)
+    wire = b"".join(message.wire for message in sent)
 
-    assert read(*segments(wire, cuts), at_once=at_once) == ([each.meaning for each in sent], False)
+    assert read(*segments(wire, cuts), at_once=at_once) == (
+        [message.meaning for message in sent],
+        False,
+    )
 
 
 @pytest.mark.parametrize("junk", [b"\x16\x03\x01\x02\x00\x01", b"M" * 65, b"\r", b"GE", b"\n"])

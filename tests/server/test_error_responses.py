@@ -224,7 +224,7 @@ async def test_also_what_is_no_request_gets_the_shape_of_every_error() -> None:
         (UpstreamError("it cannot be reached"), []),
         (Draining("tapeway is stopping"), []),
     ],
-    ids=lambda each: type(each).__name__,
+    ids=lambda error: type(error).__name__,
 )
 def test_only_an_answer_that_could_not_be_kept_is_not_to_be_asked_for_again(
     error: TapewayError, retries: list[bytes]

@@ -42,8 +42,8 @@ async def said(upstream: Peer, *, hits: HitsOn, mode: str) -> list[bytes]:
         running_proxy(upstream.url, mode=mode, hits=hits) as proxy,  # type: ignore[arg-type]
         proxy.connect() as client,
     ):
-        for each in POST:
-            answer = await client.ask(each)
+        for request in POST:
+            answer = await client.ask(request)
             answers += [answer.head, answer.body]
     return [without_ids(response) for response in (*answers, *upstream.requests)]
 
@@ -67,8 +67,8 @@ async def test_client_and_upstream_get_the_same_bytes_for_damaged_and_divided_re
     next_one = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
     broken = [*FRAMING.values(), *CODINGS.values(), *LINES.values(), *WORDS.values()]
     rows = [
-        *([each + next_one] for each in broken[::3]),
-        *([next_one, each] for each in broken[1::3]),
+        *([request + next_one] for request in broken[::3]),
+        *([next_one, request] for request in broken[1::3]),
         *(mutated(source) for _ in range(examples(150))),
     ]
     async with (

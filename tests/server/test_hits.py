@@ -148,11 +148,11 @@ async def said(proxy: RunningProxy, segments: Iterable[bytes]) -> bytes:
 
 
 def connections_alive() -> int:
-    return sum(isinstance(each, Front) for each in gc.get_objects())
+    return sum(isinstance(live_object, Front) for live_object in gc.get_objects())
 
 
 def noted(proxy: RunningProxy) -> list[ServedRequest]:
-    return [each.written()._replace(at=0, duration_ms=0) for each in proxy.journal]
+    return [entry.written()._replace(at=0, duration_ms=0) for entry in proxy.journal]
 
 
 async def both_ways(rows: list[list[bytes]]) -> int:
@@ -166,12 +166,12 @@ async def both_ways(rows: list[list[bytes]]) -> int:
         replaying(hits="nowhere") as last,
     ):
         for row in rows:
-            answers = [await said(each, row) for each in (one, other, last)]
-            entries = [noted(each) for each in (one, other, last)]
+            answers = [await said(running, row) for running in (one, other, last)]
+            entries = [noted(running) for running in (one, other, last)]
             assert answers[0] == answers[1] == answers[2], row
             assert entries[0] == entries[1] == entries[2], row
-            for each in (one, other, last):
-                each.journal.clear()
+            for running in (one, other, last):
+                running.journal.clear()
         assert one.proxy.hits is not None
         assert other.proxy.hits is not None
         assert one.proxy.hits.count <= other.proxy.hits.count
@@ -229,13 +229,13 @@ async def test_what_two_servers_could_read_differently_gets_the_same_bytes_on_bo
     broken = [*FRAMING.values(), *CODINGS.values(), *LINES.values(), *WORDS.values()]
     broken += [coding(b" chunked") + body for body in BODIES.values()]
 
-    await both_ways([[each] for each in broken])
-    await both_ways([[each + next_one] for each in broken[::5]])
-    await both_ways([[next_one, each] for each in broken[::5]])
+    await both_ways([[request] for request in broken])
+    await both_ways([[request + next_one] for request in broken[::5]])
+    await both_ways([[next_one, request] for request in broken[::5]])
 
 
 async def test_every_known_field_gets_the_same_bytes_on_both_ways() -> None:
-    names = sorted({str(each).encode() for each in vars(hdrs).values() if isinstance(each, str)})
+    names = sorted({str(value).encode() for value in vars(hdrs).values() if isinstance(value, str)})
     values = [b"1", b"close", b"keep-alive", b"text/plain", b""]
     rows = [
         [field(name + b": " + values[number % len(values)])]
@@ -278,7 +278,7 @@ async def test_repeats_are_answered_in_order_by_both_ways_together() -> None:
 
     assert second.body == b"the second answer"
     assert third is None
-    assert [each.interaction for each in proxy.journal] == [5, 4]
+    assert [entry.interaction for entry in proxy.journal] == [5, 4]
 
 
 @pytest.mark.parametrize(
@@ -613,8 +613,8 @@ async def test_a_secret_that_is_met_later_is_gone_from_the_journal() -> None:
         proxy.broker.redaction.learn("run", [Secret("session", b"abcdefghijklmnop")])
         assert fast(proxy, get)
 
-        shown = [each.path for each in proxy.journal]
-        assert ["abcdefghijklmnop" in each for each in shown] == [False, False]
+        shown = [entry.path for entry in proxy.journal]
+        assert ["abcdefghijklmnop" in path for path in shown] == [False, False]
 
 
 async def test_a_secret_has_the_placeholder_of_the_cassette_that_answers() -> None:
@@ -626,7 +626,7 @@ async def test_a_secret_has_the_placeholder_of_the_cassette_that_answers() -> No
         await proxy.broker.insert("other")
         assert fast(proxy, get)
 
-        one, other = (each.path for each in proxy.journal)
+        one, other = (entry.path for entry in proxy.journal)
         assert one != other
 
 

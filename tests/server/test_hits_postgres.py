@@ -53,7 +53,7 @@ async def test_a_known_recording_is_answered_by_one_statement(
         # Beside the heartbeat.
         assert statements.count("FROM @interaction") == statements.moves
         assert hits_of(proxy).count == 4
-        assert [each.interaction for each in proxy.journal] == [2, 2, 2, 1, 0]
+        assert [entry.interaction for entry in proxy.journal] == [2, 2, 2, 1, 0]
         (counted,) = await proxy.broker.source.counts()
         assert counted.unused == 0
 

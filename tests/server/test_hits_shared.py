@@ -63,7 +63,7 @@ async def test_a_known_recording_is_answered_at_once_by_one_step_of_its_cursor(
             bodies += [(await client.ask(ASK)).body for _ in range(4)]
 
             assert hits_of(proxy).count == before + 4
-            assert [each.interaction for each in proxy.journal][:4] == [2, 2, 2, 1]
+            assert [entry.interaction for entry in proxy.journal][:4] == [2, 2, 2, 1]
             assert {answer.outcome for answer in list(proxy.journal)[:4]} == {"replayed"}
             assert await proxy.broker.source.counts()
 
@@ -83,7 +83,7 @@ async def test_answers_are_the_same_on_both_paths(tmp_path: Path, target: str) -
     for hits in get_args(HitsOn):
         path = tmp_path / f"{hits}.db"
         async with over_sqlite(path, *recordings(), hits=hits) as proxy:
-            found += [await said(proxy, [each]) for each in asked]
+            found += [await said(proxy, [request]) for request in asked]
 
     assert found[:3] == found[3:6] == found[6:]
 
@@ -208,7 +208,7 @@ async def test_a_hit_that_is_counted_is_in_flight_also_if_its_client_leaves(
                 assert not idle.done()
                 statements.gate.set()
 
-            assert [each.interaction for each in proxy.journal] == [1, 0]
+            assert [entry.interaction for entry in proxy.journal] == [1, 0]
             assert (await proxy.send(ASK)).body == b"answer 2"
 
 
@@ -224,7 +224,7 @@ async def test_the_only_recording_of_a_request_is_given_again_without_a_write(
             # Others write as long as they like.
             holder.execute("BEGIN IMMEDIATE")
             bodies += [(await client.ask(ASK)).body for _ in range(5)]
-            own = [each for each in statements.executed if each != "BEGIN IMMEDIATE"]
+            own = [statement for statement in statements.executed if statement != "BEGIN IMMEDIATE"]
             holder.execute("COMMIT")
             holder.close()
 

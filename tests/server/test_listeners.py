@@ -51,12 +51,12 @@ def test_a_place_that_is_not_ours_is_named(host: str, said: str) -> None:
 def test_several_listen_on_one_port_and_each_gets_some_of_the_connections() -> None:
     with ExitStack() as stack:
         together = listen_shared("--listen", "127.0.0.1", 0, 3)
-        for each in together:
-            stack.enter_context(closing(each.socket))
-        places = {each.address for each in together}
+        for listener in together:
+            stack.enter_context(closing(listener.socket))
+        places = {listener.address for listener in together}
         for _ in range(300):
             stack.enter_context(socket.create_connection(together[0].address))
-        taken = [_waiting(each.socket, stack) for each in together]
+        taken = [_waiting(listener.socket, stack) for listener in together]
 
     assert len(places) == 1
     assert sum(taken) == 300
@@ -68,8 +68,8 @@ def test_a_port_that_several_share_is_taken_for_everybody_else(count: int) -> No
     # Another tapeway with workers would get a part of the connections, and nobody would know.
     together = listen_shared("--listen", "127.0.0.1", 0, 2)
     with ExitStack() as stack:
-        for each in together:
-            stack.enter_context(closing(each.socket))
+        for listener in together:
+            stack.enter_context(closing(listener.socket))
         with pytest.raises(TapewayError, match="taken by another process"):
             listen_shared("--listen", "127.0.0.1", together[0].port, count)
 

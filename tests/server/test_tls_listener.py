@@ -34,7 +34,7 @@ async def test_requests_are_recorded_and_replayed_on_one_connection(peer: Peer) 
         asked = [
             proxy.request(b"POST /v1/x", body=b'{"n":%d}' % (number % 3)) for number in range(9)
         ]
-        outcomes = [(await connection.ask(each)).outcome for each in asked]
+        outcomes = [(await connection.ask(request)).outcome for request in asked]
 
         assert outcomes == [b"recorded"] * 3 + [b"replayed"] * 6
         # By the quick way too.

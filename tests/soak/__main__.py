@@ -63,12 +63,12 @@ def attack(kind: Kind, seed: int, seconds: float) -> int:
 
 def _until(all_rounds: Iterator[Round], seconds: float) -> Iterator[Round]:
     until = time.monotonic() + seconds
-    for each in all_rounds:
+    for one_round in all_rounds:
         if time.monotonic() > until:
             return
-        fault = each.fault
-        say(f"  round {each.number}: {fault.kind} for {fault.lasts_s:.1f} s")
-        yield each
+        fault = one_round.fault
+        say(f"  round {one_round.number}: {fault.kind} for {fault.lasts_s:.1f} s")
+        yield one_round
 
 
 def tell(history: History, kept: Path, *, keep: bool = True) -> int:
@@ -77,8 +77,8 @@ def tell(history: History, kept: Path, *, keep: bool = True) -> int:
     counts = f"{len(history.asked)} requests, {len(history.called)} calls of the upstream, "
     counts += f"{len(history.steered)} steerings, {len(history.edited)} edits, "
     say(f"  {counts}{len(history.recovered)} recordings, {len(found)} violations")
-    for each in found[:_SHOWN]:
-        say(f"  {each}")
+    for violation in found[:_SHOWN]:
+        say(f"  {violation}")
     if found and keep:
         kept.parent.mkdir(exist_ok=True)
         history.save(kept)

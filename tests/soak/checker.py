@@ -76,9 +76,9 @@ class _Checked:
         self._history = history
         self._lives: dict[str, Sequence[Span]] = {}
         self._asked: dict[Question, list[Asked]] = defaultdict(list)
-        for asked in sorted(history.asked, key=lambda each: each.began):
+        for asked in sorted(history.asked, key=lambda request: request.began):
             self._asked[asked.served_from or asked.cassette, asked.question].append(asked)
-        self._by_id = {each.id: each for each in history.asked}
+        self._by_id = {request.id: request for request in history.asked}
         self._recovered: dict[Question, list[str]] = defaultdict(list)
         for found in history.recovered:
             self._recovered[found.cassette, found.question].append(found.answer)
@@ -90,7 +90,7 @@ class _Checked:
             (edit.cassette, edit.expected) for edit in history.edited if edit.status != 412
         }
         self._called: dict[str, list[Called]] = defaultdict(list)
-        for call in sorted(history.called, key=lambda each: each.began):
+        for call in sorted(history.called, key=lambda called: called.began):
             self._called[call.question].append(call)
 
     def violations(self) -> Iterator[str]:
@@ -107,7 +107,7 @@ class _Checked:
         return self._lives[cassette]
 
     def _records_anew(self, cassette: str) -> bool:
-        return any("record" in each.modes for each in self._life(cassette))
+        return any("record" in span.modes for span in self._life(cassette))
 
     # Recordings.
 
@@ -125,11 +125,13 @@ class _Checked:
     def _recorded_anew_after(self, question: Question, kept: Asked) -> bool:
         """Whether a request of a later take may have put another recording in the place of this."""
         # A straggler of mode `record` may replace what others have replayed since.
-        recorded = min(each.began for each in self._asked[question] if each.answer == kept.answer)
+        recorded = min(
+            request.began for request in self._asked[question] if request.answer == kept.answer
+        )
         began = [
-            each.changing
-            for each in self._life(question[0])
-            if "record" in each.modes and each.since > recorded
+            span.changing
+            for span in self._life(question[0])
+            if "record" in span.modes and span.since > recorded
         ]
         return bool(began) and any(
             request.ended >= min(began) and request.outcome != "replayed"
@@ -143,7 +145,7 @@ class _Checked:
             acknowledged = min(
                 (request.ended for request in asked if request.outcome in _KEPT), default=inf
             )
-            calls = [each for each in self._called[question[1]] if self._was_a_miss(each)]
+            calls = [call for call in self._called[question[1]] if self._was_a_miss(call)]
             for call in calls:
                 if call.began > acknowledged:
                     yield (
@@ -211,14 +213,14 @@ class _Checked:
     def _turns(self, question: Question, span: Span, served: list[Asked]) -> Iterator[str]:
         turns = {answer: at for at, answer in enumerate(self._recovered[question])}
         # What is not there at the end breaks another rule.
-        served = [each for each in served if each.answer in turns]
+        served = [request for request in served if request.answer in turns]
         if not served or self._has_own_turns(span):
             return
-        last = max(turns[each.answer] for each in served)
+        last = max(turns[request.answer] for request in served)
         users = [
-            each
-            for each in self._asked[question]
-            if each.ended >= span.take_from and each.began <= span.until
+            request
+            for request in self._asked[question]
+            if request.ended >= span.take_from and request.began <= span.until
         ]
         if last >= len(users):
             yield f"out of turn: {question[1]}: number {last + 1} for {len(users)} requests of a take"
@@ -228,22 +230,22 @@ class _Checked:
     def _order(
         self, question: Question, turns: dict[str, int], served: Sequence[Asked]
     ) -> Iterator[str]:
-        ends = sorted(served, key=lambda each: each.ended)
+        ends = sorted(served, key=lambda request: request.ended)
         at, latest = 0, None
-        for each in served:
-            while at < len(ends) and ends[at].ended < each.began:
+        for request in served:
+            while at < len(ends) and ends[at].ended < request.began:
                 if latest is None or turns[ends[at].answer] > turns[latest.answer]:
                     latest = ends[at]
                 at += 1
             if (
                 latest is not None
-                and turns[each.answer] < turns[latest.answer]
-                and not self._stored_before(question, turns, each, latest)
+                and turns[request.answer] < turns[latest.answer]
+                and not self._stored_before(question, turns, request, latest)
             ):
-                yield f"out of turn: {_told(each)} comes before {_told(latest)}"
+                yield f"out of turn: {_told(request)} comes before {_told(latest)}"
         by_answer: dict[str, list[Asked]] = defaultdict(list)
-        for each in served:
-            by_answer[each.answer].append(each)
+        for request in served:
+            by_answer[request.answer].append(request)
         for answer, users in by_answer.items():
             if len(users) < 2 or self._was_last(question, turns[answer], users[-1]):
                 continue
@@ -283,9 +285,11 @@ class _Checked:
         parts: dict[int, list[Asked]] = defaultdict(list)
         # Without room for its log, the database crashes too.
         crashes = [fault for fault in self._history.faults if fault.kind in ("crash", "full")]
-        for each in served:
-            if not any(fault.began < each.ended and each.began < fault.ended for fault in crashes):
-                parts[sum(fault.began < each.began for fault in crashes)].append(each)
+        for request in served:
+            if not any(
+                fault.began < request.ended and request.began < fault.ended for fault in crashes
+            ):
+                parts[sum(fault.began < request.began for fault in crashes)].append(request)
         return parts.values()
 
     # Modes.
@@ -342,7 +346,7 @@ class _Checked:
         yield from self._lost_edits()
 
     def _lost_edits(self) -> Iterator[str]:
-        there = {(each.cassette, each.answer) for each in self._history.recovered}
+        there = {(recovered.cassette, recovered.answer) for recovered in self._history.recovered}
         for edit in self._history.edited:
             if edit.status == 200 and not self._leads_to(edit, there):
                 yield f"lost: the edit {edit.answer} of {edit.expected} in {edit.cassette}"

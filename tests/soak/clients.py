@@ -190,8 +190,8 @@ class Clients:
         """Ask for all that was ever asked, in mode `replay` and in a take of its own."""
         questions: dict[tuple[str, str], int] = {}
         self.afterwards = True
-        for each in self.history.recovered:
-            place = (each.cassette, each.question)
+        for recovered in self.history.recovered:
+            place = (recovered.cassette, recovered.question)
             questions[place] = questions.get(place, 0) + 1
         for cassette in sorted({cassette for cassette, _ in questions}):
             await self.steer(Steer("mode", cassette, "replay", 0, 0))
@@ -201,7 +201,7 @@ class Clients:
             for at, ((cassette, question), count) in enumerate(questions.items())
         ]
         for some in _batches(by_question, 32):
-            await asyncio.gather(*[self._ask_in_turn(each) for each in some])
+            await asyncio.gather(*[self._ask_in_turn(question) for question in some])
 
     async def _ask_in_turn(self, asks: list[Ask]) -> None:
         for at, each in enumerate(asks):

@@ -207,8 +207,8 @@ class PostgresInstances(Cluster):
             yield
 
     async def stored(self) -> AsyncIterator[tuple[str, bytes]]:
-        async for each in super().stored():
-            yield each
+        async for interaction in super().stored():
+            yield interaction
         sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = $1"
         for (name,) in await run(self.server.dsn, sql, self._schema):
             for row in await run(self.server.dsn, f'SELECT * FROM "{self._schema}".{name}'):  # noqa: S608

@@ -46,7 +46,8 @@ async def _results(url: str, cases: list[str]) -> dict[str, str]:
     except kosoku.FailureError as failure:
         found = failure.results
     return {
-        each.case_id: f"{each.behavior.value}, close {each.behavior_close.value}" for each in found
+        result.case_id: f"{result.behavior.value}, close {result.behavior_close.value}"
+        for result in found
     }
 
 
@@ -59,11 +60,11 @@ async def _run(cases: list[str]) -> int:
         for mode in MODES:
             async with running_proxy(service.url, mode=mode, options=options) as proxy:
                 through = await _results(proxy.url, cases)
-            other = [each for each in direct if through.get(each) != direct[each]]
-            worse = [each for each in other if not _is_as_good(through.get(each), direct[each])]
+            other = [case for case in direct if through.get(case) != direct[case]]
+            worse = [case for case in other if not _is_as_good(through.get(case), direct[case])]
             _say(f"{mode}: {len(through)} cases: {_counted(through)}; {len(worse)} worse")
-            for each in other:
-                _say(f"  {each}: {direct[each]}; through the proxy {through.get(each)}")
+            for case in other:
+                _say(f"  {case}: {direct[case]}; through the proxy {through.get(case)}")
             differences += len(worse)
     return 1 if differences else 0
 

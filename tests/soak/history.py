@@ -109,7 +109,7 @@ class History:
         """Write all of it as JSON, an event a line."""
         rows = [json.dumps({"store": self.store, "complaints": self.complaints})]
         for name in _EVENTS:
-            rows += [json.dumps({name: asdict(each)}) for each in getattr(self, name)]
+            rows += [json.dumps({name: asdict(event)}) for event in getattr(self, name)]
         path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 

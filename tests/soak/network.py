@@ -116,9 +116,9 @@ class Relay:
             return
         finally:
             self._pairs.discard(pair)
-            for each in pair:
-                if each is not None:
-                    each.transport.abort()
+            for side in pair:
+                if side is not None:
+                    side.transport.abort()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(2**16):

@@ -87,18 +87,18 @@ async def _rounds(
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(faults.watch_for_starvation())
         async with clients.working(*work):
-            for each in rounds:
-                clients.number = each.number
+            for one_round in rounds:
+                clients.number = one_round.number
                 async with asyncio.TaskGroup() as both:
-                    both.create_task(faults.make(each.fault))
-                    both.create_task(_steered(each, clients))
+                    both.create_task(faults.make(one_round.fault))
+                    both.create_task(_steered(one_round, clients))
         watching.cancel()
 
 
 async def _steered(what: Round, clients: Clients) -> None:
-    for each in what.steering:
-        await clients.steer(each)
-        await asyncio.sleep(each.pause_s)
+    for steering in what.steering:
+        await clients.steer(steering)
+        await asyncio.sleep(steering.pause_s)
 
 
 def _secrets(clients: Clients) -> dict[str, str]:

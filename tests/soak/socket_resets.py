@@ -150,13 +150,13 @@ class Talking:
     def lost(self, stored: Sequence[Interaction]) -> list[str]:
         """What was seen and is not stored."""
         asked = [json.loads(exchange.request.body) for exchange in stored]
-        inputs = {each["input"] for each in asked if "input" in each}
+        inputs = {request["input"] for request in asked if "input" in request}
         lines = {
-            each["method"]: len(item.response.pieces())
-            for each, item in zip(asked, stored, strict=True)
-            if "method" in each
+            request["method"]: len(item.response.pieces())
+            for request, item in zip(asked, stored, strict=True)
+            if "method" in request
         }
-        lost = [f"the turn {each}" for each in sorted(self.answered - inputs)]
+        lost = [f"the turn {lost_input}" for lost_input in sorted(self.answered - inputs)]
         return lost + [
             f"{seen - lines.get(method, 0)} messages of the call {method}"
             for method, seen in self.called.items()
@@ -236,13 +236,13 @@ async def _run(kind: Kind, connections: int, seed: int) -> int:
             async with kind.place(Path(folder), "") as place:
                 draw = Random(f"{seed} {delivery}")
                 outcome = await broken(place.again(), delivery, draw, connections)
-        memory = " to ".join([f"{each / 1024:.0f}" for each in outcome.memory])
+        memory = " to ".join([f"{size / 1024:.0f}" for size in outcome.memory])
         sys.stdout.write(
             f"{kind.name}, {delivery}: {connections} connections, {outcome.answered} turns and "
             f"{outcome.notified} messages of calls seen, open files {outcome.files}, "
             f"memory {memory} MiB, {len(outcome.wrong)} faults\n"
         )
-        sys.stdout.write("".join([f"  {each}\n" for each in outcome.wrong[:20]]))
+        sys.stdout.write("".join([f"  {message}\n" for message in outcome.wrong[:20]]))
         sys.stdout.flush()
         wrong += len(outcome.wrong)
     return wrong

@@ -35,9 +35,9 @@ class Span:
 def spans(steered: Iterable[Steered], cassette: str) -> Sequence[Span]:
     """The life of a cassette that requests name, in order and without gaps."""
     found = [Span(-inf, -inf, inf, frozenset({START_MODE}))]
-    for each in sorted(steered, key=lambda one: one.began):
-        if each.what != "insert" and each.cassette in (None, cassette):
-            _change(found, each)
+    for change in sorted(steered, key=lambda one: one.began):
+        if change.what != "insert" and change.cassette in (None, cassette):
+            _change(found, change)
     return found
 
 
@@ -69,24 +69,24 @@ def _change(found: list[Span], steering: Steered) -> None:
 def possible_modes(life: Sequence[Span], asked: Asked) -> frozenset[Mode]:
     """The modes that can have been in force when a request arrived."""
     return frozenset(
-        mode for each in _touched(life, asked.began, asked.ended) for mode in each.modes
+        mode for span in _touched(life, asked.began, asked.ended) for mode in span.modes
     )
 
 
 def _touched(life: Sequence[Span], began: float, ended: float) -> Iterable[Span]:
-    first = max(0, bisect_right(life, began, key=lambda each: each.changing) - 1)
+    first = max(0, bisect_right(life, began, key=lambda span: span.changing) - 1)
     # A change that was under way when the request began leaves the state before it possible.
     while first > 0 and life[first].since > began:
         first -= 1
-    for each in life[first:]:
-        if each.changing > ended:
+    for span in life[first:]:
+        if span.changing > ended:
             return
-        yield each
+        yield span
 
 
 def only_span(life: Sequence[Span], asked: Asked) -> Span | None:
     """The one span in which a request was certainly served, None where there are several."""
-    at = max(0, bisect_right(life, asked.began, key=lambda each: each.changing) - 1)
+    at = max(0, bisect_right(life, asked.began, key=lambda known_span: known_span.changing) - 1)
     span = life[at]
     inside = span.certain and span.since <= asked.began and asked.ended <= span.until
     return span if inside else None

@@ -226,7 +226,7 @@ def test_two_clients_that_got_different_answers_are_told_of() -> None:
 
 def swapped(history: History, first: str, second: str) -> History:
     """The same, with the answers of two requests exchanged."""
-    by_id = {each.id: each for each in history.asked}
+    by_id = {request.id: request for request in history.asked}
     one, other = by_id[first], by_id[second]
     history.asked.remove(one)
     history.asked.remove(other)
@@ -241,8 +241,8 @@ def test_a_repeat_out_of_order_is_told_of() -> None:
 def test_requests_at_the_same_time_have_no_order() -> None:
     history = swapped(repeated(), "replayed-0", "replayed-1")
     history.asked = [
-        replace(each, began=12, ended=13.8) if each.id.startswith("replayed") else each
-        for each in history.asked
+        replace(request, began=12, ended=13.8) if request.id.startswith("replayed") else request
+        for request in history.asked
     ]
 
     assert broken(history) == []
@@ -251,8 +251,8 @@ def test_requests_at_the_same_time_have_no_order() -> None:
 def test_a_repeat_that_is_given_out_twice_is_told_of() -> None:
     history = repeated()
     history.asked = [
-        replace(each, answer="answer-1") if each.id == "replayed-1" else each
-        for each in history.asked
+        replace(request, answer="answer-1") if request.id == "replayed-1" else request
+        for request in history.asked
     ]
 
     assert broken(history) == ["out of turn"]
@@ -264,8 +264,8 @@ def test_a_straggler_that_is_stored_during_a_take_moves_the_turns_after_it_on(
 ) -> None:
     history = repeated()
     history.asked = [
-        replace(each, answer="answer-2") if each.id == "replayed-2" else each
-        for each in history.asked
+        replace(request, answer="answer-2") if request.id == "replayed-2" else request
+        for request in history.asked
     ]
     recorded = next(
         answer
@@ -288,7 +288,7 @@ def test_the_last_repeat_may_be_given_out_again() -> None:
 
 def test_a_repeat_that_is_skipped_is_told_of() -> None:
     history = repeated()
-    history.asked = [each for each in history.asked if each.id != "replayed-1"]
+    history.asked = [request for request in history.asked if request.id != "replayed-1"]
 
     assert broken(history) == ["out of turn"]
 
@@ -296,8 +296,8 @@ def test_a_repeat_that_is_skipped_is_told_of() -> None:
 def test_a_request_that_broke_may_have_used_a_repeat() -> None:
     history = repeated()
     history.asked = [
-        replace(each, outcome="none", answer="") if each.id == "replayed-1" else each
-        for each in history.asked
+        replace(request, outcome="none", answer="") if request.id == "replayed-1" else request
+        for request in history.asked
     ]
     history.faults = [fault("kill", 13, 13.2)]
 
@@ -307,8 +307,8 @@ def test_a_request_that_broke_may_have_used_a_repeat() -> None:
 def test_a_crash_of_the_database_may_take_turns_back() -> None:
     history = repeated()
     history.asked = [
-        replace(each, answer="answer-1") if each.id == "replayed-2" else each
-        for each in history.asked
+        replace(request, answer="answer-1") if request.id == "replayed-2" else request
+        for request in history.asked
     ]
     history.faults = [fault("crash", 13.6, 13.9)]
 

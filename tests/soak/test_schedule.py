@@ -30,20 +30,26 @@ def test_a_seed_gives_the_same_operations_and_faults_each_time(store: Kind) -> N
 @pytest.mark.parametrize("store", KINDS)
 def test_every_fault_comes_before_one_comes_again(store: Kind) -> None:
     count = len(FAULTS[store])
-    kinds = [each.fault.kind for each in islice(rounds(5, store), 2 * count)]
+    kinds = [one_round.fault.kind for one_round in islice(rounds(5, store), 2 * count)]
 
     assert sorted(kinds[:count]) == sorted(kinds[count:]) == sorted(FAULTS[store])
-    assert sorted(each.fault.kind for each in short_rounds(5, store)) == sorted(SHORT[store])
+    assert sorted(one_round.fault.kind for one_round in short_rounds(5, store)) == sorted(
+        SHORT[store]
+    )
 
 
 def test_clients_ask_the_same_at_about_the_same_time_and_edit_the_same() -> None:
     work = [list(islice(operations(1, "postgres", number), 300)) for number in range(CLIENTS)]
 
     questions = [
-        {each.question for each in one if isinstance(each, Ask) and each.cassette == "misses"}
+        {
+            request.question
+            for request in one
+            if isinstance(request, Ask) and request.cassette == "misses"
+        }
         for one in work
     ]
     assert len(set.intersection(*questions)) > 10
-    edits = [{each.question for each in one if isinstance(each, Edit)} for one in work]
+    edits = [{request.question for request in one if isinstance(request, Edit)} for one in work]
     assert edits[0] & edits[1]
     assert not any(edits[2:])

@@ -174,7 +174,7 @@ class ModelStore:
         self._check_unchanged(name, recording.goes_on)
         await self._use_up(name, recording.lease)
         held, place = self._made(name, head), self._place
-        gone = [each for each in map(held.drop, recording.supersedes) if each is not None]
+        gone = [dropped for dropped in map(held.drop, recording.supersedes) if dropped is not None]
         self._forget_uses(name, recording.supersedes)
         index = recording.interaction.index
         if index in held.items:
@@ -480,10 +480,10 @@ class ModelStore:
 
     async def behind(self, generation: int) -> Sequence[str]:
         members, now = self._place.members, self._place.control
-        for each, at in members.items():
-            if now is not None and at < now.generation and each.applied(now):
-                members[each] = now.generation
-        return tuple([f"instance {id(each)}" for each, at in members.items() if at < generation])
+        for name, at in members.items():
+            if now is not None and at < now.generation and name.applied(now):
+                members[name] = now.generation
+        return tuple([f"instance {id(name)}" for name, at in members.items() if at < generation])
 
     # What these have in common.
 

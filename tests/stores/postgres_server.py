@@ -187,7 +187,7 @@ def find_binaries() -> Path | None:
         return Path(found).resolve().parent
     installed = [path for path in Path("/usr/lib/postgresql").glob("*/bin") if _has_all(path)]
     if installed:
-        return max(installed, key=lambda each: float(each.parent.name))
+        return max(installed, key=lambda folder: float(folder.parent.name))
     return packaged
 
 
@@ -215,7 +215,7 @@ async def run(dsn: str, sql: str, *arguments: object) -> list[list[object]]:
     """What a statement of a test's own finds."""
     connection = await asyncpg.connect(dsn, statement_cache_size=0)
     try:
-        return [list(each) for each in await connection.fetch(sql, *arguments)]
+        return [list(row) for row in await connection.fetch(sql, *arguments)]
     finally:
         await connection.close()
 
@@ -224,7 +224,7 @@ def _unprivileged() -> str | None:
     # The server refuses to run as root.
     if os.getuid() != 0:
         return None
-    known = {each.pw_name for each in pwd.getpwall()}
+    known = {account.pw_name for account in pwd.getpwall()}
     return next(name for name in ("postgres", "nobody") if name in known)
 
 

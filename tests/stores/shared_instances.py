@@ -55,7 +55,7 @@ def turn(index: int, name: str, text: str, *issued: str, target: str = "/v1/0") 
         {"role": "assistant", "tool_calls": [{"id": name}]},
         {"role": "tool", "tool_call_id": name, "content": text},
     ]
-    body = dump({"tool_calls": [{"id": each} for each in issued]})
+    body = dump({"tool_calls": [{"id": call_id} for call_id in issued]})
     made = recording(index, body=body)
     request = replace(made.exchange.request, target=target, body=dump({"messages": said}))
     return replace(made, interaction=replace(made.exchange, request=request))

@@ -353,10 +353,10 @@ class Calls:
         first = CursorMove(self.n, self.take, cursor, before, state, index, None)
         second = CursorMove(self.n, self.take, cursor, first, next_state(state), None, None)
         told: list[BaseException | None] = []
-        for each in (first, second):
-            mover.advance(each, lambda _, refused: told.append(refused))
+        for move in (first, second):
+            mover.advance(move, lambda _, refused: told.append(refused))
         await until(lambda: len(told) == 2)
-        return told, [each.after and each.after.state for each in (first, second)]
+        return told, [move.after and move.after.state for move in (first, second)]
 
     # Leases and control.
 
@@ -526,8 +526,8 @@ async def test_every_store_keeps_whole_cassettes_as_the_one_of_dictionaries_does
             for number in range(STEPS):
                 what, seed = plan.chance.choice(WHOLE), f"{SEED} whole {script} {number}"
                 said = [
-                    await told(getattr(WholeCalls(each, Script(seed), f"w{script}", number), what))
-                    for each in (model, other)
+                    await told(getattr(WholeCalls(store, Script(seed), f"w{script}", number), what))
+                    for store in (model, other)
                 ]
                 log.append(f"{what} of {seed}")
                 assert said[1] == said[0], f"{log[-1]}: {said}, after {', '.join(log[:-1])}"

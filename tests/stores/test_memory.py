@@ -101,4 +101,4 @@ async def test_what_is_removed_or_replaced_is_freed_step_by_step(
     assert await store.remove("x")
     assert not await store.remove("x")
 
-    assert [len(each) for each in freed if isinstance(each, list)] == [3, 2]
+    assert [len(value) for value in freed if isinstance(value, list)] == [3, 2]

@@ -109,10 +109,10 @@ def called(id: str) -> bytes:
 def turn(prompt: str, *ids: str) -> bytes:
     """A turn of the loop, with the results of these calls."""
     messages: list[Json] = [{"role": "user", "content": prompt}]
-    for each in ids:
-        calls: Json = [{"id": each, "type": "function", "function": {"name": "weather"}}]
+    for call_id in ids:
+        calls: Json = [{"id": call_id, "type": "function", "function": {"name": "weather"}}]
         messages.append({"role": "assistant", "content": None, "tool_calls": calls})
-        messages.append({"role": "tool", "tool_call_id": each, "content": "sun"})
+        messages.append({"role": "tool", "tool_call_id": call_id, "content": "sun"})
     return dump({"model": "m", "messages": messages})
 
 
@@ -128,7 +128,7 @@ async def test_a_tool_loop_recorded_four_times_is_held_once(recorder: Recorder) 
     assert await recorder.bodies() == [called(first), called(second), last]
     async with recorder.run("replay") as proxy:
         asked = [turn("weather?"), turn("weather?", first), turn("weather?", first, second)]
-        found = [await proxy.ask(CHAT, JSON, body=each) for each in asked]
+        found = [await proxy.ask(CHAT, JSON, body=request) for request in asked]
         assert [answer.body for answer in found] == [called(first), called(second), last]
 
 
@@ -178,7 +178,7 @@ async def test_another_conversation_with_the_same_words_stays(recorder: Recorder
         await converse(proxy, "three", "resp_m3n4o5p6")
 
     said = [body.partition(b'"said":')[2] for body in await recorder.bodies()]
-    assert sorted(each for each in said if each) == [b'"one"}', b'"three"}', b'"two"}']
+    assert sorted(message for message in said if message) == [b'"one"}', b'"three"}', b'"two"}']
     assert len(said) == 6
 
 
@@ -315,8 +315,8 @@ async def test_what_came_in_before_a_change_of_mode_replaces_nothing_of_its_own_
     said = [b'{"said":"%d"}' % number for number in range(3)]
     body = b'{"prompt":"again"}'
     async with recorder.run() as proxy, proxy.connect() as late:
-        for each in said[:2]:
-            await recorder.ask(proxy, CHAT, body, answer=each)
+        for message in said[:2]:
+            await recorder.ask(proxy, CHAT, body, answer=message)
         length = b"Content-Length: %d" % len(body)
         head = proxy.request(CHAT, JSON, b"Expect: 100-continue", length)
         assert (await late.ask(head)).status == 100

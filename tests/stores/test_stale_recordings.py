@@ -62,7 +62,7 @@ async def test_reads_after_writes_and_polls_are_asked_again_and_replay_in_order(
     running = await proxies.start("auto")
 
     live = [await running[at % len(running)].ask(line) for at, line in enumerate(SCRIPT)]
-    again = [await each.ask(b"GET /jobs/1") for each in running]
+    again = [await proxy.ask(b"GET /jobs/1") for proxy in running]
     await running[0].broker.set_mode("replay")
     replayed = [await running[at % len(running)].ask(line) for at, line in enumerate(SCRIPT)]
 

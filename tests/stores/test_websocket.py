@@ -121,8 +121,12 @@ async def test_messages_after_the_end_of_a_turn_replay_from_the_store(
 
     async with setting.proxy("record", delivery) as proxy:
         recorded = await converse(proxy)
-        stored = [json.loads(line) for each in await proxy.recorded() for line in _lines(each)]
-        assert stored == [each for said in recorded for each in said]
+        stored = [
+            json.loads(line)
+            for interaction in await proxy.recorded()
+            for line in _lines(interaction)
+        ]
+        assert stored == [message for said in recorded for message in said]
     for _ in range(2):
         async with setting.proxy("replay") as proxy:
             assert await converse(proxy) == recorded
@@ -174,8 +178,8 @@ async def test_a_session_replays_from_the_store(setting: Setting) -> None:
     async def talk(proxy: RunningProxy) -> list[str | bytes]:
         found: list[str | bytes] = []
         async with connected(proxy.url, "/feed") as client:
-            for each in sent:
-                await client.send(each)
+            for message in sent:
+                await client.send(message)
                 found += [await client.recv(), await client.recv()]
         await proxy.proxy.wait_until_idle()
         return found
@@ -198,7 +202,9 @@ async def test_a_session_is_in_the_store_while_it_runs(setting: Setting) -> None
             while len(lines) < 3 * (number + 1):
                 # Stored after a pause: whoever looks earlier sees the part before.
                 await asyncio.sleep(0.01)
-                lines = [line for each in await proxy.recorded() for line in _lines(each)]
+                lines = [
+                    line for interaction in await proxy.recorded() for line in _lines(interaction)
+                ]
         [item] = await proxy.recorded()
         assert item.response.verdict == "open"
         await client.close()
@@ -242,14 +248,14 @@ class LateTurn:
 
     async def stored(self) -> list[list[Event]]:
         return [
-            [json.loads(each) for each in item.response.pieces()]
+            [json.loads(piece) for piece in item.response.pieces()]
             for item in await self.proxy.recorded()
         ]
 
     async def unrecorded(self) -> list[str]:
         await self.proxy.proxy.wait_until_idle()
         reports = await self.proxy.broker.reports()
-        return [each.reason for report in reports for each in report.unrecorded]
+        return [answer.reason for report in reports for answer in report.unrecorded]
 
 
 _LATE = news("x" * LARGE_BODY)
@@ -317,8 +323,8 @@ async def test_a_turn_can_be_edited_while_its_service_goes_on(
             await until(edit.done if shared else lambda: not broker.source.loaded)
             turn.held.let_go()
         assert await next_event(turn.client) == _LATE
-        assert [each.metadata for each in await turn.proxy.recorded()] == [
-            each.metadata for each in [changed] if each is not None
+        assert [interaction.metadata for interaction in await turn.proxy.recorded()] == [
+            interaction.metadata for interaction in [changed] if interaction is not None
         ]
         assert await turn.stored() == [[turn.said]] * (changed is not None)
         await turn.client.close()

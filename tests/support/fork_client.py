@@ -25,20 +25,20 @@ if __name__ == "__main__":
                 # The supervisor knows it by this number.
                 "worker": [b"worker", b"%d" % os.getpid()],
             }.get(name, []),
-            *[os.fsencode(each) for each in sys.argv[1:]],
+            *[os.fsencode(argument) for argument in sys.argv[1:]],
         ]
     )
     server = _socket.socket(_socket.AF_UNIX)
     server.connect(os.path.dirname(__file__) + "/socket")
     server.send(len(asked).to_bytes(8))
-    numbers = b"".join([each.to_bytes(4, sys.byteorder) for each in inherited])
+    numbers = b"".join([descriptor.to_bytes(4, sys.byteorder) for descriptor in inherited])
     sent = server.sendmsg([asked], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
     while sent < len(asked):
         sent += server.send(asked[sent:])
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: server.send(bytes([number])))
-    for each in inherited:
-        os.close(each)
+    for descriptor in inherited:
+        os.close(descriptor)
     code = int.from_bytes(server.recv(2, _socket.MSG_WAITALL), "big", signed=True)
     if code < 0:
         if -code in (signal.SIGTERM, signal.SIGINT):

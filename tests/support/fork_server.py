@@ -134,8 +134,8 @@ def _child(client: socket.socket) -> list[str]:
         asked += client.recv(size - len(asked))
     child = os.fork()
     if child:
-        for each in (0, 1, 2, *descriptors):
-            os.close(each)
+        for descriptor in (0, 1, 2, *descriptors):
+            os.close(descriptor)
         _wait(child, client)
     client.close()
     folder, umask, numbers, count, *rest = asked.split(b"\0")
@@ -151,11 +151,11 @@ def _child(client: socket.socket) -> list[str]:
 
 
 def _limit_like(pid: int) -> None:
-    for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE):
-        resource.setrlimit(each, resource.prlimit(pid, each))
+    for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE):
+        resource.setrlimit(limit, resource.prlimit(pid, limit))
     rights = _rights(pid)
     if rights != _rights(os.getpid()):
-        words = [each >> shift & 0xFFFFFFFF for shift in (0, 32) for each in rights]
+        words = [limit >> shift & 0xFFFFFFFF for shift in (0, 32) for limit in rights]
         header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
         if ctypes.CDLL(None).capset(header, struct.pack("6I", *words)):
             raise OSError(f"the rights of process {pid} could not be taken over")
@@ -172,9 +172,9 @@ def _move(descriptors: list[int], numbers: list[int]) -> None:
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _HIGH) for descriptor in descriptors]
     for descriptor in descriptors:
         os.close(descriptor)
-    for each, number in zip(high, numbers, strict=True):
-        os.dup2(each, number)
-        os.close(each)
+    for descriptor, number in zip(high, numbers, strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
 
 
 def _wait(child: int, client: socket.socket) -> None:

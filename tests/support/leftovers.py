@@ -35,7 +35,7 @@ def unnamed_files() -> set[str]:
 
 def _of_tapeway() -> set[str]:
     gc.collect()
-    return {type(each).__qualname__ for each in gc.garbage if _is_own(each)}
+    return {type(value).__qualname__ for value in gc.garbage if _is_own(value)}
 
 
 def _is_own(thing: object) -> bool:

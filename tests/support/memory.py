@@ -30,4 +30,4 @@ def measured_memory() -> Iterator[Memory]:
 def living(kind: type) -> int:
     """How many values of exactly this class somebody still refers to."""
     gc.collect()
-    return sum([type(each) is kind for each in gc.get_objects()])
+    return sum([type(live_object) is kind for live_object in gc.get_objects()])

@@ -39,10 +39,10 @@ def test_every_case_is_taken_on_uvloop_and_every_fourth_of_each_test_on_the_stan
     standard = [
         element for element in items if asyncio.new_event_loop in element.callspec.params.values()
     ]
-    taken = [(each.nodeid[-4], each.callspec.params["case"]) for each in standard]
+    taken = [(test.nodeid[-4], test.callspec.params["case"]) for test in standard]
     assert taken[: 2 * len(cases)] == [(test, case) for test in "ab" for case in cases]
     assert [element for element in items if element not in standard] == [
-        each for each in before if asyncio.new_event_loop not in each.callspec.params.values()
+        test for test in before if asyncio.new_event_loop not in test.callspec.params.values()
     ]
     assert [element for element in items if element in outside] == outside
     assert sorted(map(id, [*items, *left_out])) == sorted(map(id, before))

@@ -59,7 +59,7 @@ async def test_lanes_and_forks_are_answered_beside_each_other() -> None:
         first, second, fork, last = await openai_sockets.lanes(Target(upstream.url))
 
     assert fork["previous_response_id"] == first["id"] == last["previous_response_id"]
-    texts = [each["output"][0]["content"][0]["text"] for each in (second, fork, last)]
+    texts = [response["output"][0]["content"][0]["text"] for response in (second, fork, last)]
     assert ["second" in texts[0], "forked" in texts[1], "goes on" in texts[2]] == [True] * 3
 
 
@@ -139,7 +139,7 @@ async def test_a_connection_breaks_off_where_the_name_of_the_model_says_so(
 ) -> None:
     async with StandIn() as upstream, connect(_ws(upstream, "/v1/responses")) as client:
         await client.send(json.dumps({"type": "response.create", "model": model, "input": "x"}))
-        told = [json.loads(each)["type"] async for each in _until_closed(client)]
+        told = [json.loads(message)["type"] async for message in _until_closed(client)]
         assert "response.created" in told
         assert "response.completed" not in told
         assert client.close_code == code
@@ -156,8 +156,12 @@ async def test_a_stored_response_is_known_on_another_connection_and_over_http() 
                     pass
         async with connect(_ws(upstream, "/v1/responses")) as client:
             codes = []
-            for each in found[::-1]:
-                asked = {"type": "response.create", "model": "m", "previous_response_id": each}
+            for response_id in found[::-1]:
+                asked = {
+                    "type": "response.create",
+                    "model": "m",
+                    "previous_response_id": response_id,
+                }
                 codes.append((await _said(client, **asked))["type"])
         assert codes == ["error", "response.created"]
         openai = AsyncOpenAI(base_url=f"{upstream.url}/v1", api_key="any")

@@ -186,7 +186,7 @@ def chunk(data: bytes, line: bytes = b"%x") -> bytes:
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:
     """The data in segments; none is empty."""
-    ends = sorted({each % len(data) for each in at} - {0})
+    ends = sorted({place % len(data) for place in at} - {0})
     return [data[a:b] for a, b in zip([0, *ends], [*ends, len(data)], strict=True)]
 
 
@@ -401,9 +401,9 @@ def endless(first: bytes, more: bytes, size: int) -> Iterator[bytes]:
 async def test_nothing_but_a_body_may_be_endless(name: str, size: int, passed_on: bool) -> None:
     first, more, code = ENDLESS[name]
     segments, sent = list[bytes](), 0
-    for each in endless(first, more, size):
-        segments.append(each)
-        sent += len(each)
+    for segment in endless(first, more, size):
+        segments.append(segment)
+        sent += len(segment)
         if sent > MAX_HEADS + 4 * size:
             break
     seen, call = await seen_of(segments, passed_on=passed_on)

@@ -94,8 +94,8 @@ async def test_a_proxy_that_wants_another_login_is_an_error_of_its_own(
         assert f"{proxy.url} (HTTP".encode() in answer.body
         assert await tapeway.recorded() == []
         [entry] = tapeway.journal
-        for each in (answer.body.decode(), caplog.text, entry.message or ""):
-            assert "ssword-1234" not in each
+        for text in (answer.body.decode(), caplog.text, entry.message or ""):
+            assert "ssword-1234" not in text
 
 
 @pytest.mark.parametrize("upstream", [HTTP, HTTPS])

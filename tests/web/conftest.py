@@ -63,9 +63,9 @@ def open_page(chromium: Browser) -> Iterator[PageOpener]:
         return opened[-1]
 
     yield open_
-    for each in opened:
-        each.close()
-    assert [complaint for each in opened for complaint in each.complaints] == []
+    for descriptor in opened:
+        descriptor.close()
+    assert [complaint for descriptor in opened for complaint in descriptor.complaints] == []
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ class OpenedPage:
     def jumps(self) -> list[list[float | str]]:
         """What moved before anything was touched: how much, and which elements."""
         found: list[list[float | str]] = self.tab.evaluate("window.shifts")
-        return found if sum(float(each[0]) for each in found) > MOST_SHIFT else []
+        return found if sum(float(shift[0]) for shift in found) > MOST_SHIFT else []
 
     def faults_of_access(self) -> list[str]:
         """What axe-core finds: rule and element of each violation."""
@@ -127,7 +127,7 @@ class OpenedPage:
 
     def close(self) -> None:
         self.complaints += [f"policy: {violation}" for violation in self.violations()]
-        self.complaints += [f"layout jumps: {self.tab.url} {each}" for each in self.jumps()]
+        self.complaints += [f"layout jumps: {self.tab.url} {shift}" for shift in self.jumps()]
         self.context.close()
 
 

@@ -141,8 +141,8 @@ def prepare(deck: Deck) -> None:
         ask(base, question, temperature=0.2)
     ask(base, questions[0], stream=True)
     agent = f"{deck.proxy_url}/@agents%2Fmend-total/openai"
-    for each in run:
-        ask(agent, "", **each["request"]["json"])
+    for interaction in run:
+        ask(agent, "", **interaction["request"]["json"])
     ask(base, questions[1], temperature=0.7)
     ask(base, "", messages=user("What is the capital of Spain?"))
     deck.mode("passthrough", cassette="tests/geography")

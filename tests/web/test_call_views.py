@@ -108,7 +108,7 @@ def test_one_click_shows_why_a_call_that_was_passed_on_failed(
 def test_keys_and_links_lead_to_the_calls_beside_it_and_to_its_turn(
     replaying: Deck, open_page: PageOpener
 ) -> None:
-    bodies = [each["request"]["json"] for each in history()]
+    bodies = [request["request"]["json"] for request in history()]
     ids = [send(replaying, "agent", body) for body in bodies[:2]]
     page = open_page(f"{replaying.admin.url}/#/journal/{ids[1]}")
 

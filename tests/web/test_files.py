@@ -109,7 +109,7 @@ def test_every_file_is_served_and_the_whole_is_small() -> None:
     }
 
     assert set(page_files()) == there
-    assert {each.rpartition(".")[2] for each in there} <= set(TYPES)
+    assert {name.rpartition(".")[2] for name in there} <= set(TYPES)
     assert sum(len(file.content) for file in page_files().values()) < 250_000
 
 

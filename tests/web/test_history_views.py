@@ -139,7 +139,7 @@ def test_two_cassettes_are_compared_key_by_key(trips: Deck, open_page: PageOpene
 
     page.see("request.body.temperature")
     rows = page.tab.locator(".comparison > li")
-    assert [each.get_attribute("data-state") for each in rows.all()] == [
+    assert [row.get_attribute("data-state") for row in rows.all()] == [
         "different",
         "different",
         "only_first",

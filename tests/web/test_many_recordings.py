@@ -23,12 +23,12 @@ def calls() -> list[dict[str, object]]:
         message = {"role": "assistant", "content": f"Its answer is word{at}."}
         choices = [{"index": 0, "message": message}]
         answer = {"json": {"object": "chat.completion", "model": MODEL, "choices": choices}}
-        each = exchange(body, answer, latency_ms=float(at * 7919 % MANY))
-        each["request"] |= {
+        interaction = exchange(body, answer, latency_ms=float(at * 7919 % MANY))
+        interaction["request"] |= {
             "url": "https://api.openai.com/v1/chat/completions",
             "route": "openai",
         }
-        found.append(each)
+        found.append(interaction)
     return found
 
 

@@ -87,7 +87,7 @@ def test_a_report_is_decoded_as_it_was_encoded(report: WorkerReport) -> None:
     assert isinstance(found, WorkerReport)
     assert found == report
     assert type(found.served) is ServedRequest
-    assert {type(each) for each in found.served.nearest} <= {NearestRecording}
+    assert {type(recording) for recording in found.served.nearest} <= {NearestRecording}
 
 
 @pytest.mark.parametrize("piece", [1, 3, 4096, 1_000_000])

@@ -134,7 +134,7 @@ async def test_nothing_is_raised_when_the_reader_is_gone(pipe: Pipe) -> None:
 
 @pytest.fixture
 async def ends() -> AsyncIterator[tuple[Channel, Channel]]:
-    one, two = [await Channel.over(each) for each in socket.socketpair()]
+    one, two = [await Channel.over(end) for end in socket.socketpair()]
     yield one, two
     one.close()
     two.close()
@@ -146,8 +146,8 @@ async def test_values_are_received_in_the_order_they_were_sent(
     one, two = ends
     sent = [("told", number, "x" * 10_000) for number in range(50)]
     async with asyncio.timeout(DEADLINE_S):
-        for each in sent:
-            one.send(each)
+        for message in sent:
+            one.send(message)
         received = [await two.receive() for _ in sent]
 
     assert received == sent

@@ -22,7 +22,7 @@ DEADLINE_S = 60.0
 @pytest.fixture
 async def worker() -> AsyncIterator[tuple[WorkerProcess, Channel]]:
     """A worker whose process does nothing, and the end of its channel for the test."""
-    ours, theirs = [await Channel.over(each) for each in socket.socketpair()]
+    ours, theirs = [await Channel.over(end) for end in socket.socketpair()]
     started = await asyncio.create_subprocess_exec("true")
     read_end, write_end = os.pipe()
     os.close(write_end)

@@ -113,7 +113,7 @@ class CallTurn:
     @property
     def document(self) -> dict[str, Json]:
         """The turn as JSON."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        plain = {sum_field.name: getattr(self, sum_field.name) for sum_field in fields(self)}
         return plain | {
             "tools": self.tools,
             "new": [part for message in self.new for part in _new_parts(message)],

@@ -91,8 +91,8 @@ class RunResults:
 
     def add(self, results: Mapping[str, Any]) -> None:
         """Add the results of a process, as plain values."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + results[each.name])
+        for result in fields(self):
+            setattr(self, result.name, getattr(self, result.name) + results[result.name])
 
     @property
     def all_replayed(self) -> set[str]:

@@ -143,8 +143,10 @@ async def test_pruning_drops_what_the_take_did_not_touch(open_world: World) -> N
     report = await open_world.done("POST", "/api/v1/eject", {"prune": True})
 
     left = (await open_world.got("/api/v1/cassettes/default"))["interactions"]
-    assert [each["path"] for each in report["cassettes"][0]["unused"]] == ["/v1/a", "/v1/c"]
-    assert [each["request"]["url"] for each in left] == ["http://service.invalid/v1/b"]
+    assert [entry["path"] for entry in report["cassettes"][0]["unused"]] == ["/v1/a", "/v1/c"]
+    assert [interaction["request"]["url"] for interaction in left] == [
+        "http://service.invalid/v1/b"
+    ]
 
 
 async def test_the_mode_is_told_as_it_is_set(open_world: World) -> None:
@@ -230,7 +232,7 @@ async def test_a_build_server_and_a_person_read_it_in_their_own_forms(open_world
     ]
 
     suites = ElementTree.fromstring(await answers[0].text())  # noqa: S314 - our own
-    failed = [each.get("name") for each in suites.iter("testcase") if len(each)]
+    failed = [element.get("name") for element in suites.iter("testcase") if len(element)]
     assert failed == ["GET /v1/%3Cb%3E"]
     assert "default: 1 recorded, 2 missed, 1 unused" in await answers[1].text()
     assert [answer.content_type for answer in answers] == ["application/xml", "text/plain"]

@@ -48,7 +48,7 @@ async def test_a_copy_put_elsewhere_is_the_same_cassette(store: CassetteStore) -
 
         assert response.status == 200, await response.text()
         assert await found.octets(other) == await found.octets(ONE)
-        tags = [(await found.call("GET", each)).headers["ETag"] for each in (ONE, other)]
+        tags = [(await found.call("GET", address)).headers["ETag"] for address in (ONE, other)]
         assert [response.headers["ETag"]] * 2 == tags
         assert json.loads(copy.splitlines()[-1])["end"]["sha256"] == tags[0].strip('"')
 

@@ -94,7 +94,7 @@ async def test_an_import_waits_for_recordings_in_flight() -> None:
         held = (await found.got(ONE))["interactions"]
 
     assert asking.result().headers["Tapeway-Outcome"] == "recorded"
-    assert [each["response"]["text"] for each in held] == ["brought in"]
+    assert [interaction["response"]["text"] for interaction in held] == ["brought in"]
 
 
 @pytest.mark.parametrize(

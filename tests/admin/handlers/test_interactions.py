@@ -256,7 +256,7 @@ async def test_an_index_is_taken_where_nobody_ever_had_it(open_world: World) -> 
         _, answer = await append(open_world, document)
         return int(answer["interactions"][0]["index"])
 
-    assert [await index(each) for each in (7, 3, 3, 7, None, 0, 9, 10**15 - 1)] == [
+    assert [await index(number) for number in (7, 3, 3, 7, None, 0, 9, 10**15 - 1)] == [
         *(7, 3, 8, 9, 10, 0, 11),
         10**15 - 1,
     ]
@@ -385,7 +385,7 @@ async def test_what_was_used_stays_used_when_another_is_removed(store: CassetteS
             for listed in (await found.got("/api/v1/report"))["cassettes"]
             if listed["name"] == "one"
         ]
-        assert [each["path"] for each in report["unused"]] == ["/b"]
+        assert [entry["path"] for entry in report["unused"]] == ["/b"]
         assert found.broker.takes == takes
         miss = await found.ask("/a", cassette="one")
         assert miss.status == 400

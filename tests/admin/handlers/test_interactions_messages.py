@@ -110,7 +110,9 @@ async def test_large_bodies_are_read_and_too_large_ones_named(tmp_path: Path) ->
     small = await store.keep("default", [asked])
     large = await store.keep("default", [b" " * 9_000_000])
     answer = chat(0, [user("a")], "A").response
-    files = [BodyFile(each.path, each.size, each.digest) for each in (small, large)]
+    files = [
+        BodyFile(temporary.path, temporary.size, temporary.digest) for temporary in (small, large)
+    ]
     requests = [Request("openai", "POST", CHAT, file=file) for file in files]
     calls = [Interaction(at, request, answer) for at, request in enumerate(requests)]
     await store.save("default", held(*calls))

@@ -464,7 +464,10 @@ async def test_rules_accepted_at_the_same_time_are_all_in_force(open_world: Worl
     size = await missed(open_world, "/v1/models?page=1&size=2", record=False)
 
     await asyncio.gather(
-        *(open_world.done("POST", f"/api/v1/journal/{each['id']}/accept") for each in (page, size))
+        *(
+            open_world.done("POST", f"/api/v1/journal/{entry['id']}/accept")
+            for entry in (page, size)
+        )
     )
 
     assert await outcome(open_world, "/v1/models?page=3&size=3") == "replayed"

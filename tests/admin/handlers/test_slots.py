@@ -51,7 +51,7 @@ async def test_a_slot_leads_to_the_cassette_it_points_at(stored: World) -> None:
         "tests/one",
         "tests/two",
     ]
-    assert [await each.json() for each in (first, second)] == [{"answer": 1}, {"answer": 2}]
+    assert [await answer.json() for answer in (first, second)] == [{"answer": 1}, {"answer": 2}]
     assert list(await stored.broker.store.names()) == ["tests/one", "tests/two"]
 
 
@@ -247,11 +247,11 @@ async def test_what_was_sent_since_a_slot_was_pointed_is_there_after_a_rewind_to
     one = (await stored.got(f"/api/v1/slots/w0/requests?take={takes[2]}"))["requests"]
     journal = (await stored.got(f"/api/v1/journal?slot=w0&since={takes[3]}"))["entries"]
 
-    numbers = [int(each["path"].rpartition("=")[2]) for each in sent]
+    numbers = [int(request["path"].rpartition("=")[2]) for request in sent]
     assert numbers == [*range(len(steps))]
-    assert [each["take"] for each in sent] == takes[:-1]
+    assert [request["take"] for request in sent] == takes[:-1]
     assert (later, one) == (sent[3:], [sent[2]])
-    assert [each["id"] for each in journal] == [each["id"] for each in sent[:2:-1]]
+    assert [entry["id"] for entry in journal] == [request["id"] for request in sent[:2:-1]]
     await point(stored, "w0")
     assert await stored.got("/api/v1/slots/w0/requests") == {"requests": []}
 

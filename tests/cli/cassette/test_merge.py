@@ -476,7 +476,7 @@ def test_a_merge_with_an_unchanged_side_is_the_other_side(
     chosen = Random(7)
     for _ in range(40):
         base = [asked(chosen.choice("abc"), chosen.choice("123")) for _ in range(4)]
-        other = [each for each in base if chosen.random() < 0.7]
+        other = [recorded for recorded in base if chosen.random() < 0.7]
         for _ in range(chosen.randrange(4)):
             new = asked(chosen.choice("abcd"), chosen.choice("123"))
             other.insert(chosen.randrange(len(other) + 1), new)

@@ -57,7 +57,7 @@ def test_git_s_index_gets_the_new_name_and_nothing_else(
     for old, new in ((NAME, "all"), ("old", "suite/new"), ("untracked", "still")):
         assert run(capsys, "mv", old, new)[0] == 0
 
-    assert [each for each in _status() if ".lock" not in each] == [
+    assert [line for line in _status() if ".lock" not in line] == [
         f"R  cassettes/{NAME}.assets/{body} -> cassettes/all.assets/{body}",
         f"R  cassettes/{NAME}.json -> cassettes/all.json",
         "RM cassettes/old.json -> cassettes/suite/new.json",

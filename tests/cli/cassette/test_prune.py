@@ -59,10 +59,10 @@ def report(*items: AnyInteraction, used: int, name: str = "smoke") -> str:
 def held(name: str = "smoke") -> list[str]:
     found = load(Path(f"cassettes/{name}.json").read_bytes()).interactions
     return [
-        f"{each.request.target} {each.response.body.decode()}"
-        if isinstance(each, Interaction)
+        f"{recorded.request.target} {recorded.response.body.decode()}"
+        if isinstance(recorded, Interaction)
         else "tool"
-        for each in found
+        for recorded in found
     ]
 
 
@@ -170,7 +170,7 @@ def test_the_last_answers_stay(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "prune", "smoke", "--keep-last", "2", "--format", "json")
     (said,) = json.loads(out)
     assert (code, said["interactions"], said["left"], said["dry_run"]) == (0, 5, 4, False)
-    assert [each["index"] for each in said["dropped"]] == [0]
+    assert [dropped["index"] for dropped in said["dropped"]] == [0]
     assert run(capsys, "prune", "cassettes/smoke.json", "--keep-last", "1")[0] == 0
     assert held() == ['/v1/b {"n": 1}', "tool", '/v1/a {"n": 3}']
 

@@ -65,7 +65,7 @@ def test_a_dry_run_lists_what_would_be_replaced_and_changes_nothing(
     )
     assert facts(file) == before
     deeds = json.loads(run(capsys, "redact", "x", "--dry-run", "--format=json")[1])
-    assert [each["deed"] for each in deeds] == ["would be replaced"] * 2
+    assert [replaced["deed"] for replaced in deeds] == ["would be replaced"] * 2
 
 
 def test_what_was_redacted_is_not_touched_again(

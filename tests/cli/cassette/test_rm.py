@@ -21,7 +21,7 @@ def test_each_named_cassette_goes_with_its_large_bodies(capsys: pytest.CaptureFi
 
     assert (code, out, err) == (0, f"{NAME} is deleted\nsuite/one is deleted\n", "")
     left = {path for path in Path("cassettes").rglob("*") if path.is_file()}
-    assert {each for each in left if not each.name.startswith(".")} == {
+    assert {path for path in left if not path.name.startswith(".")} == {
         Path("cassettes") / kept.name
     }
 

@@ -83,9 +83,9 @@ def test_other_branches_and_what_only_a_merge_has_are_gone_through(
     assert code == 1
     whole = json.loads(run(capsys, "scan", "--history", "--format", "json")[1])
 
-    assert [each["commit"] for each in whole] == [on_branch, merged]
-    assert {each["interaction"] for each in whole} == {1}
-    assert {each["file"] for each in whole} == {"suite/x.json"}
+    assert [secret["commit"] for secret in whole] == [on_branch, merged]
+    assert {secret["interaction"] for secret in whole} == {1}
+    assert {secret["file"] for secret in whole} == {"suite/x.json"}
     assert KEY not in out
 
 

@@ -170,7 +170,7 @@ def test_a_program_gets_the_messages(capsys: pytest.CaptureFixture[str]) -> None
     assert [message["role"] for message in said["messages"]] == [
         *("user", "assistant", "tool", "assistant", "user")
     ]
-    assert [each["interaction"] for each in said["left_out"]] == [3]
+    assert [omission["interaction"] for omission in said["left_out"]] == [3]
     assert [turn["prefix"]["kept"] for turn in said["turns"]] == [0, 1, 0]
     assert said["sums"]["turns"] == 3
     assert said["largest_results"][0]["name"] == "add"
@@ -269,7 +269,7 @@ def test_a_websocket_session_is_printed_as_its_messages(
         {"service": {"type": "response.output_text.delta", "delta": "\x1b[31m\n  closed"}},
         {"close": {"code": 1000, "reason": "done", "by": "client"}},
     ]
-    lines = [dump(each) + b"\n" for each in said]
+    lines = [dump(message) + b"\n" for message in said]
     times = ChunkTimes([(40.0 * at, len(line)) for at, line in enumerate(lines)])
     head = ResponseHead(200, framing="close")
     response = Response(head, body=b"".join(lines), chunk_times=times)

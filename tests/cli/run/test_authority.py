@@ -91,7 +91,7 @@ def test_a_bundle_has_what_every_variable_named_once(tmp_path: Path) -> None:
     }
     made = bundle(b"OURS", environ)
 
-    assert [made.count(each) for each in (ONE, TWO, THREE, b"OURS")] == [1, 1, 1, 1]
+    assert [made.count(certificate) for certificate in (ONE, TWO, THREE, b"OURS")] == [1, 1, 1, 1]
     assert b"comment" not in made
 
 

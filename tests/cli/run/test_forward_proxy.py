@@ -84,7 +84,7 @@ async def intercepting(upstream: str, *, offline: bool = False) -> AsyncIterator
 async def test_requests_on_one_connection_are_recorded_and_replayed() -> None:
     async with Peer() as peer, intercepting(peer.url) as served, served.connect() as client:
         asked = [request(b"POST /v1/x", body=b'{"n":%d}' % (number % 2)) for number in range(4)]
-        outcomes = [(await client.ask(each)).outcome for each in asked]
+        outcomes = [(await client.ask(sent)).outcome for sent in asked]
 
         assert outcomes == [b"recorded", b"recorded", b"replayed", b"replayed"]
         assert [sent.split(b"\r\n")[0] for sent in peer.requests] == [b"POST /v1/x HTTP/1.1"] * 2

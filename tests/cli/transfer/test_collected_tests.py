@@ -44,7 +44,7 @@ def test_a_file_belongs_to_the_test_that_pytest_collects_for_it(tmp_path: Path) 
 
     found = folder_of_files.named(sources, tests, tmp_path)
 
-    assert {Path(each.shown).relative_to(tests).as_posix(): each.name for each in found} == {
+    assert {Path(files.shown).relative_to(tests).as_posix(): files.name for files in found} == {
         file: cassette_name(node_id) for file, node_id in FILES.items()
     }
 
@@ -86,7 +86,7 @@ def test_the_cassettes_that_markers_name_become_those_of_their_tests(tmp_path: P
         [Endpoint(str(tests / file), VCR) for file in files], tests, tmp_path
     )
 
-    assert {each.name: [Path(one.argument).name for one in each.sources] for each in found} == {
+    assert {named.name: [Path(one.argument).name for one in named.sources] for named in found} == {
         "tests/test_m/test_one": ["shared.yaml"],
         "tests/test_m/test_two": ["shared.yaml"],
         "tests/test_m/test_three": ["test_three.yaml", "extra.yaml", "login.yaml"],

@@ -72,7 +72,7 @@ async def test_a_wrong_index_is_reported(capsys: pytest.CaptureFixture[str]) -> 
     assert (await command(capsys, "convert", "x", "sqlite:one.db#x"))[0] == 0
     connection = apsw.Connection("one.db")
     first, second = [
-        each for (each,) in connection.execute("SELECT number FROM interaction LIMIT 2")
+        number for (number,) in connection.execute("SELECT number FROM interaction LIMIT 2")
     ]
     connection.execute("UPDATE key SET number = ? WHERE number = ?", (second, first))
     connection.close()
@@ -127,7 +127,7 @@ def test_a_store_that_fails_is_one_line(
     first, *rest = COMMANDS[name]
 
     for arguments in ((f"{store}#x",), ("x", "--store", store)):
-        options = [each if each != "other" else "cassettes/other.json" for each in rest]
+        options = [argument if argument != "other" else "cassettes/other.json" for argument in rest]
         code, out, err = run(capsys, first, *arguments, *options)
 
         assert (code, out if name != "verify" else "") == (2, ""), err

@@ -66,13 +66,13 @@ def test_names_that_differ_in_case_alone_get_digits_as_in_the_plugin(tmp_path: P
         [Endpoint(str(tmp_path / file), VCR) for file in files], tmp_path / "cassettes", tmp_path
     )
 
-    assert len({each.name.lower() for each in found}) == 2
+    assert len({named.name.lower() for named in found}) == 2
 
 
 def test_files_are_found_in_nested_folders_but_not_in_hidden_ones(tmp_path: Path) -> None:
     wanted = ["a.yaml", "b/c d[1].yml", "b/d/e.json", "f.yaml.gz"]
-    for each in (*wanted, ".git/x.yaml", ".hidden.yaml", "notes.txt"):
-        tmp_path.joinpath(each).parent.mkdir(parents=True, exist_ok=True)
-        tmp_path.joinpath(each).touch()
+    for path in (*wanted, ".git/x.yaml", ".hidden.yaml", "notes.txt"):
+        tmp_path.joinpath(path).parent.mkdir(parents=True, exist_ok=True)
+        tmp_path.joinpath(path).touch()
 
-    assert folder_of_files.find(tmp_path) == [tmp_path / each for each in wanted]
+    assert folder_of_files.find(tmp_path) == [tmp_path / path for path in wanted]

@@ -479,9 +479,9 @@ def test_a_large_cassette_is_not_in_memory_as_a_whole(
     def counted(digest: CassetteDigest, item: AnyInteraction) -> None:
         add(digest, item)
         if digest.count % 10 == 0:
-            held.append(sum([type(each) is Response for each in gc.get_objects()]))
+            held.append(sum([type(live_object) is Response for live_object in gc.get_objects()]))
 
-    before = sum([type(each) is Response for each in gc.get_objects()])
+    before = sum([type(live_object) is Response for live_object in gc.get_objects()])
     monkeypatch.setattr(CassetteDigest, "add", counted)
     assert run(capsys, "convert", source, target, *options)[0] == 0
 

@@ -128,7 +128,7 @@ def test_any_file_that_begins_as_a_trace_or_a_flow_is_found(tmp_path: Path) -> N
         written(sample, str(tmp_path))
     (tmp_path / "notes.txt").write_text("12 of them")
 
-    assert {each.name for each in find(tmp_path)} == {sample.file for sample in SAMPLES}
+    assert {files.name for files in find(tmp_path)} == {sample.file for sample in SAMPLES}
 
 
 def test_all_files_of_a_folder_may_become_one_cassette(capsys: pytest.CaptureFixture[str]) -> None:

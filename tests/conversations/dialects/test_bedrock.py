@@ -92,7 +92,7 @@ def test_a_stream_is_listed_as_the_whole_answer() -> None:
     body = frames(
         ("messageStart", {"role": "assistant", "p": "ab"}),
         ("contentBlockStart", {"contentBlockIndex": 2, "start": begun}),
-        *[("contentBlockDelta", {"contentBlockIndex": at, "delta": each}) for at, each in deltas],
+        *[("contentBlockDelta", {"contentBlockIndex": at, "delta": delta}) for at, delta in deltas],
         ("contentBlockStop", {"contentBlockIndex": 2}),
         ("messageStop", {"stopReason": "max_tokens"}),
         ("metadata", {"usage": {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}}),
@@ -138,7 +138,7 @@ def test_the_answer_of_an_anthropic_model_is_listed() -> None:
         {"type": "message_stop", "amazon-bedrock-invocationMetrics": {"inputTokenCount": 1}},
     ]
     wrapped = [b64encode(json.dumps(one_event).encode()).decode() for one_event in events]
-    body = b"".join([frames(("chunk", {"bytes": each, "p": "a"})) for each in wrapped])
+    body = b"".join([frames(("chunk", {"bytes": octets, "p": "a"})) for octets in wrapped])
 
     whole = transcript([call(0, "/model/m/invoke", asked, message, route="bedrock")])
     stream = streamed(body, asked, "/model/m/invoke-with-response-stream")

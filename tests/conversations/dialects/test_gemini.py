@@ -89,8 +89,8 @@ def test_a_refused_prompt_and_an_unfinished_answer_say_so() -> None:
     asked: Json = {"contents": [content("user", {"text": "hi"})]}
     blocked: Json = {"promptFeedback": {"blockReason": "SAFETY"}}
     found = [
-        messages_of(transcript([call(0, ONE, asked, each, route="gemini")]))[-1]
-        for each in (blocked, answer({"text": "Once"}, finish="MAX_TOKENS"))
+        messages_of(transcript([call(0, ONE, asked, response, route="gemini")]))[-1]
+        for response in (blocked, answer({"text": "Once"}, finish="MAX_TOKENS"))
     ]
 
     assert found == [

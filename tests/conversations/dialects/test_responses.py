@@ -106,8 +106,8 @@ def test_a_conversation_that_the_service_stores_is_one() -> None:
     ]
 
     assert lines(*calls) == [
-        f"0 {each}"
-        for each in (
+        f"0 {line}"
+        for line in (
             *("user: a", "assistant: A", "user: b", "assistant: B", "user: c", "assistant: C"),
         )
     ]

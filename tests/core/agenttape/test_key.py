@@ -119,9 +119,9 @@ LISTS: list[tuple[str, ...]] = [key.DEFAULT_IGNORED, key.INIT_IGNORED, (), ('say
 @example({"a": [{"URL": "http://h/p?a=b%20c&d%61te=1"}]})
 @example({"a": {"RAW_B64": 1, "raw_b64": 2}})
 def test_any_request_has_the_key_that_agenttape_gives_it(request: Any) -> None:
-    wanted = [compute_match_key(request, each) for each in LISTS]
+    wanted = [compute_match_key(request, ignored) for ignored in LISTS]
 
-    assert [key.agenttape_key(request, each) for each in LISTS] == wanted
+    assert [key.agenttape_key(request, ignored) for ignored in LISTS] == wanted
     # Those that are the same are there once, and in order.
     assert key.possible_keys(request, LISTS) == tuple(dict.fromkeys(wanted))
 

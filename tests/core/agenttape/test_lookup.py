@@ -37,7 +37,7 @@ def posted(path: str, body: Json) -> Request:
 
 def found(index: AliasIndex, request: Request, rules: Rules = NO_RULES) -> list[int]:
     aliases = lookup.request_aliases(request, request, index.origins, rules)
-    return list(dict.fromkeys(each for alias in aliases for each in index.find(alias)))
+    return list(dict.fromkeys(position for alias in aliases for position in index.find(alias)))
 
 
 def indexed(*interactions: Interaction, rules: Rules = NO_RULES) -> AliasIndex:

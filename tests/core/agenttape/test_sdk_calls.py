@@ -63,7 +63,7 @@ def events(answer: Interaction) -> list[Any]:
 def test_a_stream_has_each_choice_and_its_end() -> None:
     found = events(sdk_calls.in_requested_form(recorded(RESULT), asking(stream=True)))
 
-    choices = [choice for each in found for choice in each["choices"]]
+    choices = [choice for event in found for choice in event["choices"]]
     assert [(choice["index"], choice["finish_reason"]) for choice in choices] == [
         *((0, None), (1, None)),
         *((0, "stop"), (1, "tool_calls")),
@@ -71,9 +71,9 @@ def test_a_stream_has_each_choice_and_its_end() -> None:
     assert choices[0]["delta"] == {"role": "assistant", "content": "a"}
     assert choices[0]["logprobs"] == {"content": []}
     assert [call["index"] for call in choices[1]["delta"]["tool_calls"]] == [0, 1]
-    assert all(each["id"] == "c1" and "service_tier" not in each for each in found)
+    assert all(chunk["id"] == "c1" and "service_tier" not in chunk for chunk in found)
     # `stream_options` did not ask for it.
-    assert all("usage" not in each for each in found)
+    assert all("usage" not in chunk for chunk in found)
 
 
 def test_a_stream_is_timed_as_the_result_was_and_ends_as_a_stream_does() -> None:

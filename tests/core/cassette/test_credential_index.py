@@ -402,21 +402,21 @@ def test_one_recorded_token_answers_for_any_other_and_for_none() -> None:
     cassette = cassette_of_pages("a")
 
     asked = [page("b" * 20), page("dummy"), page(""), WITHOUT_TOKEN]
-    assert [answer(cassette, each) for each in asked] == [0, 0, 0, 0]
+    assert [answer(cassette, request) for request in asked] == [0, 0, 0, 0]
 
 
 def test_several_recorded_tokens_each_answer_for_themselves_and_for_no_other() -> None:
     cassette = cassette_of_pages("a", "b", "c")
 
     asked = [*[page(letter * 20) for letter in "abcd"], WITHOUT_TOKEN]
-    assert [answer(cassette, each) for each in asked] == [0, 1, 2, None, None]
+    assert [answer(cassette, request) for request in asked] == [0, 1, 2, None, None]
 
 
 def test_within_a_take_another_token_is_asked_for_where_that_is_possible() -> None:
     cassette = cassette_of_pages("a")
 
     asked = [page("b" * 20), page("b" * 20), page("c" * 20), WITHOUT_TOKEN]
-    assert [answer(cassette, each, can_ask=True) for each in asked] == [0, 0, None, None]
+    assert [answer(cassette, request, can_ask=True) for request in asked] == [0, 0, None, None]
 
 
 def record_page(cassette: CassetteIndex, letter: str) -> tuple[int, ...]:
@@ -435,7 +435,7 @@ def test_a_recording_with_another_token_replaces_the_one_there_was_and_not_its_o
 
     assert [record_page(cassette, letter) for letter in "bc"] == [(0,), ()]
     asked = [page(letter * 20) for letter in "abc"]
-    assert [answer(cassette, each) for each in asked] == [None, 1, 2]
+    assert [answer(cassette, request) for request in asked] == [None, 1, 2]
 
 
 def test_recording_the_pages_again_replaces_each_page_by_itself() -> None:

@@ -51,7 +51,7 @@ def test_another_instance_continues_a_key_from_its_state(
     assert other.touched == take.touched & own
     assert other.cursors == {at: n for at, n in take.cursors.items() if at.startswith(KEY)}
     assert other.recorded_keys == take.recorded_keys & {KEY}
-    assert all(other.repeat_counts[each] == take.repeat_counts[each] for each in own)
+    assert all(other.repeat_counts[key] == take.repeat_counts[key] for key in own)
     assert other.first_variant(KEY) == take.first_variant(KEY)
 
 

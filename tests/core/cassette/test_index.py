@@ -344,7 +344,7 @@ def test_a_cassette_behaves_as_plain_lists_would(
                 held.append(str(number))
                 recorded.add(what)
                 requests_counted[what] = requests_counted.get(what, 0) + 1
-    assert sorted(bodies(cassette)) == sorted(each for held in lists.values() for each in held)
+    assert sorted(bodies(cassette)) == sorted(body for held in lists.values() for body in held)
     assert len({recording.index for recording in cassette}) == len(cassette)
 
 

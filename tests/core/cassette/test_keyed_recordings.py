@@ -43,8 +43,8 @@ def test_an_answer_to_a_request_without_a_part_or_condition_stands_for_itself(st
 
 def test_several_are_in_the_order_of_the_cassette() -> None:
     held: Interaction | KeyedRecordings | None = None
-    for each in (recording(3), recording(1), recording(2)):
-        held = with_recording(held, each, {1: 4})
+    for added in (recording(3), recording(1), recording(2)):
+        held = with_recording(held, added, {1: 4})
     assert isinstance(held, KeyedRecordings)
     assert [item.index for item in held.all] == [2, 3, 1]
 

@@ -87,7 +87,7 @@ def conversation(rules: Rules | None = None) -> CorrelationIndex:
 
 
 def found(index: CorrelationIndex, body: Json, target: str = "/v1/chat") -> list[int]:
-    return [each.interaction.index for each in index.find(asked(body, target), ["openai"])]
+    return [match.interaction.index for match in index.find(asked(body, target), ["openai"])]
 
 
 def test_identifiers_that_answers_issued_are_known() -> None:
@@ -258,7 +258,7 @@ def test_a_drawn_name_that_ties_nothing_in_the_other_request_is_another_object(
     index = CorrelationIndex([exchange(0, asked(json.loads(conversation)), {})], NO_RULES)
 
     loose = [conversation.replace("A", "mine", 1), conversation[::-1].replace("A", "enim", 1)[::-1]]
-    assert [found(index, json.loads(each)) for each in loose] == [[], []]
+    assert [found(index, json.loads(text)) for text in loose] == [[], []]
 
 
 @pytest.mark.parametrize(
@@ -426,12 +426,18 @@ def test_searching_and_reading_answers_find_the_same_identifiers(
     ]
     searched, added, read = IssuedIds(held), IssuedIds([]), IssuedIds([])
     assert read.issuer_of("nobody_a1b2") is None
-    for each in held:
-        added.add(each)
-        read.add(each)
+    for interaction in held:
+        added.add(interaction)
+        read.add(interaction)
 
-    for each in held:
-        for text in ids.issued_ids(each.response) | {"auto", "a", "content", "two words", ""}:
+    for interaction in held:
+        for text in ids.issued_ids(interaction.response) | {
+            "auto",
+            "a",
+            "content",
+            "two words",
+            "",
+        }:
             assert searched.issuer_of(text) == added.issuer_of(text) == read.issuer_of(text)
 
 

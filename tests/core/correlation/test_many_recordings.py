@@ -80,7 +80,7 @@ def test_other_spellings_of_the_same_json_are_found(
 
 def found(index: CorrelationIndex, prompt: str, name: str = "mine") -> list[int]:
     request = request_with(json.dumps(turn(prompt, name)).encode())
-    return [each.interaction.index for each in index.find(request, ["openai"])]
+    return [match.interaction.index for match in index.find(request, ["openai"])]
 
 
 def conversations(count: int, times: int = 3) -> list[Interaction]:

@@ -41,5 +41,5 @@ def test_a_request_without_names_of_references_is_not_searched() -> None:
     naming = replace(plain, body=b'{"messages": [{"tool_call_id": "a"}]}')
     coded = replace(plain, headers=(*json_type, (b"Content-Encoding", b"gzip")))
 
-    found = [may_have_references(each) for each in (plain, naming, coded)]
+    found = [may_have_references(request) for request in (plain, naming, coded)]
     assert found == [False, True, True]

@@ -101,7 +101,7 @@ def test_the_order_of_a_querys_names_does_not_count(
 
 @given(st.binary(max_size=8), st.binary(max_size=8))
 def test_two_path_segments_are_equal_only_where_their_bytes_are(left: bytes, right: bytes) -> None:
-    keys = [key(target=f"/{quote(each, safe='')}") for each in (left, right)]
+    keys = [key(target=f"/{quote(path, safe='')}") for path in (left, right)]
 
     assert (keys[0] == keys[1]) is (left == right)
 
@@ -128,10 +128,10 @@ def test_headers_do_not_count() -> None:
 def test_headers_that_say_what_is_asked_for_count(name: bytes) -> None:
     one, other = ((name, b"bytes=0-9"),), ((name.lower(), b"bytes=10-19"),)
 
-    assert len({key(b"{}", (*JSON, *each)) for each in ((), one, other)}) == 3
+    assert len({key(b"{}", (*JSON, *headers)) for headers in ((), one, other)}) == 3
     assert key(b"{}", (*JSON, *one)) == key(b"{}", (*JSON, (name.upper(), b"bytes=0-9")))
     ignoring = Rules(ignore=(f"headers.{name.decode().lower()}",))
-    requests = [Request("r", "POST", "/x", (*JSON, *each), b"{}") for each in (one, other)]
+    requests = [Request("r", "POST", "/x", (*JSON, *headers), b"{}") for headers in (one, other)]
     assert request_key(requests[0], ignoring) == request_key(requests[1], ignoring)
 
 

@@ -135,8 +135,8 @@ def respaced(value: Json, chance: random.Random) -> str:
     blank = chance.choice(["", " ", "\n", "\t "])
     if isinstance(value, dict):
         pairs = [
-            f"{blank}{respaced(name, chance)}{blank}:{respaced(each, chance)}"
-            for name, each in chance.sample(sorted(value.items()), len(value))
+            f"{blank}{respaced(name, chance)}{blank}:{respaced(member, chance)}"
+            for name, member in chance.sample(sorted(value.items()), len(value))
         ]
         return f"{{{','.join(pairs)}{blank}}}"
     if isinstance(value, list):

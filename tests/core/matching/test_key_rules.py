@@ -210,7 +210,7 @@ def places(value: Json, at: tuple[str | int, ...] = ()) -> list[tuple[str | int,
         pairs = enumerate(value)
     if not pairs or not value:
         return [at]
-    return [place for step, each in pairs for place in places(each, (*at, step))]
+    return [place for step, member in pairs for place in places(member, (*at, step))]
 
 
 def changed_at(value: Json, place: tuple[str | int, ...], new: Json) -> Json:

@@ -226,8 +226,8 @@ def test_older_versions_of_claude_code_describe_their_surroundings_in_tags() -> 
         "OS Version: {}\nToday's date: {}\n</env>\nYou are powered by Opus."
     )
     here, there = [
-        {"system": older.format(*each)}
-        for each in (
+        {"system": older.format(*surroundings)}
+        for surroundings in (
             ("/home/ann/shop", "Yes", "linux", "Linux 6", "2026-11-22"),
             ("/Users/bob", "No", "darwin", "Darwin 25", "2025-01-02"),
         )
@@ -272,7 +272,7 @@ def test_the_telemetry_of_claude_code_and_for_whom_it_asks_features_do_not_count
     assert len({asked_of_service("/api/eval/sdk-1", attribute) for attribute in attributes}) == 1
     assert len({asked_of_service("/v1/events", event) for event in (*events, *attributes)}) == 4
     asked_for: list[Body] = [{**attributes[0], "forcedFeatures": [character]} for character in "ab"]
-    assert len({asked_of_service("/api/eval/sdk-1", each) for each in asked_for}) == 2
+    assert len({asked_of_service("/api/eval/sdk-1", body) for body in asked_for}) == 2
 
 
 @pytest.mark.parametrize(

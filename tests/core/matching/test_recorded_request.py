@@ -34,9 +34,9 @@ def test_each_value_is_the_same_whether_the_key_was_asked_for_first(sent: str, r
     alone, after_key = RecordedRequest(request, under), RecordedRequest(request, under)
 
     assert after_key.key() == request_key(request, under)
-    for each in (alone, after_key):
-        assert each.opened == open_request(request, under, recorded=True)
-        assert each.compared == compared_document(request, under, recorded=True)
+    for recorded in (alone, after_key):
+        assert recorded.opened == open_request(request, under, recorded=True)
+        assert recorded.compared == compared_document(request, under, recorded=True)
 
 
 @pytest.mark.parametrize("rules", RULES)

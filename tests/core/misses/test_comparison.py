@@ -86,7 +86,7 @@ def test_another_conversation_stays_unexplained() -> None:
 
     found = compare(first, second)
 
-    assert [(each.first.index, each.second.index) for each in found.unexplained] == [(0, 0)]
+    assert [(pair.first.index, pair.second.index) for pair in found.unexplained] == [(0, 0)]
     assert found.rules == NO_RULES
     assert not found.explained
 
@@ -140,7 +140,7 @@ def test_another_prompt_stays_unexplained_and_an_opaque_value_in_one_gets_a_patt
     found = compare(first, second)
 
     assert found.rules == Rules(patterns=(("build", r"(?m)^tell me of build-[0-9a-f]{8}\b"),))
-    assert [each.first.index for each in found.unexplained] == [1]
+    assert [pair.first.index for pair in found.unexplained] == [1]
 
 
 def test_a_rule_that_would_make_calls_of_one_run_equal_is_refused_and_the_others_stay() -> None:
@@ -153,7 +153,7 @@ def test_a_rule_that_would_make_calls_of_one_run_equal_is_refused_and_the_others
     assert found.refusals == (
         'no rule is suggested: ignore = ["body.user"] would also make recordings #0 and #1 equal',
     )
-    assert [each.first.index for each in found.unexplained] == [0, 1]
+    assert [pair.first.index for pair in found.unexplained] == [0, 1]
 
 
 VALUES = st.integers(0, 3) | st.sampled_from(["a", "b c", f"{UUID}1", f"{UUID}2"])
@@ -164,7 +164,7 @@ CALLS = st.lists(st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3), ma
 def test_every_pair_is_equal_under_the_rules_or_listed_as_unexplained(
     left: list[dict[str, Json]], right: list[dict[str, Json]]
 ) -> None:
-    first, second = (take(*(asked({"in": each}) for each in side)) for side in (left, right))
+    first, second = (take(*(asked({"in": text}) for text in side)) for side in (left, right))
     found = compare(first, second)
     rules = merged_rules(NO_RULES, found.rules)
     runs = [[exchange.request for exchange in exchanges(run)] for run in (first, second)]

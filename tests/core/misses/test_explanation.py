@@ -29,7 +29,7 @@ def test_the_nearest_recordings_and_a_rule_explain_a_miss() -> None:
 
     found = explained(asked(chat("a b c d", temperature=2)), recordings)
 
-    assert [each.document for each in found.nearest] == [
+    assert [recording.document for recording in found.nearest] == [
         {
             "index": 1,
             "differences": [{"path": "body.temperature", "recorded": 1, "requested": 2}],
@@ -76,7 +76,7 @@ def test_rules_in_force_apply() -> None:
 def test_recordings_that_are_used_up_are_named_without_looking_further() -> None:
     found = explain(missed(asked(), (4, 5, 6, 7)), [], NO_RULES, lambda request: request)
 
-    assert [each.document for each in found.nearest] == [
+    assert [recording.document for recording in found.nearest] == [
         {"index": index, "differences": [], "more": 0} for index in (4, 5, 6)
     ]
     assert found.suggestion is None

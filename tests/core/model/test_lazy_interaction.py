@@ -32,8 +32,8 @@ class File:
 
     def read(self, item: LazyInteraction, name: str) -> object:
         self.reads += 1
-        content = {each: getattr(WHOLE, each) for each in REQUEST if (each == name)} or {
-            each: getattr(WHOLE, each) for each in REST
+        content = {field: getattr(WHOLE, field) for field in REQUEST if (field == name)} or {
+            field: getattr(WHOLE, field) for field in REST
         }
         if self.keeps:
             item.keep(content)

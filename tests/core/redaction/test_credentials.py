@@ -319,7 +319,7 @@ def test_a_code_is_a_credential_in_a_query_of_oauth() -> None:
     code = Secret("code", b"4/0AX4XfWh-code")
 
     asked = [make_request(target=f"{path}&code=4/0AX4XfWh-code") for path in PATHS]
-    assert [target_credentials(each) for each in asked] == [[code], []]
+    assert [target_credentials(request) for request in asked] == [[code], []]
     assert response_credentials(((b"location", b"/back?code=4/0AX4XfWh-code&state=1"),)) == [code]
 
 

@@ -198,7 +198,7 @@ def through_a_window(pieces: list[bytes]) -> bytes:
 
 
 fillers = st.sampled_from([b"a", b" ", b"-", b'"', b"\\n", b"eyJ", b"sk-", b"%2B"]).flatmap(
-    lambda each: st.integers(0, 3 * BOUND).map(lambda count: (each * count)[: 3 * BOUND])
+    lambda unit: st.integers(0, 3 * BOUND).map(lambda count: (unit * count)[: 3 * BOUND])
 )
 plants = st.one_of(
     st.sampled_from([key.encode() for key in KEYS]),

@@ -180,7 +180,7 @@ def test_a_key_split_at_any_place_leaves_all_borders_where_they_were() -> None:
             borders = [first, max(first, min(second, len(text)))]
             stored = redactor(KEY).response(make_response(*split(text, borders)))
 
-            expected = [(each, at) for at, each in enumerate(recut(text, borders)) if each]
+            expected = [(piece, at) for at, piece in enumerate(recut(text, borders)) if piece]
             assert [*zip(stored.pieces(), stored.arrivals().times, strict=True)] == expected
 
 
@@ -193,7 +193,7 @@ def test_any_chunks_keep_their_borders(pieces: list[bytes], cuts: list[int]) -> 
     borders = sorted(cut for cut in cuts if cut <= len(text))
     stored = redactor(KEY).response(make_response(*split(text, borders)))
 
-    assert stored.pieces() == [each for each in recut(text, borders) if each]
+    assert stored.pieces() == [piece for piece in recut(text, borders) if piece]
 
 
 json_values = st.recursive(

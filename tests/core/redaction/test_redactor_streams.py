@@ -59,8 +59,8 @@ def test_two_that_take_turns_are_each_read_by_themselves() -> None:
     body = b"".join(stored(*events(*documents))).decode()
     read_ = [json.loads(line[6:]) for line in body.splitlines() if line]
 
-    assert "".join(each["choices"][0]["delta"]["content"] for each in read_) == HIDDEN
-    assert "".join(each["choices"][1]["delta"]["content"] for each in read_) == KEY[::-1]
+    assert "".join(event["choices"][0]["delta"]["content"] for event in read_) == HIDDEN
+    assert "".join(event["choices"][1]["delta"]["content"] for event in read_) == KEY[::-1]
 
 
 def test_every_byte_around_it_stays_as_it_was_written() -> None:
@@ -138,10 +138,10 @@ def test_what_tells_nothing_stays_as_it_was(pieces: list[bytes]) -> None:
 
 
 def test_empty_strings_between_its_characters_change_nothing() -> None:
-    deltas = [*"abc", *[each for one in KEY for each in (one, "")], *"abc"]
+    deltas = [*"abc", *[piece for one in KEY for piece in (one, "")], *"abc"]
     pieces = stored(*events(*[{"delta": part} for part in deltas]))
 
-    assert "".join(each["delta"] for each in events_of(pieces)) == f"abc{HIDDEN}abc"
+    assert "".join(event["delta"] for event in events_of(pieces)) == f"abc{HIDDEN}abc"
 
 
 def test_a_line_with_another_name_of_that_length_is_no_part_of_it() -> None:
@@ -149,8 +149,8 @@ def test_a_line_with_another_name_of_that_length_is_no_part_of_it() -> None:
     documents[10:10] = [{"e": "x"}, {"e": "y"}]
     read_ = events_of(stored(*events(*documents)))
 
-    assert "".join(each.get("d", "") for each in read_) == f"abc{HIDDEN}"
-    assert [each["e"] for each in read_ if "e" in each] == ["x", "y"]
+    assert "".join(event.get("d", "") for event in read_) == f"abc{HIDDEN}"
+    assert [event["e"] for event in read_ if "e" in event] == ["x", "y"]
 
 
 def test_what_every_event_repeats_is_no_secret_spread_over_events() -> None:
@@ -161,13 +161,13 @@ def test_what_every_event_repeats_is_no_secret_spread_over_events() -> None:
 
 @pytest.mark.slow
 def test_very_many_events_take_time_linear_in_their_number() -> None:
-    pieces = stored(*events(*[{"d": each} for each in f"{KEY} " * 1500]))
+    pieces = stored(*events(*[{"d": character} for character in f"{KEY} " * 1500]))
 
     assert b"".join(pieces).count(HIDDEN.encode()) == 1500
 
 
 def test_a_very_long_array_takes_time_linear_in_its_length() -> None:
-    body = json.dumps([{"d": each} for each in f"{KEY} " * 1500]).encode()
+    body = json.dumps([{"d": character} for character in f"{KEY} " * 1500]).encode()
 
     assert stored(body, content_type=b"application/json")[0].count(HIDDEN.encode()) == 1500
 

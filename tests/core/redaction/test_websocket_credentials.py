@@ -72,9 +72,9 @@ def test_the_handle_of_a_session_is_stored_nowhere(at: int, indent: int | None) 
         redactor.message(text, in_response=True),
         redactor.message(text, in_response=False),
     ]
-    for each in stored:
-        assert HANDLE.encode() not in each
-        assert json.loads(each).keys() == json.loads(text).keys()
+    for line in stored:
+        assert HANDLE.encode() not in line
+        assert json.loads(line).keys() == json.loads(text).keys()
     assert stored[0] == stored[2] == stored[3]
 
 

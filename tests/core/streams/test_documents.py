@@ -108,9 +108,9 @@ _LINES = [
 def test_of_events_without_a_mark_alone_none_is_missed(lines: list[tuple[bytes, bytes]]) -> None:
     body = b"".join([line + end for line, end in lines])
 
-    found = [each for each in event_data(body, [b"mark"]) if b"mark" in each]
+    found = [data for data in event_data(body, [b"mark"]) if b"mark" in data]
 
-    assert found == [each for each in event_data(body) if b"mark" in each]
+    assert found == [data for data in event_data(body) if b"mark" in data]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])

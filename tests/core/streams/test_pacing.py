@@ -149,7 +149,7 @@ def test_a_wait_that_cannot_be_read_is_left_as_it_was(headers: Headers) -> None:
     assert scaled(0.5, *headers) == headers
 
 
-VALUES = st.one_of(st.binary(max_size=12), st.floats().map(lambda each: str(each).encode()))
+VALUES = st.one_of(st.binary(max_size=12), st.floats().map(lambda number: str(number).encode()))
 
 
 @given(
@@ -163,7 +163,7 @@ def test_nothing_else_ever_changes(headers: list[tuple[bytes, bytes]], factor: f
     waits = {b"retry-after", b"retry-after-ms"}
     found = scaled(factor, *headers)
 
-    assert [each for each in found if each[0].lower() not in waits] == [
+    assert [header for header in found if header[0].lower() not in waits] == [
         header for header in headers if header[0].lower() not in waits
     ]
     if factor == 0:

@@ -218,7 +218,7 @@ def cut(text: str, draw: random.Random) -> list[str]:
 def turns(pieces: Sequence[list[str]], draw: random.Random) -> Iterator[tuple[int, str]]:
     """The pieces of all texts, those of each in order."""
     waiting = [list(piece) for piece in pieces]
-    while left := [number for number, each in enumerate(waiting) if each]:
+    while left := [number for number, turns_left in enumerate(waiting) if turns_left]:
         number = draw.choice(left)
         yield number, waiting[number].pop(0)
 
@@ -234,8 +234,8 @@ def place_of(value: Json, text: str, at: tuple[Any, ...] = ()) -> tuple[Any, ...
         if isinstance(value, list)
         else ()
     )
-    found = [place_of(each, text, (*at, name)) for name, each in inner]
-    return next((each for each in found if each is not None), None)
+    found = [place_of(member, text, (*at, name)) for name, member in inner]
+    return next((position for position in found if position is not None), None)
 
 
 def at(event: Any, place: Sequence[Any]) -> Any:
@@ -365,7 +365,7 @@ def test_a_text_may_begin_in_another_kind_of_event(
     begun, *rest = events_of(body, "events")
 
     assert at(begun, places[0]) == HIDDEN
-    assert {at(each, places[1]) for each in rest} == {""}
+    assert {at(piece_of_text, places[1]) for piece_of_text in rest} == {""}
 
 
 def test_the_whole_text_in_a_last_event_does_not_go_on_with_the_pieces() -> None:
@@ -441,11 +441,11 @@ def test_events_end_their_lines_in_all_ways(line_end: str, beginning: str) -> No
 
 def test_an_event_may_have_its_data_on_several_lines() -> None:
     written = [json.dumps({"n": 1, "d": character}, indent=1).splitlines() for character in KEY]
-    body = "".join(["".join([f"data: {line}\n" for line in each]) + "\n" for each in written])
+    body = "".join(["".join([f"data: {line}\n" for line in lines]) + "\n" for lines in written])
     redacted = stored(body.encode(), b"text/event-stream").decode()
     read = [part.replace("data: ", "") for part in redacted.split("\n\n") if part]
 
-    assert "".join([json.loads(each)["d"] for each in read]) == HIDDEN
+    assert "".join([json.loads(event)["d"] for event in read]) == HIDDEN
     assert redacted.count("\n") == body.count("\n")
 
 
@@ -494,7 +494,7 @@ def test_where_each_event_repeats_the_text_no_part_of_a_key_is_left() -> None:
 
     assert read[-1] == text.replace(KEY, HIDDEN)
     assert all(after.startswith(before) for before, after in itertools.pairwise(read))
-    assert not any(KEY[:4] in each for each in read)
+    assert not any(KEY[:4] in piece for piece in read)
 
 
 @pytest.mark.parametrize(
@@ -559,7 +559,7 @@ def test_lines_that_need_not_be_parsed_are_read_as_those_that_are(
 ) -> None:
     # Each of these lines comes three times, so that the last ones are known by their form.
     written = [line.replace("%s", one, 1).replace("%s", two) for line, one, two in lines * 3]
-    body = "".join([each.join(around) for each in written]).encode()
+    body = "".join([document.join(around) for document in written]).encode()
     read = list(StreamedTexts(body, b"text/event-stream"))
     # Without forms, each line is parsed: the result to compare with.
     with mock.patch.object(streamed_texts, "_form_of", return_value=None):

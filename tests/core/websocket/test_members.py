@@ -59,7 +59,7 @@ def test_a_value_is_read_as_it_is_written() -> None:
 def test_elements_are_changed_one_by_one() -> None:
     text = b' [ {"a": [1, 2]},\n 3 ,"x"]'
     assert elements(text) == [b'{"a": [1, 2]}', b"3", b'"x"']
-    assert with_elements(text, lambda each: b"<" + each + b">") == (
+    assert with_elements(text, lambda element: b"<" + element + b">") == (
         b' [ <{"a": [1, 2]}>,\n <3> ,<"x">]'
     )
     assert elements(b"[]") == []

@@ -44,8 +44,8 @@ def audio(data: bytes) -> dict[str, str]:
 
 def drained(replay: SessionReplay | SessionChoice) -> list[Any]:
     found: list[Any] = []
-    while (each := replay.due()) is not None:
-        found.append(json.loads(each.message.data))
+    while (due := replay.due()) is not None:
+        found.append(json.loads(due.message.data))
     return found
 
 
@@ -242,7 +242,7 @@ def test_audio_where_none_was_recorded_is_a_difference() -> None:
 def test_exact_audio_counts_byte_for_byte(sent: Sequence[bytes], agrees: bool) -> None:
     recording = said(("c", audio(b"abc")), ("c", audio(b"defgh")), ("c", COMMIT), ("s", 1))
     replay = SessionReplay(recording, REALTIME, EXACT)
-    found = [replay.received(message(audio(each))) for each in sent]
+    found = [replay.received(message(audio(sound))) for sound in sent]
     assert (found[-1] is None) is agrees
     if agrees:
         assert replay.received(message(COMMIT)) is None
@@ -353,7 +353,7 @@ def test_a_session_is_chosen_by_what_the_client_says() -> None:
     # The client knows the session by the identifier that has gone out.
     assert drained(choice) == [{"type": "told", "text": "hello b", "session": "sess_a1b2c3"}]
     assert choice.replay.recording == two_sessions()[1]
-    assert [each["type"] for each in first] == ["session.created", "session.updated"]
+    assert [event["type"] for event in first] == ["session.created", "session.updated"]
 
 
 def test_a_session_goes_on_from_what_another_one_has_said() -> None:
@@ -467,13 +467,13 @@ def _recut(script: list[dict[str, Any]], draw: random.Random) -> list[dict[str, 
     """The same messages with the audio between two others in other pieces."""
     found: list[dict[str, Any]] = []
     waiting = b""
-    for each in [*script, {"type": "end"}]:
-        if each["type"] == "input_audio_buffer.append":
-            waiting += base64.b64decode(str(each["audio"]))
+    for event in [*script, {"type": "end"}]:
+        if event["type"] == "input_audio_buffer.append":
+            waiting += base64.b64decode(str(event["audio"]))
             continue
         while waiting:
             cut = draw.randrange(1, len(waiting) + 1)
             found.append(dict(audio(waiting[:cut])))
             waiting = waiting[cut:]
-        found.append(each)
+        found.append(event)
     return found[:-1]

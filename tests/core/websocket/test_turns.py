@@ -268,7 +268,7 @@ def test_random_replays_keep_the_order_of_each_lane(seed: int) -> None:
                 under_way.append((place, asked, draw.randrange(1, 4)))
                 asked += 1
                 continue
-            ready = [each for each in under_way if lanes.may_send(each[0], AnswerMessage(b""))]
+            ready = [turn for turn in under_way if lanes.may_send(turn[0], AnswerMessage(b""))]
             assert bool(ready) == bool(under_way)
             if not ready:
                 continue
@@ -281,5 +281,5 @@ def test_random_replays_keep_the_order_of_each_lane(seed: int) -> None:
             else:
                 lanes.left(place)
         for lane in (b"", b"1", b"2"):
-            numbers = [number for each, number in told if each == lane]
+            numbers = [number for told_lane, number in told if told_lane == lane]
             assert numbers == sorted(numbers)

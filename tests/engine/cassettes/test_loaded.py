@@ -227,7 +227,7 @@ async def test_an_ejected_cassette_is_freed_without_garbage_collection(file: Pat
                 await asyncio.wait_for(freed.get(), 60)
         finally:
             gc.enable()
-        assert not any(each() for each in watched)
+        assert not any(reference() for reference in watched)
 
 
 async def test_what_is_unloaded_is_freed_part_by_part(
@@ -239,7 +239,7 @@ async def test_what_is_unloaded_is_freed_part_by_part(
         assert await replayed(broker) == b"before"
         await broker.eject()
 
-    assert {type(each).__name__ for each in freed} == {"Interaction"}
+    assert {type(value).__name__ for value in freed} == {"Interaction"}
 
 
 async def test_while_many_cassettes_are_counted_others_have_turns(
@@ -255,7 +255,7 @@ async def test_while_many_cassettes_are_counted_others_have_turns(
         # One that goes meanwhile is counted as it was.
         await broker.eject("d")
 
-    assert [each.name for each in counting.result()] == [*"abcd"]
+    assert [count.name for count in counting.result()] == [*"abcd"]
 
 
 @pytest.fixture

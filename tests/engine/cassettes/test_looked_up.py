@@ -149,7 +149,7 @@ async def test_a_report_counts_what_all_have_touched() -> None:
         (report,) = await one.broker.reports()
         (listed,) = await one.broker.source.counts()
 
-        assert [each.path for each in report.unused] == ["/c"]
+        assert [recording.path for recording in report.unused] == ["/c"]
         assert (report.recorded, report.replayed) == (3, 1)
         assert (listed.interactions, listed.unused) == (3, 1)
 
@@ -165,7 +165,7 @@ async def test_an_eject_prunes_what_no_instance_touched_and_begins_a_take() -> N
 
         report = await one.broker.eject(prune=True)
 
-        assert [each.path for each in report.unused] == ["/a", "/c"]
+        assert [recording.path for recording in report.unused] == ["/a", "/c"]
         assert [exchange.request.target for exchange in found.common.held["default"]] == ["/b"]  # type: ignore[union-attr]  # exchanges
         assert other.broker.takes == takes + 1
         with pytest.raises(AdminError):

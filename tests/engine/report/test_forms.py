@@ -79,8 +79,8 @@ def test_equal_misses_are_one_with_their_number() -> None:
     explained = served("miss", "/a")._replace(
         key=b"r\0k", message="replay miss: GET /a is not there", nearest=nearest, suggestion="x = 1"
     )
-    for each in (explained, explained._replace(nearest=()), explained._replace(key=b"r\0other")):
-        tally.add(each)
+    for missed in (explained, explained._replace(nearest=()), explained._replace(key=b"r\0other")):
+        tally.add(missed)
     report = report_of_index(make_cassette(), tally)
 
     assert [miss.times for miss in report.misses] == [2, 1]
@@ -148,7 +148,7 @@ def test_a_client_that_goes_on_missing_does_not_fill_the_memory() -> None:
     named = report_of_index(make_cassette(), tally).misses
 
     assert (named[0].path, len(named)) == ("/0", MOST_MISSES)
-    explained = [each for each in named if each.nearest and each.suggestion]
+    explained = [miss for miss in named if miss.nearest and miss.suggestion]
     assert explained == list(named[:MOST_EXPLAINED_MISSES])
 
 
@@ -356,8 +356,8 @@ def test_markdown_never_grows_beyond_what_a_job_summary_takes() -> None:
     long = [report(f"c{number}", misses=(miss,) * 20) for number in range(60)]
     tables = [report(f"{'n' * 900}{number}") for number in range(1500)]
 
-    for each in (long, tables, [*long, *tables]):
-        text = markdown_report(each, Isolation(network_namespace=False, bypassed=("h:1",)))
+    for reports in (long, tables, [*long, *tables]):
+        text = markdown_report(reports, Isolation(network_namespace=False, bypassed=("h:1",)))
         assert 700_000 < len(text.encode()) <= MOST_BYTES
         assert "- `h:1`" in text
         assert text.splitlines()[-1].startswith("This report is cut: ")
@@ -382,7 +382,7 @@ def test_junit_has_a_suite_a_cassette_and_a_failure_a_miss() -> None:
         'POST /"x"',
     ]
     first, second = root.iter("failure")
-    assert [each.get("message") for each in (first, second)] == [
+    assert [element.get("message") for element in (first, second)] == [
         miss.message for miss in BUSY.misses
     ]
     assert (first.text or "").splitlines() == [
@@ -422,7 +422,9 @@ def test_characters_that_xml_does_not_allow_are_replaced() -> None:
     xml = junit_report([report(misses=(MissedCall("GET", "/", "GET /\0\x1f\ufffe\t"),))])
     root = ElementTree.fromstring(xml.encode())  # noqa: S314 - our own
 
-    assert [each.get("message") for each in root.iter("failure")] == ["GET /\ufffd\ufffd\ufffd\t"]
+    assert [element.get("message") for element in root.iter("failure")] == [
+        "GET /\ufffd\ufffd\ufffd\t"
+    ]
 
 
 @given(st.lists(st.text(), max_size=4), st.text())
@@ -454,7 +456,7 @@ def test_what_kept_a_command_offline_and_what_it_asked_for_is_in_every_form(
     assert markdown.endswith(
         f"{isolation.text}.\n\nBypassed the proxy:\n\n- `api.openai.com:443`\n- `a%60b:80`\n"
     )
-    assert [each.get("name") for each in root[-1].iter("testcase")] == [
+    assert [element.get("name") for element in root[-1].iter("testcase")] == [
         *(isolation.text, "api.openai.com:443", "a`b:80")
     ]
     assert root[-1].get("failures") == "2"

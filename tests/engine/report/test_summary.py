@@ -68,7 +68,7 @@ def test_a_model_without_a_price_is_counted_and_none_is_guessed() -> None:
     found = saved(replayed("openai/free", 1, 1), *unknown)
 
     assert found.usd == 0.0
-    assert [(each.model, each.calls, each.tokens) for each in found.unpriced] == [
+    assert [(model.model, model.calls, model.tokens) for model in found.unpriced] == [
         ("openai/bigger", 2, 22),
         ("azure/big", 1, 11),
     ]

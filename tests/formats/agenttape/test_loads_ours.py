@@ -130,9 +130,13 @@ def test_agenttape_replays_what_was_recorded_here(reader: str, tmp_path: Path) -
         for at, (name, client) in enumerate((n, c) for n in BODIES for c in clients)
     ]
     path = tmp_path / f"ours.{serializer.name}"
-    path.write_bytes(serializer.save(StoredCassette(HEAD, tuple([each for each, _, _ in made]))))
+    path.write_bytes(
+        serializer.save(StoredCassette(HEAD, tuple([interaction for interaction, _, _ in made])))
+    )
 
-    answers = _played(tmp_path, path, [_plan(each, client) for each, client, _ in made], forced)
+    answers = _played(
+        tmp_path, path, [_plan(interaction, client) for interaction, client, _ in made], forced
+    )
 
     for (recorded, client, body), answer in zip(made, answers, strict=True):
         assert answer.get("status") == 201, (recorded.request.body, client, answer)
@@ -215,7 +219,7 @@ def test_agenttape_replays_the_turns_of_an_agent_whose_prompt_is_written_once(
     path = tmp_path / f"agent.{serializer.name}"
     path.write_bytes(serializer.save(StoredCassette(HEAD, tuple(made))))
 
-    answers = _played(tmp_path, path, [_plan(each, "httpx") for each in made], forced)
+    answers = _played(tmp_path, path, [_plan(interaction, "httpx") for interaction in made], forced)
 
     assert path.read_bytes().count(b"You are careful") == 50
     assert [answer.get("status") for answer in answers] == [201, 201, 201], answers

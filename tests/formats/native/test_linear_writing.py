@@ -94,7 +94,7 @@ def test_sixteen_times_as_much_takes_nothing_like_its_square(shape: str) -> None
     while len(tries) < TRIES:
         tries.append((seconds(small), seconds(large)))
         # In turns, and the least of each: what else the machine does is no difference between them.
-        fewer, more = (min(each) for each in zip(*tries, strict=True))
+        fewer, more = (min(times) for times in zip(*tries, strict=True))
         if more <= MOST * fewer + 0.1:
             return
     pytest.fail(f"{fewer:.3f} s and {more:.3f} s")

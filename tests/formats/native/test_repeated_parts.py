@@ -158,7 +158,7 @@ def test_a_tool_added_to_the_first_turn_by_hand_is_added_to_all() -> None:
 
     found = _bodies(JSON.load(json.dumps(value).encode()))
 
-    assert [each.count(b"by hand") for each in found] == [1, 1]
+    assert [body.count(b"by hand") for body in found] == [1, 1]
 
 
 def test_a_run_that_an_edit_made_too_short_is_refused_with_its_place() -> None:
@@ -177,7 +177,7 @@ def test_an_edit_of_the_first_part_is_seen_in_every_turn(serializer: Serializer)
 
     found = _bodies(serializer.load(text))
 
-    assert [each.count(b"You are quick. ") for each in found] == [1, 1, 1]
+    assert [body.count(b"You are quick. ") for body in found] == [1, 1, 1]
 
 
 def test_an_edit_of_a_reference_counts_as_it_stands() -> None:

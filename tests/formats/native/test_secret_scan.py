@@ -297,7 +297,7 @@ def test_no_chunking_and_no_coding_hides_a_secret_in_a_large_body(
 
     found = list(SecretScanner("", KNOWN).body(("x",), headers, pieces))
 
-    assert {each.kind for each in found} == {"my-key" if secret == ENV else "openai-key"}
+    assert {finding.kind for finding in found} == {"my-key" if secret == ENV else "openai-key"}
     assert {recording.place for recording in found} == {("x",)}
 
 

@@ -99,7 +99,7 @@ def test_the_parts_of_a_form_have_lines_and_binary_ones_lines_of_76_characters()
         assert found.request.body == form
     text, pictured = _interaction(JSON.save(cassette))["request"]["multipart"]["parts"]
     assert text["text"] == ["one\n", "two\n"]
-    assert [len(each) for each in pictured["body_b64"]] == [76, 76, 76, 76, 40]
+    assert [len(line) for line in pictured["body_b64"]] == [76, 76, 76, 76, 40]
     # In yaml every line of the file is short too.
     assert max(map(len, YAML.save(cassette).splitlines())) < 100
 

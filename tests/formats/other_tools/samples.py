@@ -615,7 +615,7 @@ def tnet(value: object) -> bytes:
         case list():
             content, kind = b"".join(map(tnet, value)), b"]"
         case dict():
-            pairs = [each for pair in value.items() for each in pair]
+            pairs = [side for pair in value.items() for side in pair]
             content, kind = b"".join(map(tnet, pairs)), b"}"
     return b"%d:%b%b" % (len(content), content, kind)
 

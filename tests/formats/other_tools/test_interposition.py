@@ -171,4 +171,4 @@ def test_interactions_it_cannot_hold_are_named() -> None:
     assert [chunk["data"] for chunk in chunks] == ["data: ", "é\n\n"]
     # Here the chunks end where they did.
     again = calls(load("interposition", saved.text))
-    assert [one.response.pieces() for one in again] == [[each for each, _ in halves]] * 2
+    assert [one.response.pieces() for one in again] == [[half for half, _ in halves]] * 2

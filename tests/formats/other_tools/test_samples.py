@@ -34,7 +34,7 @@ def test_a_file_is_recognised_by_its_content_alone(sample: Sample) -> None:
 @pytest.mark.parametrize(
     "sample",
     [sample for sample in SAMPLES if sample.format != "mitmproxy"],
-    ids=lambda each: each.file,
+    ids=lambda sample: sample.file,
 )
 def test_a_byte_order_mark_before_a_text_changes_nothing(sample: Sample) -> None:
     marked = b"\xef\xbb\xbf" + sample.text

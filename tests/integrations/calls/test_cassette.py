@@ -139,9 +139,11 @@ def test_a_call_that_is_not_recorded_is_made_and_recorded(tmp_path: Path, ending
     path, asked = tmp_path / f"new.{ending}", [1, b"\x00", {"n": 1e-07}]
 
     with Cassette(path, mode="auto") as cassette:
-        live = [cassette.call("tool", "f", {"x": each}, partial(_same, each)) for each in asked]
+        live = [
+            cassette.call("tool", "f", {"x": request}, partial(_same, request)) for request in asked
+        ]
     with Cassette(path) as cassette:
-        again = [cassette.call("tool", "f", {"x": each}) for each in asked]
+        again = [cassette.call("tool", "f", {"x": request}) for request in asked]
 
     assert live == asked
     assert again == asked

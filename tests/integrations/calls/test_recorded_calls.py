@@ -29,7 +29,7 @@ def slots(*documents: dict[str, Json], repeats: Repeats = "miss") -> CallSlots:
 def asked(of: CallSlots, x: Json, times: int = 1, name: str = "f") -> list[Json]:
     key = key_of(request_of("tool", name, {"x": x}), DEFAULT_IGNORED)
     found = [of.next("tool", boundary_of("tool", name), [key]) for _ in range(times)]
-    return [None if each is None else each["response"] for each in found]
+    return [None if interaction is None else interaction["response"] for interaction in found]
 
 
 TWO = (document(1, "a"), document(2, "other"), document(1, "b"))

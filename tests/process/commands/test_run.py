@@ -295,7 +295,9 @@ def test_each_form_of_the_report_goes_by_its_suffix(tmp_path: Path) -> None:
     assert (miss["message"], part["retries"]) == (f"replay miss: {missed}", 0)
     assert report["bypassed"] == []
     tree = ElementTree.parse(tmp_path / "report.xml")  # noqa: S314 - our own
-    assert [each.get("message") for each in tree.iter("failure")] == [f"replay miss: {missed}"]
+    assert [element.get("message") for element in tree.iter("failure")] == [
+        f"replay miss: {missed}"
+    ]
     assert f"- `{missed}`" in (tmp_path / "report.md").read_text()
     assert f"missed: {missed}" in (tmp_path / "report.txt").read_text()
 

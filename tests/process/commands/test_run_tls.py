@@ -94,13 +94,13 @@ async def test_sdks_are_recorded_and_replayed_with_their_own_signatures(tmp_path
     async with company(tmp_path) as network:
         live = await network.run(*python(tmp_path, SDKS, "hello"))
         assert live.code == 0, live.err
-        signed = [each for each in network.asked if "/model/" in each.target]
+        signed = [request for request in network.asked if "/model/" in request.target]
         places = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     replayed = await network.run(*python(tmp_path, SDKS, "hello"), offline=True)
 
     assert (replayed.code, replayed.out) == (0, live.out), replayed.err
     assert len(signed) == 2
-    assert all(is_signed_by(each, KEYS) for each in signed)
+    assert all(is_signed_by(request, KEYS) for request in signed)
     places |= {"out": live.out.encode(), "err": live.err.encode()}
     assert sightings({"the password": network.password, **KEYS}, places) == []
 

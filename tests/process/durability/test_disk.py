@@ -116,8 +116,8 @@ async def test_a_crowd_that_takes_the_descriptors_has_nothing_asked_that_is_not_
         ):
             await early.ask(request("/known"))
             crowd = [RawClient(tapeway.proxy) for _ in range(64)]
-            for each in crowd:
-                await each.__aenter__()
+            for client in crowd:
+                await client.__aenter__()
             assert (await early.ask(request("/known"))).outcome == b"replayed"
             answer = await early.ask(request("/@another/x"))
             # Of those that are kept back, some may be free for a recording, and some not.
@@ -125,8 +125,8 @@ async def test_a_crowd_that_takes_the_descriptors_has_nothing_asked_that_is_not_
                 assert error_of(answer)["code"] == "recording_failed"
                 assert "Too many open files" in error_of(answer)["message"]
             assert upstream.asks["/x"] == (answer.outcome == b"recorded")
-            for each in crowd:
-                each.leave()
+            for client in crowd:
+                client.leave()
             await tapeway.until(lambda: _descriptors(tapeway) < 40, "the crowd had left")
             assert (await early.ask(request("/@another/y"))).outcome == b"recorded"
 

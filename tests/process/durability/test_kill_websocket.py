@@ -223,12 +223,12 @@ async def _talk(session: ClientConnection) -> list[Event]:
     content = [{"type": "input_text", "text": "hello"}]
     item = {"type": "message", "role": "user", "content": content}
     config = {"type": "realtime", "output_modalities": ["text"]}
-    for each in (
+    for event in (
         {"type": "session.update", "session": config},
         {"type": "conversation.item.create", "item": item},
         {"type": "response.create"},
     ):
-        await session.send(json.dumps(each))
+        await session.send(json.dumps(event))
     said = [await next_event(session)]
     while said[-1]["type"] != "response.done":
         said.append(await next_event(session))

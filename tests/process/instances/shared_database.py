@@ -38,18 +38,18 @@ async def at_once(members: Sequence[Tapeway], targets: Sequence[str]) -> list[An
     """The answers to GETs that are sent to all of them in turn, all at the same time."""
     async with asyncio.TaskGroup() as tasks:
         asked = [
-            tasks.create_task(each.ask(target))
-            for each, target in zip(itertools.cycle(members), targets, strict=False)
+            tasks.create_task(member.ask(target))
+            for member, target in zip(itertools.cycle(members), targets, strict=False)
         ]
     return [task.result() for task in asked]
 
 
-async def in_rows(member: Tapeway, target: str, connections: int, each: int) -> list[Answer]:
+async def in_rows(member: Tapeway, target: str, connections: int, count: int) -> list[Answer]:
     """The answers to equal GETs, so many on each connection and none waiting for another's answer."""
 
     async def row() -> list[Answer]:
         async with asyncio.timeout(DEADLINE_S), RawClient(member.proxy) as client:
-            return await client.converse(*[request(target)] * each, answers=each)
+            return await client.converse(*[request(target)] * count, answers=count)
 
     rows = await asyncio.gather(*[row() for _ in range(connections)])
     return [answer for one in rows for answer in one]
@@ -102,14 +102,14 @@ class Traffic:
         now = monotonic()
 
         def done() -> bool:
-            found = Counter(each.at for each in self.between(now, inf))
+            found = Counter(served.at for served in self.between(now, inf))
             return all(found[at] >= count for at in range(len(self.members)))
 
         await eventually(done)
 
     def between(self, began: float, ended: float) -> list[Served]:
         """Those that began and ended between two moments."""
-        return [each for each in self.served if began < each.began and each.ended < ended]
+        return [served for served in self.served if began < served.began and served.ended < ended]
 
     async def _client(self, at: int, client: int, over: asyncio.Event) -> None:
         for number in itertools.count():

@@ -111,7 +111,7 @@ async def test_each_request_is_recorded_once_and_replayed_by_either(
         instances(tmp_path, url, "--upstream", upstream.url, count=2) as members,
         balanced(nginx, tmp_path, members) as front,
     ):
-        first = await asked(front, *[each for each in gets + posts for _ in range(2)])
+        first = await asked(front, *[target for target in gets + posts for _ in range(2)])
         again = await asked(front, *gets, *posts)
         served = [await counts(member) for member in members]
 
@@ -122,8 +122,8 @@ async def test_each_request_is_recorded_once_and_replayed_by_either(
     assert set(upstream.asks) == {f"/x/{number}%2F//?q=a%20b&q=+" for number in range(30)} | {"/y"}
     assert upstream.asks.total() == 60
     # One after the other gets a request, so that either one serves what the other has recorded.
-    assert [each["recorded"] + each["replayed"] for each in served] == [90, 90]
-    assert sum(each["recorded"] for each in served) == 60
+    assert [report["recorded"] + report["replayed"] for report in served] == [90, 90]
+    assert sum(report["recorded"] for report in served) == 60
 
 
 async def test_a_stream_passes_as_it_comes_and_an_update_is_not_noticed(

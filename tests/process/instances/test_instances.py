@@ -43,7 +43,7 @@ async def test_misses_on_all_of_them_ask_once_for_each_request(tmp_path: Path, u
             asking = [tasks.create_task(in_rows(member, "/same", 20, 5)) for member in members]
             await upstream.was_asked("/same")
             upstream.gate.set()
-        mixed = await at_once(members, [each for each in different for _ in range(COUNT)])
+        mixed = await at_once(members, [target for target in different for _ in range(COUNT)])
 
     equal = [answer for task in asking for answer in task.result()]
     assert len(equal) == COUNT * 100
@@ -54,8 +54,8 @@ async def test_misses_on_all_of_them_ask_once_for_each_request(tmp_path: Path, u
         b"recorded": 1,
         b"replayed": len(equal) - 1,
     }
-    for each, answers in zip(different, _grouped(mixed, COUNT), strict=True):
-        assert {answer.body for answer in answers} == {upstream.only_answer(each)}
+    for target, answers in zip(different, _grouped(mixed, COUNT), strict=True):
+        assert {answer.body for answer in answers} == {upstream.only_answer(target)}
     assert Counter(answer.outcome for answer in mixed) == {b"recorded": 25, b"replayed": 75}
 
 
@@ -94,10 +94,10 @@ async def test_what_is_steered_on_one_is_in_force_on_all_when_it_is_answered(
     ends = [sent for sent, _, _ in steered[1:]] + [inf]
     for (_, answered, mode), end in zip(steered, ends, strict=True):
         found = traffic.between(answered, end)
-        assert {each.at for each in found} == set(range(COUNT)), mode
-        assert {each.answer.outcome for each in found} == {expected[mode]}
+        assert {served.at for served in found} == set(range(COUNT)), mode
+        assert {served.answer.outcome for served in found} == {expected[mode]}
     last = traffic.between(inserted, inf)
-    assert {each.answer.value(b"Tapeway-Cassette") for each in last} == {b"other"}
+    assert {served.answer.value(b"Tapeway-Cassette") for served in last} == {b"other"}
     assert traffic.broken == 0
 
 
@@ -204,7 +204,7 @@ async def test_one_that_stops_ends_its_calls_and_gives_its_leases_back(
         async with asyncio.TaskGroup() as tasks:
             asked = [tasks.create_task(first.ask("/ends"))]
             await upstream.was_asked("/ends")
-            asked += [tasks.create_task(each.ask("/ends")) for each in (second, last)]
+            asked += [tasks.create_task(instance.ask("/ends")) for instance in (second, last)]
             first.signal(signal.SIGTERM)
             await first.unready()
             upstream.gate.set()

@@ -67,24 +67,24 @@ async def test_a_database_that_crashes_loses_nothing_and_costs_nothing(
                 await member.at_work()
             await traffic.reaches(10)
         acknowledged = {
-            each.target: each.answer.body
-            for each in traffic.served
-            if each.answer.outcome == b"recorded"
+            request.target: request.answer.body
+            for request in traffic.served
+            if request.answer.outcome == b"recorded"
         }
         await done(members[0], "PUT", "mode", {"mode": "replay"})
         replayed = await at_once(members, list(acknowledged))
 
     assert [answer.body for answer in replayed] == list(acknowledged.values())
     assert {answer.outcome for answer in replayed} == {b"replayed"}
-    refused = [each for each in traffic.served if each.answer.status != 200]
-    assert {each.answer.status for each in refused} == {503}
+    refused = [request for request in traffic.served if request.answer.status != 200]
+    assert {request.answer.status for request in refused} == {503}
     for served in refused:
         # On a slow machine the database is away for longer than a recording is tried.
         said = "recording_failed" if served.target in upstream.asks else "store_unreachable"
         assert _error(served.answer.body)["code"] == said
-    assert all("@127.0.0.1" in _error(each.answer.body)["message"] for each in refused)
+    assert all("@127.0.0.1" in _error(request.answer.body)["message"] for request in refused)
     assert len(refused) > len(members)
-    away = {each.target for each in traffic.between(stopped, starting)}
+    away = {request.target for request in traffic.between(stopped, starting)}
     assert away
     assert not away & set(upstream.asks)
     assert [document["error"]["code"] for _, document in why] == ["store_unreachable"] * 3

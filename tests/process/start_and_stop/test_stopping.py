@@ -128,7 +128,7 @@ async def test_a_call_that_outlasts_the_drain_is_told_so_and_leaves_nothing(
             asked = [tasks.create_task(tapeway.ask("/slow")) for _ in range(2)]
             await upstream.was_asked("/slow")
             tapeway.signal(signal.SIGTERM)
-            answers = [await each for each in asked]
+            answers = [await task for task in asked]
             assert await tapeway.ended() == 0
 
     for answer in answers:

@@ -76,7 +76,7 @@ async def test_recordings_of_all_are_listed_and_followed_while_they_grow(tmp_pat
             for target in targets:
                 await upstream.was_asked(target)
             listed = (await crew.done("GET", "recordings"))["recordings"]
-            followed = {each["path"]: each["id"] for each in listed}["/3"]
+            followed = {row["path"]: row["id"] for row in listed}["/3"]
             async with http.get(f"api/v1/recordings/{followed}/events") as stream:
                 first = await _event(stream)
                 upstream.rest.set()
@@ -88,9 +88,9 @@ async def test_recordings_of_all_are_listed_and_followed_while_they_grow(tmp_pat
         ended = await crew.done("GET", "recordings")
         code, gone = await crew.admin("GET", f"/api/v1/recordings/{followed}/events")
 
-    assert sorted(each["path"] for each in listed) == targets
-    assert len({each["id"] for each in listed}) == len(targets)
-    assert {each["state"] for each in listed} <= {"asking", "receiving"}
+    assert sorted(row["path"] for row in listed) == targets
+    assert len({row["id"] for row in listed}) == len(targets)
+    assert {row["state"] for row in listed} <= {"asking", "receiving"}
     assert (first["id"], first["path"]) == (followed, "/3")
     assert (last["id"], last["bytes"]) == (followed, len(upstream.only_answer("/3")))
     assert (rest, ended, code) == (b"", {"recordings": []}, 404)
@@ -120,7 +120,7 @@ async def test_a_slot_points_to_the_same_cassette_and_take_on_all(tmp_path: Path
             for slot, take in zip(("w0", "w1"), takes, strict=True)
         ]
         (cassette,) = [
-            each for each in (await crew.done("GET", "report"))["cassettes"] if each["misses"]
+            listed for listed in (await crew.done("GET", "report"))["cassettes"] if listed["misses"]
         ]
         order = await crew.order("shared")
         await crew.done("DELETE", "slots/w0")
@@ -217,7 +217,7 @@ async def test_events_and_metrics_come_from_all(tmp_path: Path) -> None:
         entries = await crew.journal()
         async with http.get(f"{crew.ready['admin']}/metrics") as answer:
             text = await answer.text()
-        resident = sum(_resident(each) for each in [crew.pid, *crew.workers])
+        resident = sum(_resident(pid) for pid in [crew.pid, *crew.workers])
 
     assert events == entries[::-1]
     # Whoever served them, they stand in the order they were answered in.

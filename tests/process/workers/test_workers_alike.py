@@ -40,8 +40,8 @@ async def _served(script: Script) -> None:
     for tries in range(3):
         await ask("/missing", None, ("x-stainless-retry-count", str(tries)))
     entries = json.loads((await admin("GET", "journal?outcome=miss&limit=10")).body)["entries"]
-    for each in (entries[0], entries[-1], {"id": "tw-nobody-1"}):
-        await admin("POST", f"journal/{each['id']}/accept", {})
+    for entry in (entries[0], entries[-1], {"id": "tw-nobody-1"}):
+        await admin("POST", f"journal/{entry['id']}/accept", {})
     await ask(CHAT, OTHER)
 
 
@@ -161,7 +161,7 @@ async def test_several_processes_say_what_one_says(
                 said.append(await _played(Crew(folder, workers, "--store", url, *options)))
 
     one, several = said
-    assert [each for each, _ in one] == [each for each, _ in several]
+    assert [observation for observation, _ in one] == [observation for observation, _ in several]
     assert len(one) > 100
     for (what, alone), (_, together) in zip(one, several, strict=True):
         assert together == alone, what

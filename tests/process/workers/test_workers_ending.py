@@ -48,7 +48,7 @@ async def test_one_that_is_killed_comes_back_and_what_it_told_stays(tmp_path: Pa
     assert (len(workers), victim in workers, other in workers) == (WORKERS, False, True)
     assert status["counts"]["recorded"] == 20
     assert len([entry for entry in journal if entry["outcome"] == "recorded"]) == 20
-    (line,) = [each["message"] for each in crew.log if each["level"] == "error"]
+    (line,) = [logged["message"] for logged in crew.log if logged["level"] == "error"]
     assert line == "worker 1 was killed by SIGKILL: starting another one"
 
 
@@ -76,7 +76,7 @@ async def test_one_that_is_told_to_end_finishes_what_it_does_and_is_replaced(
 
     assert {task.result().outcome for task in asking} == {b"recorded"}
     assert Counter(answer.outcome for answer in again) == {b"replayed": 8, b"recorded": 8}
-    said, *_ = [each for each in crew.log if each["message"].startswith("stopping: waiting for")]
+    said, *_ = [line for line in crew.log if line["message"].startswith("stopping: waiting for")]
     assert said["worker"] == 1
 
 
@@ -95,7 +95,7 @@ async def test_one_that_hangs_is_told_of(tmp_path: Path) -> None:
 
     assert refused[1]["error"]["code"] == "worker_down"
     assert f"process {hung}" in refused[1]["message"]
-    assert [each[0] for each in (refused, alive, status, ready)] == [503, 200, 200, 200]
+    assert [answer[0] for answer in (refused, alive, status, ready)] == [503, 200, 200, 200]
 
 
 @pytest.mark.slow
@@ -183,10 +183,10 @@ async def test_where_workers_die_again_and_again_all_end(tmp_path: Path) -> None
     async with Running(crew), asyncio.TaskGroup() as tasks:
         ending = tasks.create_task(crew.ended())
         while not ending.done():
-            for each in workers_of(crew):
+            for pid in workers_of(crew):
                 # It may have ended since it was listed.
                 with suppress(ProcessLookupError):
-                    os.kill(each, signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
             await asyncio.sleep(0.01)
 
     assert ending.result() == FAILURE

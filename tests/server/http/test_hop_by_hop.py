@@ -34,7 +34,7 @@ async def test_of_a_request_only_end_to_end_fields_reach_the_upstream() -> None:
         assert lines == [b"GET / HTTP/1.1", b"Host: " + peer.url[7:].encode(), *END_TO_END]
 
 
-@pytest.mark.parametrize("field", [each for each in CONNECTION_OF_ITS_OWN if b"X-" not in each])
+@pytest.mark.parametrize("field", [name for name in CONNECTION_OF_ITS_OWN if b"X-" not in name])
 async def test_a_field_of_a_connection_needs_no_naming_to_stay_on_it(field: bytes) -> None:
     head = (b"HTTP/1.1 200 OK", field, b"Content-Length: 2", b"", b"ok")
     async with Peer(b"\r\n".join(head)) as peer, running_proxy(peer.url) as proxy:

@@ -119,7 +119,7 @@ async def test_a_coded_object_is_replayed_as_it_came(
         replayed = [await proxy.ask(b"GET /x", *offered) for _ in range(2)]
 
     assert bodies([live, *replayed]) == [(b"gzip", packed)] * 3
-    assert [each.passed_on for each in replayed] == [live.passed_on] * 2
+    assert [response.passed_on for response in replayed] == [live.passed_on] * 2
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ async def test_a_client_that_joins_a_call_gets_the_coded_object_as_it_came() -> 
         asking = [tasks.create_task(proxy.ask(b"GET /", GZIP)) for _ in range(2)]
         await peer.asked.wait()
         gate.set()
-        answers = [await each for each in asking]
+        answers = [await task for task in asking]
 
     assert bodies(answers) == [(b"gzip", packed)] * 2
 
@@ -232,7 +232,7 @@ async def test_an_upload_in_another_coding_is_another_request() -> None:
         b"recorded",
     ]
     assert [answer.body for answer in recorded] == [TEXT] * 4
-    assert [each.coding for each in recorded] == [b"gzip", b"br", b"zstd, gzip", b""]
+    assert [response.coding for response in recorded] == [b"gzip", b"br", b"zstd, gzip", b""]
     assert {answer.headers for answer in recorded} == {((b"Content-Type", b"application/json"),)}
 
 
@@ -268,7 +268,7 @@ async def test_a_client_that_joins_a_call_gets_a_large_answer_decoded() -> None:
         asking = [tasks.create_task(proxy.ask(b"GET /", GZIP)) for _ in range(2)]
         await peer.asked.wait()
         gate.set()
-        answers = [await each for each in asking]
+        answers = [await task for task in asking]
 
     found = {answer.outcome: (answer.value(b"Content-Encoding"), answer.body) for answer in answers}
     assert found[b"recorded"] == (b"gzip", packed)

@@ -153,7 +153,7 @@ async def test_the_origin_that_a_service_echoed_is_replayed_as_that_of_the_askin
 @pytest.mark.parametrize("allowed", [b"*", b"https://the-one-page.example"])
 async def test_an_origin_that_a_service_always_permits_is_replayed_as_it_is(allowed: bytes) -> None:
     async with Peer(ECHO % allowed) as peer, running_proxy(peer.url, mode="auto") as proxy:
-        answers = [await proxy.ask(b"GET /", b"Origin: " + each) for each in (PAGE, OTHER_PAGE)]
+        answers = [await proxy.ask(b"GET /", b"Origin: " + origin) for origin in (PAGE, OTHER_PAGE)]
 
     assert [answer.outcome for answer in answers] == [b"recorded", b"replayed"]
     assert {answer.value(b"access-control-allow-origin") for answer in answers} == {allowed}

@@ -83,7 +83,8 @@ async def test_what_was_changed_is_named_and_the_suggestion_makes_it_match(
 
         told = document["tapeway"]
         told_values = [
-            each if isinstance(each, str) else json.dumps(each) for each in (recorded, requested)
+            value if isinstance(value, str) else json.dumps(value)
+            for value in (recorded, requested)
         ]
         is_prompt = path.endswith("content")
         rule = "; rule that would match, for [rules] in tapeway.toml: "
@@ -97,7 +98,7 @@ async def test_what_was_changed_is_named_and_the_suggestion_makes_it_match(
         # To ignore a prompt is never suggested.
         assert told["suggestion"] == (None if is_prompt else f'ignore = ["body.{path}"]')
         entry = next(iter(proxy.journal))
-        assert [each.document for each in entry.nearest] == told["nearest"]
+        assert [recording.document for recording in entry.nearest] == told["nearest"]
         assert (entry.message, entry.suggestion) == (document["message"], told["suggestion"])
 
         await proxy.broker.add_rules("default", parse_rules({"ignore": [f"body.{path}"]}))

@@ -58,7 +58,7 @@ async def session(url: str, *, leaves: bool) -> list[str]:
             found += [tool.name for tool in (await own.list_tools()).tools]
             for city in ("Oslo", "Rome", "Oslo"):
                 called = await own.call_tool("weather", {"city": city})
-                found += [each.text for each in called.content if each.type == "text"]
+                found += [content.text for content in called.content if content.type == "text"]
             if leaves:
                 _leave()
     except* Left:

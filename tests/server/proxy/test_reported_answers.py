@@ -107,7 +107,7 @@ FIXED = [
 
 @pytest.mark.parametrize(
     ("endpoint", "body", "sampled"),
-    [(*each, True) for each in SAMPLED] + [(*each, False) for each in FIXED],
+    [(*sample, True) for sample in SAMPLED] + [(*sample, False) for sample in FIXED],
 )
 async def test_an_answer_of_a_model_that_equal_calls_got_too_is_named_once(
     endpoint: str, body: bytes, sampled: bool

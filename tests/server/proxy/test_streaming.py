@@ -97,7 +97,7 @@ async def test_a_part_of_an_event_goes_out_when_it_can_no_longer_be_the_end() ->
 @pytest.mark.parametrize("whole", [True, False], ids=["one chunk", "two chunks"])
 async def test_a_stream_does_not_end_before_it_is_durable(name: str, whole: bool) -> None:
     endpoint, media, first, last = STREAMS[name]
-    pieces = [chunk(first + last)] if whole else [chunk(each) for each in (first, last) if each]
+    pieces = [chunk(first + last)] if whole else [chunk(part) for part in (first, last) if part]
     async with streams(head(media), *pieces, LAST) as (_, proxy, store):
         store.fail("append", StoreFull("disk is full"))
         answer = await proxy.ask(line(endpoint), body=BODY)
@@ -350,7 +350,7 @@ async def test_a_stream_without_its_end_mark_is_recorded_as_a_failure() -> None:
 @pytest.mark.parametrize("name", ERRORS)
 async def test_an_error_inside_a_success_is_stored_where_errors_are(name: str) -> None:
     endpoint, media, first, last = ERRORS[name]
-    steps = (head(media), *[chunk(each) for each in (first, last) if each], LAST)
+    steps = (head(media), *[chunk(part) for part in (first, last) if part], LAST)
     async with streams(*steps) as (_, proxy, _):
         answer = await proxy.ask(line(endpoint), body=BODY)
         assert (answer.body, await proxy.recorded()) == (first + last, [])

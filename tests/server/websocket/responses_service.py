@@ -46,5 +46,5 @@ def events(request: dict[str, Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [begun, *deltas, done]
     if request.get("input") == "cut":
         found = [begun, deltas[0]]
-    numbered = [each | {"sequence_number": at} | lane for at, each in enumerate(found)]
+    numbered = [event | {"sequence_number": at} | lane for at, event in enumerate(found)]
     return [*numbered, {}] if request.get("input") == "cut" else numbered

@@ -56,7 +56,9 @@ async def _stored(proxy: RunningProxy) -> list[list[Event]]:
 
 async def _unrecorded(proxy: RunningProxy) -> list[str]:
     await proxy.proxy.wait_until_idle()
-    return [each.reason for report in await proxy.broker.reports() for each in report.unrecorded]
+    return [
+        answer.reason for report in await proxy.broker.reports() for answer in report.unrecorded
+    ]
 
 
 @both_deliveries
@@ -117,11 +119,11 @@ async def test_events_behind_a_response_are_replayed_in_the_lane_of_who_asks(
         replayed = await talk(proxy, "two")
         items = await proxy.recorded()
 
-    assert [[each["type"] for each in said[-2:]] for said in recorded] == [
+    assert [[message["type"] for message in said[-2:]] for said in recorded] == [
         ["response.notice", "rate_limits.updated"]
     ] * 2
     assert replayed == [
-        [each | {"stream_id": "two"} if "stream_id" in each else each for each in said]
+        [message | {"stream_id": "two"} if "stream_id" in message else message for message in said]
         for said in recorded
     ]
     assert [item.usage for item in items] == [
@@ -162,7 +164,7 @@ async def test_a_notification_before_the_next_end_keeps_its_order() -> None:
         await client.send(json.dumps(call(2)))
         said = await next_events(client, 3)
 
-    assert [each.get("id") for each in said] == [1, None, 2]
+    assert [message.get("id") for message in said] == [1, None, 2]
 
 
 async def test_a_question_of_the_service_between_calls_is_replayed_with_its_own_id() -> None:
@@ -210,7 +212,7 @@ async def test_what_comes_after_the_end_of_its_take_is_passed_on_and_named_in_th
             assert await next_event(client) == news("after the take")
         assert await _stored(proxy) == [said]
         await proxy.proxy.wait_until_idle()
-        assert [each.message for each in proxy.journal if each.message] == [_OUTSIDE.format(1)]
+        assert [entry.message for entry in proxy.journal if entry.message] == [_OUTSIDE.format(1)]
 
 
 async def test_nothing_is_stored_behind_a_message_that_does_not_fit() -> None:
@@ -221,7 +223,7 @@ async def test_nothing_is_stored_behind_a_message_that_does_not_fit() -> None:
     ):
         async with connected(proxy.url, "/rpc") as client:
             said = await _said(client, call(1))
-        assert [each["params"][1] for each in said[1:]] == texts
+        assert [message["params"][1] for message in said[1:]] == texts
         assert await _stored(proxy) == [said[:2]]
         assert await _unrecorded(proxy) == [_OUTSIDE.format(2)]
 
@@ -259,8 +261,8 @@ async def test_a_recording_that_somebody_changed_goes_on_no_more(
             await proxy.broker.editor.edit("default", item.index, changed := change(item))
             goes_on.set()
             assert await next_event(client) == news("after the change")
-        assert [each.metadata for each in await proxy.recorded()] == [
-            each.metadata for each in [changed] if each is not None
+        assert [interaction.metadata for interaction in await proxy.recorded()] == [
+            interaction.metadata for interaction in [changed] if interaction is not None
         ]
         assert len(await _unrecorded(proxy)) == 1
 
@@ -334,7 +336,7 @@ async def test_the_journal_names_the_recording_that_holds_all_of_a_turn() -> Non
     ):
         for method in ("a", "b"):
             await _said(client, call(1, method))
-        named = [each.interaction for each in proxy.journal][::-1]
+        named = [entry.interaction for entry in proxy.journal][::-1]
         assert named == [recording.index for recording in await proxy.recorded()]
 
 
@@ -379,7 +381,7 @@ async def test_a_long_turn_goes_on_in_a_file() -> None:
             await proxy.broker.set_mode(mode)
             async with connected(proxy.url, "/rpc") as client:
                 said = await _said(client, call(1))
-            assert [len(each["params"][1]) for each in said[1:]] == [400_000] * 3
+            assert [len(message["params"][1]) for message in said[1:]] == [400_000] * 3
         [item] = await proxy.recorded()
         assert item.response.file is not None
 

@@ -128,8 +128,8 @@ async def test_gemini_goes_on_by_any_handle_and_neither_handle_nor_key_is_stored
     async with running_proxy(mode="replay", store=store) as proxy:
         again = await _ask_gemini(proxy.url, OTHER, {})
         handle = again[1]["sessionResumptionUpdate"]["newHandle"]
-        for each in (handle, "CiQ0OTY1YzA2Zi1hYjEyLTRkMGUtOGQ5"):
-            resumed = await _ask_gemini(proxy.url, OTHER, {"handle": each})
+        for token in (handle, "CiQ0OTY1YzA2Zi1hYjEyLTRkMGUtOGQ5"):
+            resumed = await _ask_gemini(proxy.url, OTHER, {"handle": token})
             assert (resumed[0], resumed[2]) == (first[0], first[2])
     assert (again[0], again[2]) == (first[0], first[2])
 

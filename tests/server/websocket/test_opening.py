@@ -45,8 +45,8 @@ def _greeting(*hellos: Callable[[], Event] | Event) -> Handler:
     """Send these messages to each client that connects, and answer calls of JSON-RPC."""
 
     async def greet(socket: web.WebSocketResponse) -> None:
-        for each in hellos:
-            await socket.send_json(each() if callable(each) else each)
+        for hello in hellos:
+            await socket.send_json(hello() if callable(hello) else hello)
         while (message := await socket.receive()).type is WSMsgType.TEXT:
             await notify(socket, json.loads(message.data), [])
         await socket.close(code=message.data or 1000)
@@ -79,7 +79,9 @@ async def _lines(proxy: RunningProxy) -> list[list[Event]]:
 
 async def _unrecorded(proxy: RunningProxy) -> list[str]:
     await proxy.proxy.wait_until_idle()
-    return [each.reason for report in await proxy.broker.reports() for each in report.unrecorded]
+    return [
+        answer.reason for report in await proxy.broker.reports() for answer in report.unrecorded
+    ]
 
 
 @both_deliveries
@@ -139,7 +141,7 @@ async def test_different_first_messages_are_replayed_in_the_order_of_the_connect
         await proxy.broker.set_mode("replay")
         replayed = [await _greeted(proxy) for _ in range(4)]
 
-    assert [each[0] for each in recorded] == [news("welcome", number) for number in (1, 2, 3)]
+    assert [message[0] for message in recorded] == [news("welcome", number) for number in (1, 2, 3)]
     assert replayed == [*recorded, recorded[-1]]
 
 
@@ -201,15 +203,15 @@ async def test_a_client_that_says_nothing_before_it_leaves_hides_no_first_messag
 
 async def _feed(socket: web.WebSocketResponse) -> None:
     """Say a few things, and close."""
-    for each in range(3):
-        await socket.send_str(f"{each}")
+    for number in range(3):
+        await socket.send_str(f"{number}")
     await socket.close(code=4001, message=b"enough")
 
 
 async def test_a_feed_without_a_message_of_the_client_is_replayed_to_the_close() -> None:
     async def read(proxy: RunningProxy) -> tuple[list[object], int | None, str | None]:
         async with connected(proxy.url, "/feed") as client:
-            said = [each async for each in _all_of(client)]
+            said = [message async for message in _all_of(client)]
         await proxy.proxy.wait_until_idle()
         return said, client.close_code, client.close_reason
 
@@ -247,8 +249,8 @@ async def test_messages_between_the_client_s_first_message_and_the_first_request
         return found
 
     async def answer(socket: web.WebSocketResponse, hellos: Sequence[Event]) -> None:
-        for each in hellos:
-            await socket.send_json(each)
+        for hello in hellos:
+            await socket.send_json(hello)
         await notify(socket, await socket.receive_json(), ["one", "two"])
         await notify(socket, await socket.receive_json(), [])
         await socket.receive()
@@ -261,7 +263,7 @@ async def test_messages_between_the_client_s_first_message_and_the_first_request
         ):
             recorded = await talk(proxy, len(hellos))
             opening, _ = await _lines(proxy)
-            assert [each["service"] for each in opening] == recorded[:-1]
+            assert [message["service"] for message in opening] == recorded[:-1]
             await proxy.broker.set_mode("replay")
             assert [await talk(proxy, len(hellos)) for _ in range(2)] == [recorded, recorded]
 
@@ -309,7 +311,7 @@ async def test_in_auto_a_used_up_first_message_comes_from_the_service_with_repea
         running_proxy(service.url, mode="auto", policy=Policy(repeats="miss")) as proxy,
     ):
         recorded = [await _greeted(proxy) for _ in range(2)]
-        assert [each[0] for each in recorded] == [news("welcome", 1), news("welcome", 2)]
+        assert [message[0] for message in recorded] == [news("welcome", 1), news("welcome", 2)]
         await proxy.broker.rewind()
         assert [await _greeted(proxy) for _ in range(2)] == recorded
     assert len(service.handshakes) == 2
@@ -419,11 +421,15 @@ async def _an_hour_apart(store: CassetteStore) -> MemoryStore:
     stored = await store.load("default", writable=False)
     assert stored is not None
     items: list[Interaction] = []
-    for each in stored.interactions:
-        assert isinstance(each, Interaction)
-        chunks = [(piece, _HOUR_S * 1000 * at) for at, piece in enumerate(each.response.pieces())]
-        spread = type(each.response).of_chunks(each.response.head, chunks)
-        items.append(replace(each, response=replace(spread, verdict=each.response.verdict)))
+    for interaction in stored.interactions:
+        assert isinstance(interaction, Interaction)
+        chunks = [
+            (piece, _HOUR_S * 1000 * at) for at, piece in enumerate(interaction.response.pieces())
+        ]
+        spread = type(interaction.response).of_chunks(interaction.response.head, chunks)
+        items.append(
+            replace(interaction, response=replace(spread, verdict=interaction.response.verdict))
+        )
     copy = MemoryStore()
     await copy.save("default", replace(stored, interactions=tuple(items)))
     return copy

@@ -78,10 +78,10 @@ async def test_a_graphql_operation_is_replayed_under_another_id() -> None:
             replayed = await _subscribe(client, "x", "{ a }")
             [missed] = await _subscribe(client, "y", "{ b }")
 
-        assert replayed == [each | {"id": "x"} for each in recorded]
+        assert replayed == [message | {"id": "x"} for message in recorded]
         assert (missed["id"], missed["payload"][0]["extensions"]["code"]) == ("y", "replay_miss")
         stored = [exchange.request.body for exchange in await proxy.recorded()]
-        assert not any(b"canary" in each for each in stored)
+        assert not any(b"canary" in interaction for interaction in stored)
         assert len(service.handshakes) == 1
 
 
@@ -186,7 +186,9 @@ async def test_a_subscription_ends_with_its_take_and_goes_on_for_its_client() ->
             # An equal subscription gets a live answer of its own.
             await _subscribe_to_two(other)
         await proxy.broker.eject()
-        assert [each["type"] for each in await _subscribe(client, "2", "{ a }")][-1] == "complete"
+        assert [message["type"] for message in await _subscribe(client, "2", "{ a }")][
+            -1
+        ] == "complete"
         stored = await proxy.recorded()
 
     operations = [exchange for exchange in stored if b"subscription" in exchange.request.body]
@@ -207,7 +209,7 @@ async def test_auto_prepares_the_connection_for_an_operation_that_is_not_recorde
             await _subscribe(client, "1", "{ a }")
             found = await _subscribe(client, "2", "{ b }")
 
-        assert [each["type"] for each in found] == ["next", "next", "complete"]
+        assert [message["type"] for message in found] == ["next", "next", "complete"]
         assert len(service.handshakes) == 2
 
 

@@ -124,7 +124,7 @@ async def test_a_message_after_the_end_of_a_turn_comes_at_the_latest_before_the_
     ):
         await ask(client, 1, 1)
         said = await ask(client, 2, 2)
-    assert [each.get("id") for each in said] == [None, 2]
+    assert [message.get("id") for message in said] == [None, 2]
 
 
 @pytest.mark.parametrize(("pace", "factor"), [(Pace(1), 1.0), (Pace(0.5), 0.5), (Pace(0), 0.0)])
@@ -169,7 +169,7 @@ async def test_a_turn_that_is_used_up_is_a_miss_or_answers_in_turn_as_repeats_sa
     assert answers["last"] == [one, two, two, two]
     assert answers["cycle"] == [one, two, one, two]
     assert answers["miss"][:2] == [one, two]
-    assert [each["error"]["code"] for [each] in answers["miss"][2:]] == ["replay_miss"] * 2
+    assert [message["error"]["code"] for [message] in answers["miss"][2:]] == ["replay_miss"] * 2
 
 
 async def test_a_session_that_is_used_up_is_a_miss_or_answers_again_as_repeats_says() -> None:
@@ -219,6 +219,8 @@ async def test_turns_and_sessions_older_than_the_age_allowed_are_stale() -> None
             for age in (30, 1_000_000)
         ]
 
-    old, new = [[(each.method, each.path) for each in report.stale] for report in reports]
+    old, new = [
+        [(recording.method, recording.path) for recording in report.stale] for report in reports
+    ]
     assert sorted(old) == [("WEBSOCKET", "/feed"), ("WEBSOCKET", "/v1/responses")]
     assert new == []

@@ -55,7 +55,7 @@ async def test_no_secret_is_stored_and_the_recording_is_found_without_them(
                 key = KEY if mode == "record" else "sk-another"
                 answers = await _talk(f"{proxy.url}/openai", path, service, key=key)
                 await proxy.proxy.wait_until_idle()
-                shown = "\n".join([repr(each.written()) for each in proxy.journal])
+                shown = "\n".join([repr(entry.written()) for entry in proxy.journal])
                 assert proxy.journal.counts == {"recorded" if mode == "record" else "replayed": 1}
                 assert not any(secret in shown for secret in SECRETS), shown
             if mode == "record":

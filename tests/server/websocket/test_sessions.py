@@ -388,8 +388,8 @@ async def test_in_auto_a_session_is_asked_for_where_its_recording_of_this_take_m
         serving(_speak_first) as service,
         running_proxy(service.url, mode="auto", policy=Policy(repeats=repeats)) as proxy,
     ):
-        for each in ("sk-synthetic-1", key):
-            async with _client(proxy, REALTIME, each) as client:
+        for api_key in ("sk-synthetic-1", key):
+            async with _client(proxy, REALTIME, api_key) as client:
                 assert await _update(client) == _UPDATED
             await proxy.proxy.wait_until_idle()
 

@@ -78,9 +78,9 @@ async def test_lanes_are_independent_and_carry_the_name_of_who_asks() -> None:
             other = await turn(client, create("a", stream_id="two"))
             plain = await turn(client, create("a"))
 
-    assert {each["stream_id"] for each in other} == {"two"}
-    assert not any("stream_id" in each for each in plain)
-    assert [each | {"stream_id": "one"} for each in plain] == recorded
+    assert {message["stream_id"] for message in other} == {"two"}
+    assert not any("stream_id" in message for message in plain)
+    assert [message | {"stream_id": "one"} for message in plain] == recorded
 
 
 async def test_a_miss_is_an_error_event_and_the_connection_stays_open() -> None:
@@ -217,9 +217,9 @@ async def test_equal_turns_at_the_same_time_are_asked_once_and_keep_their_lanes(
             turn(one, create("a", stream_id="one")), turn(two, create("a", stream_id="two"))
         )
 
-        assert {each["stream_id"] for each in first} == {"one"}
-        assert {each["stream_id"] for each in second} == {"two"}
-        assert first == [each | {"stream_id": "one"} for each in second]
+        assert {message["stream_id"] for message in first} == {"one"}
+        assert {message["stream_id"] for message in second} == {"two"}
+        assert first == [message | {"stream_id": "one"} for message in second]
         assert proxy.journal.counts == {"recorded": 1, "replayed": 1}
 
 

@@ -32,7 +32,7 @@ async def editors(kind: Kind, place: Place) -> AsyncIterator[list[Broker]]:
 async def outcomes(*changes: Awaitable[object]) -> list[str]:
     """What became of changes made at once."""
     found = await asyncio.gather(*changes, return_exceptions=True)
-    return sorted([_outcome(each) for each in found])
+    return sorted([_outcome(outcome) for outcome in found])
 
 
 def _outcome(result: object) -> str:

@@ -46,8 +46,8 @@ async def _record_three(place: Place) -> None:
 
 async def _answers(*asked: World) -> Sequence[int]:
     found: list[int] = []
-    for each in asked:
-        response = await each.ask()
+    for request in asked:
+        response = await request.ask()
         assert response.status == 200, await response.text()
         found.append((await response.json())["answer"])
     return found

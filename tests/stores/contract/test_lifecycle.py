@@ -85,9 +85,9 @@ async def test_what_is_asked_of_a_closed_store_is_refused(store: CassetteStore) 
         lambda: store.names(),
         lambda: store.stat("x"),
     ]
-    for each in asked:
+    for request in asked:
         with pytest.raises(StoreError, match="closed") as refused:
-            await each()
+            await request()
         assert store.url in refused.value.message
 
 

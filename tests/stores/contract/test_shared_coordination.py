@@ -136,7 +136,7 @@ async def test_a_lease_is_held_by_one(pair: list[SharedStore]) -> None:
 async def test_of_many_who_claim_one_gets_it(pair: list[SharedStore]) -> None:
     claimed = await asyncio.gather(*[pair[n % 2].claim("x", key(0)) for n in range(20)])
 
-    assert len([each for each in claimed if each is not None]) == 1
+    assert len([lease for lease in claimed if lease is not None]) == 1
 
 
 async def test_a_claim_whose_caller_was_cancelled_holds_nobody_up(pair: list[SharedStore]) -> None:
@@ -259,7 +259,7 @@ async def test_a_change_is_in_force_everywhere_when_it_is_answered(
     assert here[-1] == there[-1] == control
     assert control.mode_of("y") == "record"
     assert control.mode_of("x") == "replay"
-    assert [each.generation for each in here] == sorted({each.generation for each in here})
+    assert [state.generation for state in here] == sorted({state.generation for state in here})
 
 
 async def test_changes_at_once_are_all_made(pair: list[SharedStore]) -> None:

@@ -274,12 +274,12 @@ async def neighbours_of(store: SharedStore, missed: Recording) -> list[int]:
 
 
 async def filled(store: SharedStore, *made: Recording) -> None:
-    await store.extend("x", HEAD, [each.exchange for each in made])
+    await store.extend("x", HEAD, [asked.exchange for asked in made])
 
 
 def chosen(made: Sequence[Recording], missed: Recording) -> list[int]:
     """What a cassette in memory chooses."""
-    items = {each.exchange.index: each.exchange for each in made}
+    items = {asked.exchange.index: asked.exchange for asked in made}
     request = missed.exchange.request
     found = Neighbours(items.values()).near(sought(request, request.target), items.get)
     return [item.index for item in found]
@@ -295,11 +295,11 @@ async def test_of_many_recordings_those_beside_a_missed_request_are_found(
         for number in (3, 150)
     ]
 
-    for each in missed:
-        found = await neighbours_of(store, each)
-        assert each.exchange.index in found
+    for asked in missed:
+        found = await neighbours_of(store, asked)
+        assert asked.exchange.index in found
         assert len(found) <= MOST_NEWEST + 4 * NEIGHBOURS
-        assert found == chosen(made, each)
+        assert found == chosen(made, asked)
 
 
 async def test_recordings_of_another_path_are_neighbours_only_where_the_path_is_similar(
@@ -415,7 +415,7 @@ async def test_the_first_recording_that_issued_an_identifier_is_known(
     first, second, sent = "call_h5Xw0Vb1jZ", "call_Qp7Lm2Kd9R", "call_Zz9Yy8Xx7W"
     await one.append("x", HEAD, with_step(turn(0, sent, "a", first, sent), 3))
     await one.append("x", HEAD, with_step(turn(1, first, "b", first, second), 4))
-    keys = {each: issued_key(each) for each in (first, second, sent)}
+    keys = {name: issued_key(name) for name in (first, second, sent)}
 
     async def issuers() -> dict[str, Issuer]:
         found = await other.issuers("x", [*keys.values()])

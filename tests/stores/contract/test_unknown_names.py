@@ -73,16 +73,16 @@ def state_of(broker: Broker) -> int:
     waiting: list[object] = [broker]
     entries = 0
     while waiting:
-        each = waiting.pop()
-        if id(each) in seen or isinstance(each, type | ModuleType | FunctionType | Counter):
+        value = waiting.pop()
+        if id(value) in seen or isinstance(value, type | ModuleType | FunctionType | Counter):
             continue
-        seen.add(id(each))
-        if isinstance(each, dict | set | list | deque):
-            entries += len(each)
-        if isinstance(each, dict | set | list | tuple | deque) or (
-            type(each).__module__.startswith("tapeway.")
+        seen.add(id(value))
+        if isinstance(value, dict | set | list | deque):
+            entries += len(value)
+        if isinstance(value, dict | set | list | tuple | deque) or (
+            type(value).__module__.startswith("tapeway.")
         ):
-            waiting += get_referents(each)
+            waiting += get_referents(value)
     return entries
 
 

@@ -54,7 +54,7 @@ def _foreign() -> Iterable[ForeignInteraction]:
 
 EVERYTHING: list[AnyInteraction] = [
     *[replace(exchange, index=at) for at, exchange in enumerate(_exchanges())],
-    *[replace(each, index=at) for at, each in enumerate(_foreign(), 5)],
+    *[replace(item, index=at) for at, item in enumerate(_foreign(), 5)],
 ]
 
 
@@ -66,8 +66,8 @@ async def test_every_kind_of_interaction_comes_back_as_it_was(place: Place, save
         if saved:
             await store.save("x", given)
         else:
-            for each in EVERYTHING:
-                await store.append("x", head, Recording(each))
+            for item in EVERYTHING:
+                await store.append("x", head, Recording(item))
         await store.release("x")
 
     async with opened(place.again()) as store:

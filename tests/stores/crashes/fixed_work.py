@@ -57,7 +57,7 @@ async def _noted(step: Awaitable[object], output: int, added: int | None, *remov
         _write(output, f"{'full' if isinstance(exc, StoreFull) else 'failed'} {added}")
         return False
     if done is not False:
-        lines = [*([] if added is None else [f"+ {added}"]), *[f"- {each}" for each in removed]]
+        lines = [*([] if added is None else [f"+ {added}"]), *[f"- {index}" for index in removed]]
         _write(output, *lines)
     return True
 

@@ -66,8 +66,8 @@ def writers(url: str, starts: Sequence[int], *options: str) -> Iterator[list[Wri
             stack.enter_context(process)
             stack.callback(process.kill)
             made.append(Writer(process))
-        for each in made:
-            each.ready()
+        for writer in made:
+            writer.ready()
         yield made
 
 

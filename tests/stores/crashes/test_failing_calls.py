@@ -156,7 +156,7 @@ async def _read(url: str) -> set[int]:
         found = [content for cassette in loaded if cassette for content in contents(cassette)]
     finally:
         await store.close()
-    numbers = [5 if each == LARGE else int(each[11:-1]) for each in found]
+    numbers = [5 if body == LARGE else int(body[11:-1]) for body in found]
     assert len(numbers) == len(set(numbers))
     return set(numbers)
 

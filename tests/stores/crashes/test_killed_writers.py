@@ -27,13 +27,13 @@ async def test_what_killed_processes_acknowledged_is_there(
         before = len(acknowledged)
         starts = [(round_ * at_once + number) * 100_000 for number in range(at_once)]
         with writers(url, starts) as started:
-            for each in started:
+            for process in started:
                 asked += (least := chance.randrange(1, most))
-                acknowledged |= {*each.acknowledged(least)}
-            for each in started:
-                each.kill()
-            for each in started:
-                acknowledged |= {*each.rest()}
+                acknowledged |= {*process.acknowledged(least)}
+            for process in started:
+                process.kill()
+            for process in started:
+                acknowledged |= {*process.rest()}
 
         found = await _recorded(url)
         assert acknowledged <= set(found)

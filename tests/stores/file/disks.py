@@ -114,9 +114,9 @@ class WatchedDisk:
         """Each different state in a folder of its own, below a place."""
         seen: set[tuple[frozenset[tuple[str, bytes]], int]] = set()
         for state in self.states:
-            mark = (frozenset(state.files.items()), len(state.acknowledged))
-            if mark not in seen:
-                seen.add(mark)
+            outcome = (frozenset(state.files.items()), len(state.acknowledged))
+            if outcome not in seen:
+                seen.add(outcome)
                 folder = place / f"crash-{len(seen)}"
                 state.put(folder)
                 yield folder, state

@@ -149,7 +149,7 @@ async def test_a_lock_file_that_names_any_other_file_keeps_nobody_out(
     files: FileStore, root: Path, tmp_path: Path
 ) -> None:
     root.mkdir()
-    for number, mark in enumerate(["../../etc/passwd", "../x.lock", "/etc/passwd", "~", "\0"]):
-        assert not handles.is_mark(mark)
-        (root / f".x{number}.lock").write_bytes(b"1 " + mark.encode() + b"\n")
+    for number, lock_path in enumerate(["../../etc/passwd", "../x.lock", "/etc/passwd", "~", "\0"]):
+        assert not handles.is_lock_path(lock_path)
+        (root / f".x{number}.lock").write_bytes(b"1 " + lock_path.encode() + b"\n")
         await files.append(f"x{number}", HEAD, recording(0))

@@ -216,7 +216,7 @@ def test_match_keys_are_known_before_anything_is_read(
     stored = load(tmp_path)
     index = CassetteIndex("x", stored, take=0)
 
-    keys = [recording_key(each, rules) for each in made]
+    keys = [recording_key(interaction, rules) for interaction in made]
     assert [index.key_of(number) for number in range(5)] == keys
     asked = index.asked(replace(FIRST.request, body=b'{"n": 1, "m": 2}'))
     assert index.find(asked, ["openai"]) is None, "nor does a miss read any"
@@ -228,9 +228,9 @@ def test_a_miss_reads_what_may_hold_credentials_and_no_other(
 ) -> None:
     secret = b'{"n": 2, "api_key": "REDACTED.0123456789abcdef"}'
     made = [recording(number) for number in range(5)]
-    for number, each in enumerate(made):
+    for number, interaction in enumerate(made):
         body = secret if number == 2 else b'{"n": %d, "max_tokens": 5}' % number
-        made[number] = replace(each, request=replace(FIRST.request, body=body))
+        made[number] = replace(interaction, request=replace(FIRST.request, body=body))
     saved(tmp_path, *made)
     index = CassetteIndex("x", load(tmp_path), take=0)
 

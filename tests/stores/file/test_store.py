@@ -105,7 +105,7 @@ async def test_where_no_thread_can_be_had_whoever_records_is_told(
     monkeypatch.setattr(SerialExecutor, "start", refuse)
     appends = [files.append("x", HEAD, recording(number)) for number in (1, 2)]
     ended = await asyncio.gather(*appends, return_exceptions=True)
-    assert [type(each) for each in ended] == [RuntimeError, RuntimeError]
+    assert [type(error) for error in ended] == [RuntimeError, RuntimeError]
     monkeypatch.undo()
     await files.append("x", HEAD, recording(3))
 
@@ -120,7 +120,9 @@ async def test_what_keeps_a_batch_from_being_begun_is_told_to_all_who_wait(
 
     monkeypatch.setattr(HandleBudget, "used", full)
     appends = [files.append("x", HEAD, recording(number)) for number in (1, 2)]
-    assert [type(each) for each in await asyncio.gather(*appends, return_exceptions=True)] == [
+    assert [
+        type(outcome) for outcome in await asyncio.gather(*appends, return_exceptions=True)
+    ] == [
         OSError,
         OSError,
     ]

@@ -37,7 +37,7 @@ async def test_a_yaml_file_is_read_and_written_in_yaml(
     assert bodies(await files.load("x", writable=False)) == answers(0)
     await record(files, 1)
 
-    assert sorted(each.name for each in root.iterdir()) == [".gitignore", ".x.lock", path.name]
+    assert sorted(entry.name for entry in root.iterdir()) == [".gitignore", ".x.lock", path.name]
     written = yaml.safe_load(path.read_text())
     assert [interaction["response"]["json"] for interaction in written["interactions"]] == [
         {"answer": 0},

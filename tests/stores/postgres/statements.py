@@ -28,7 +28,7 @@ class Statements:
 
     def count(self, part: str) -> int:
         """How many statements hold this."""
-        return sum(part in each for each in self.executed)
+        return sum(part in statement for statement in self.executed)
 
     @property
     def moves(self) -> int:

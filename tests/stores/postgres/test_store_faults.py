@@ -194,9 +194,9 @@ async def test_every_method_says_that_the_server_is_away_and_works_again_by_itse
         lambda: store.keep("x", [b"body"]),
         lambda: other.join(WANTED, lambda _: None),
     ]
-    for each in asked:
+    for request in asked:
         with pytest.raises(StoreAway, match="it works again once") as away:
-            await each()
+            await request()
         for secret in (PASSWORD, QUOTED):
             assert secret not in f"{away.value!r} {away.value.__cause__!r}"
     await store.release_lease(lease)

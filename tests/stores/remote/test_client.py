@@ -97,8 +97,8 @@ async def _behind(certificate: trustme.LeafCert) -> AsyncIterator[str]:
 
 async def test_only_a_certificate_of_the_right_authority_and_name_is_taken(tmp_path: Path) -> None:
     authority, stranger = trustme.CA(), trustme.CA()
-    for name, each in {"right": authority, "wrong": stranger}.items():
-        each.cert_pem.write_to_path(str(tmp_path / name))
+    for name, trusted in {"right": authority, "wrong": stranger}.items():
+        trusted.cert_pem.write_to_path(str(tmp_path / name))
     right, wrong = str(tmp_path / "right"), str(tmp_path / "wrong")
     async with _behind(authority.issue_cert("127.0.0.1")) as port:
         url = f"https://127.0.0.1:{port}"

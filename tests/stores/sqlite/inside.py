@@ -31,8 +31,8 @@ async def on_shared(store: SqliteStore, work: Callable[[apsw.Connection], object
 
     def on_both(connection: apsw.Connection) -> None:
         here.open()
-        for each in (connection, here._connection):
-            assert each is not None
-            work(each)
+        for connection_of_store in (connection, here._connection):
+            assert connection_of_store is not None
+            work(connection_of_store)
 
     await runtime.shared_thread.run(on_both)

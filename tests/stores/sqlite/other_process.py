@@ -49,8 +49,8 @@ def peers(file: Path, count: int) -> Iterator[list[Peer]]:
     ]
     try:
         made = [Peer(process) for process in processes]
-        for each in made:
-            assert each.receive() == "ready"
+        for peer in made:
+            assert peer.receive() == "ready"
         yield made
     finally:
         for process in processes:

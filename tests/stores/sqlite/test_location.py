@@ -312,8 +312,8 @@ async def test_no_cursor_is_moved_for_what_was_read_from_a_file_before(
 ) -> None:
     monkeypatch.setattr(cursor_moves, "EXAMINE_S", 0)
     other = tmp_path / "other.db"
-    for each in (file, other):
-        await _fill(each)
+    for path in (file, other):
+        await _fill(path)
     async with opened(file) as store:
         *_, version = await store.look("x", 1, [key(0)], [key(0)])
         moved = await advanced(store, "x", 1, key(0), None, b"1", 0, version)

@@ -127,8 +127,8 @@ async def test_a_step_that_cannot_be_tried_fails_for_each_who_waits(
         *[advanced(store, "x", 1, key(number), None, b"1", number) for number in range(3)],
     )
 
-    assert [type(each) for each in found] == [CassetteCorrupt] * 3
-    assert len({id(each) for each in found}) == 3
+    assert [type(error) for error in found] == [CassetteCorrupt] * 3
+    assert len({id(error) for error in found}) == 3
 
 
 async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(

@@ -50,8 +50,10 @@ async def test_what_is_recorded_and_edited_meanwhile_is_found_under_them_too(
                 position
             ]
             assert await recordings_under(store, "x", [key(position)]) == []
-    for each in edited:
-        assert found_indexes(await recordings_under(store, "x", [wider(each + 1050)])) == [each]
+    for unedited in edited:
+        assert found_indexes(await recordings_under(store, "x", [wider(unedited + 1050)])) == [
+            unedited
+        ]
     with closing(apsw.Connection(str(file))) as connection:
         assert connection.execute("SELECT count(DISTINCT generation) FROM key").get == 1
 

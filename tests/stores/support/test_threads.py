@@ -11,7 +11,7 @@ from tapeway.stores.support.threads import StoreThreads
 
 
 def _named(name: str) -> list[threading.Thread]:
-    return [each for each in threading.enumerate() if each.name.startswith(name)]
+    return [thread for thread in threading.enumerate() if thread.name.startswith(name)]
 
 
 def test_work_has_a_result_or_an_error() -> None:

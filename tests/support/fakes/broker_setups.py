@@ -71,7 +71,7 @@ class BrokersOnOneStore:
         the live call of the first, and on another find it recorded.
         """
         broker = self._broker(turn)
-        names = [each.cassette or broker.active for each in sent]
+        names = [message.cassette or broker.active for message in sent]
         plans = await asyncio.gather(*map(partial(_decided, broker), names, sent))
         answers = await asyncio.gather(*map(partial(self._served, broker), names, plans))
         return sorted(answers, key=repr)
@@ -175,7 +175,7 @@ class BrokersOnOneStore:
     async def listed(self) -> Observed:
         """What status says of the cassettes that are in."""
         found = await self.brokers[0].source.counts() if self.alone else ()
-        return tuple(sorted((each.name, each.interactions, each.unused) for each in found))
+        return tuple(sorted((count.name, count.interactions, count.unused) for count in found))
 
     def _broker(self, turn: int) -> Broker:
         return self.brokers[turn % len(self.brokers)]
@@ -210,7 +210,7 @@ class BrokersOnOneStore:
     async def _held(self, name: str) -> list[Interaction]:
         stored = await self.brokers[0].editor.stored(name)
         found = () if stored is None else stored.interactions
-        return [each for each in map(exchange_of, found) if each is not None]
+        return [exchange for exchange in map(exchange_of, found) if exchange is not None]
 
     def _observed_report(self, report: CassetteReport, held: Sequence[Interaction]) -> Observed:
         named = _named(held)

@@ -84,7 +84,8 @@ class BitByBitStore(MemoryStore):
         if after is not None:
             start = [recording.index for recording in self.held[name]].index(after) + 1
         return [
-            TakenRecording(copy.deepcopy(each)) for each in self.held[name][start : start + limit]
+            TakenRecording(copy.deepcopy(interaction))
+            for interaction in self.held[name][start : start + limit]
         ]
 
     async def get(self, name: str, index: int) -> TakenRecording | None:

@@ -71,7 +71,7 @@ class InstanceStore(BitByBitStore):
         item = recording.interaction
         self.heads.setdefault(name, head)
         held = self.held.setdefault(name, [])
-        held[:] = [each for each in held if each.index not in recording.supersedes]
+        held[:] = [kept for kept in held if kept.index not in recording.supersedes]
         held.append(item)
         if (step := recording.step) is not None:
             self.common.takes[name, item.index] = step.take
@@ -82,21 +82,21 @@ class InstanceStore(BitByBitStore):
         if name not in self.heads:
             return []
         rules, found = rules_of_meta(self.heads[name].meta), []
-        for each in self.held[name]:
-            exchange = exchange_of(each)
+        for interaction in self.held[name]:
+            exchange = exchange_of(interaction)
             if exchange is not None and set(index_keys(exchange, rules)) & set(keys):
-                found.append(self._dated(name, each))
+                found.append(self._dated(name, interaction))
         return found
 
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
         self.calls["near"] += 1
-        return [self._dated(name, each) for each in self.held.get(name, [])[-limit:]]
+        return [self._dated(name, interaction) for interaction in self.held.get(name, [])[-limit:]]
 
     async def neighbours(self, name: str, asked: SoughtRequest) -> Sequence[TakenRecording]:
         self.calls["neighbours"] += 1
         items = {recording.index: recording for recording in self.held.get(name, [])}
         near = Neighbours(items.values()).near(asked, items.get)
-        return [self._dated(name, each) for each in near]
+        return [self._dated(name, interaction) for interaction in near]
 
     async def alike(self, name: str, key: bytes) -> Sequence[TakenRecording]:
         self.calls["alike"] += 1

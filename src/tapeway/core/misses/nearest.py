@@ -79,8 +79,8 @@ def nearest(
     asked = compared_document(missed, rules)
     ranked: list[tuple[float, ComparedRecording]] = []
     for recording in _worth_comparing(missed, _same_endpoint(missed, recordings, rules, step)):
-        found = _differences(recording.request, missed, asked, rules)
-        ranked.append((distance(found), ComparedRecording(recording, found)))
+        differing = _differences(recording.request, missed, asked, rules)
+        ranked.append((distance(differing), ComparedRecording(recording, differing)))
         step()
     ranked.sort(key=itemgetter(0))
     return tuple([compared for _, compared in ranked[:most]])

@@ -26,7 +26,7 @@ from tapeway.stores.file.append_log import earlier_sync_failed
 from tapeway.stores.file.bodies import Draft
 from tapeway.stores.file.paths import FolderNames, Paths
 from tapeway.stores.file.resident_recordings import ResidentRecordings
-from tapeway.stores.file.snapshot import Mark, Snapshot
+from tapeway.stores.file.snapshot import FileState, Snapshot
 from tapeway.stores.file.writer import CassetteWriter
 from tapeway.stores.support.serialize import document_of
 
@@ -48,7 +48,7 @@ class FileCassette:
         self._resident = resident
         self._paths = Paths(root, name, serializer, folder_names)
         self._writer: CassetteWriter | None = None
-        self._seen_state: tuple[Mark | None, Mark | None] | None = None
+        self._seen_state: tuple[FileState | None, FileState | None] | None = None
         self._suspect = False
         self._guard = threading.Lock()
         self._kept_digests: Counter[str] = Counter()

@@ -23,7 +23,7 @@ from tapeway.stores.support.durable_files import create_file, open_file
 # No cassette has a tilde in the name, and so none has this lock file.
 _PROCESS_LOCK = r"\.tapeway~[0-9a-f]{16}\.lock"
 _FILE = re.compile(_PROCESS_LOCK)
-_MARK = re.compile(rf"(?:\.\./){{0,8}}{_PROCESS_LOCK}")
+_LOCK_PATH = re.compile(rf"(?:\.\./){{0,8}}{_PROCESS_LOCK}")
 
 
 class Parkable(Protocol):
@@ -109,18 +109,18 @@ class ProcessLock:
             os.close(folder)
 
 
-def is_mark(text: str) -> bool:
+def is_lock_path(text: str) -> bool:
     """Whether this is the path of a process's lock file from a cassette's folder."""
-    return _MARK.fullmatch(text) is not None
+    return _LOCK_PATH.fullmatch(text) is not None
 
 
-def is_held(folder: int, mark: str) -> bool:
+def is_held(folder: int, lock_path: str) -> bool:
     """Whether the process with this lock file lives; a dead process's lock file is removed.
 
     Raises OSError, CassetteCorrupt.
     """
     try:
-        fd = open_file(folder, mark, os.O_RDWR, mark)
+        fd = open_file(folder, lock_path, os.O_RDWR, lock_path)
     except FileNotFoundError:
         return False
     try:
@@ -129,7 +129,7 @@ def is_held(folder: int, mark: str) -> bool:
         return True
     else:
         with suppress(FileNotFoundError):
-            os.unlink(mark, dir_fd=folder)
+            os.unlink(lock_path, dir_fd=folder)
         return False
     finally:
         os.close(fd)

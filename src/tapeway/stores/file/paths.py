@@ -184,9 +184,9 @@ class Paths:
                 code="cassette_name_taken",
             )
 
-    def temporary(self, mark: str) -> str:
+    def temporary(self, ending: str) -> str:
         """The name of a file under construction."""
-        return f".{self._stem}.{mark}.tmp"
+        return f".{self._stem}.{ending}.tmp"
 
     def from_folder(self, file: str) -> str:
         """The path of a file of the root, from the cassette's folder."""
@@ -195,7 +195,7 @@ class Paths:
     def leftovers(self, folder: int) -> list[str]:
         """Files under construction that a crash left behind; call it holding the lock."""
         start, end = self.temporary("\0").split("\0")
-        # A mark has no dot, so the leftovers of `a.b` are not taken for those of `a`.
+        # The ending has no dot, so the leftovers of `a.b` are not taken for those of `a`.
         return [
             file
             for file in os.listdir(folder)

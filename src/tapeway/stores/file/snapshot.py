@@ -38,7 +38,7 @@ T = TypeVar("T")
 _ATTEMPTS = 100
 _ACTION = "read the cassette"
 
-Mark = tuple[int, ...]
+FileState = tuple[int, ...]
 """A hash that tells, within this process, whether octets have changed."""
 
 
@@ -65,9 +65,9 @@ class Snapshot:
         return None if self.file is None else self.file.digest
 
     @property
-    def state(self) -> tuple[Mark | None, Mark | None]:
+    def state(self) -> tuple[FileState | None, FileState | None]:
         """Two snapshots agree in it if nothing was recorded or edited between them."""
-        return _mark(self.file), _mark(self.journal_text)
+        return _state_of(self.file), _state_of(self.journal_text)
 
     @property
     def _first_head(self) -> CassetteHead:
@@ -169,10 +169,10 @@ def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snaps
     """
     try:
         for _ in range(_ATTEMPTS):
-            before = _marks(folder, paths)
+            before = _states(folder, paths)
             file = read_file(folder, paths.cassette, paths.shown(paths.cassette))
             journal = read_file(folder, paths.journal, paths.shown(paths.journal), journal_size)
-            if _marks(folder, paths) == before:
+            if _states(folder, paths) == before:
                 return _snapshot(paths, file, journal)
     except OSError as exc:
         raise read_error(exc, paths.shown(paths.cassette), _ACTION) from exc
@@ -201,7 +201,7 @@ def digest_of(folder: int, paths: Paths) -> str | None:
     return file.digest if file else None
 
 
-def _marks(folder: int, paths: Paths) -> tuple[object, object]:
+def _states(folder: int, paths: Paths) -> tuple[object, object]:
     journal = signature_of(folder, paths.journal)
     # A journal that grows is read up to its last whole line; one that is another one is not.
     return signature_of(folder, paths.cassette), journal[:2] if journal else None
@@ -234,7 +234,7 @@ def _documents(paths: Paths, file: FileText | None) -> DocumentsOfFile:
         raise _corrupt(paths.shown(paths.cassette), fault) from fault
 
 
-def _mark(text: FileText | None) -> Mark | None:
+def _state_of(text: FileText | None) -> FileState | None:
     # A quarter of the time of the digest, which only what is written to the disk needs.
     return None if text is None else tuple([hash(piece) for piece in text.pieces()])
 

@@ -27,7 +27,7 @@ from tapeway.formats.fields import Document
 from tapeway.formats.native.assets import moved_out
 from tapeway.stores.file import bodies, snapshot
 from tapeway.stores.file.append_log import AppendLog
-from tapeway.stores.file.handles import is_held, is_mark
+from tapeway.stores.file.handles import is_held, is_lock_path
 from tapeway.stores.file.journal import Commit, Header, lines, payload
 from tapeway.stores.file.paths import Paths
 from tapeway.stores.file.snapshot import Snapshot
@@ -62,7 +62,7 @@ class WriterLock:
     def take(cls, folder: int, name: str, place: str, own: str = "") -> "WriterLock":
         """The lock. Raises CassetteLocked if another process holds it, OSError, CassetteCorrupt.
 
-        `own` is the mark with which this process parked the lock.
+        `own` is the lock path with which this process parked the lock.
         """
         fd = open_file(folder, name, os.O_RDWR | os.O_CREAT, place)
         try:
@@ -79,13 +79,13 @@ class WriterLock:
             write_all(fd, b"%d\n" % os.getpid())
         return cls(fd, was_let_go=was_let_go)
 
-    def park(self, mark: str) -> None:
-        """Close the lock, and keep other processes out by a mark: the path of this process's lock.
+    def park(self, lock_path: str) -> None:
+        """Close the lock, and keep other processes out by `lock_path`, of this process's lock.
 
         Raises OSError.
         """
         os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, b"%d %b\n" % (os.getpid(), mark.encode()), 0)
+        os.pwrite(self._fd, b"%d %b\n" % (os.getpid(), lock_path.encode()), 0)
         os.close(self._fd)
 
     def let_go(self) -> None:
@@ -113,15 +113,15 @@ def _lock(fd: int, place: str, patience_s: float) -> None:
 
 
 def _refuse_parked(folder: int, fd: int, own: str, place: str) -> None:
-    process, mark = _holder(fd)
-    if mark not in ("", own) and is_held(folder, mark):
+    process, lock_path = _holder(fd)
+    if lock_path not in ("", own) and is_held(folder, lock_path):
         raise _locked(process, place)
 
 
 def _holder(fd: int) -> tuple[str, str]:
-    """The process that a lock file names, and the mark of a parked lock."""
-    process, _, mark = os.pread(fd, 256, 0).decode("ascii", "replace").strip().partition(" ")
-    return process, mark if is_mark(mark) else ""
+    """The process that a lock file names, and the lock path of a parked lock."""
+    process, _, lock_path = os.pread(fd, 256, 0).decode("ascii", "replace").strip().partition(" ")
+    return process, lock_path if is_lock_path(lock_path) else ""
 
 
 def _locked(process: str, place: str) -> CassetteLocked:
@@ -145,7 +145,7 @@ class CassetteWriter:
         self._file = paths.shown(paths.cassette)
         self._base: str | None = None
         self._journal: AppendLog | None = None
-        self._mark = ""
+        self._lock_path = ""
 
     @classmethod
     def take(cls, paths: Paths) -> "CassetteWriter":
@@ -176,16 +176,16 @@ class CassetteWriter:
     @property
     def parked(self) -> bool:
         """Whether it has no handles at present."""
-        return bool(self._mark)
+        return bool(self._lock_path)
 
     def park(self, process_lock: str) -> None:
         """Close all handles; while that lock of the process is held, nobody else records.
 
         Raises OSError; then nothing has changed.
         """
-        mark = self._paths.from_folder(process_lock)
-        self._lock.park(mark)
-        self._mark = mark
+        lock_path = self._paths.from_folder(process_lock)
+        self._lock.park(lock_path)
+        self._lock_path = lock_path
         if self._journal is not None:
             self._journal.park()
         os.close(self.folder)
@@ -196,7 +196,7 @@ class CassetteWriter:
         if (folder := self._paths.open_folder()) is None:
             raise CassetteEdited(f"the folder of {place} was removed meanwhile: record again")
         try:
-            lock = WriterLock.take(folder, self._paths.lock, place, self._mark)
+            lock = WriterLock.take(folder, self._paths.lock, place, self._lock_path)
             try:
                 if self._journal is not None:
                     self._journal.unpark(folder, self._paths.journal)
@@ -209,7 +209,7 @@ class CassetteWriter:
         except BaseException:
             os.close(folder)
             raise
-        self.folder, self._lock, self._mark = folder, lock, ""
+        self.folder, self._lock, self._lock_path = folder, lock, ""
 
     @property
     def recorded(self) -> bool:

@@ -138,12 +138,12 @@ def recordings_of(
     values.
     """
     decode = _held_or_decoded if held else interaction_of
-    found: list[TakenRecording] = []
+    recordings: list[TakenRecording] = []
     for at, index, take, document, digest in rows:
         item = with_bodies(decode(document, digest, index, place))
-        found.append(TakenRecording(item, take, at))
+        recordings.append(TakenRecording(item, take, at))
         step()
-    return found
+    return recordings
 
 
 def _held_or_decoded(document: bytes, digest: bytes, index: int, place: str) -> AnyInteraction:

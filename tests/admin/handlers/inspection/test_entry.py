@@ -45,7 +45,9 @@ async def test_a_miss_shows_both_documents_and_each_leaf_that_differs(stored_wor
     assert found["nearest"]["index"] == 0
     assert found["nearest"]["document"]["body"]["messages"][1]["content"] == "two"
     assert found["nearest"]["more"] is False
-    inserted, user = sorted(found["nearest"]["differences"], key=lambda each: each["path"])
+    inserted, user = sorted(
+        found["nearest"]["differences"], key=lambda difference: difference["path"]
+    )
     assert inserted["steps"] == ["body", "messages", 0]
     assert "recorded" not in inserted
     assert (user["path"], user["recorded"], user["requested"]) == ("body.user", "u-1", "u-2")
@@ -91,7 +93,7 @@ async def test_each_part_of_a_miss_has_a_verdict_and_a_reason(stored_world: Worl
 
     found = (await newest(stored_world))["verdicts"]
 
-    assert {each["part"]: each["verdict"] for each in found} == {
+    assert {verdict["part"]: verdict["verdict"] for verdict in found} == {
         "route": "ok",
         "method": "ok",
         "path": "ok",
@@ -100,7 +102,7 @@ async def test_each_part_of_a_miss_has_a_verdict_and_a_reason(stored_world: Worl
         "headers": "not_compared",
         "repeats": "not_compared",
     }
-    reasons = {each["part"]: each["reason"] for each in found}
+    reasons = {verdict["part"]: verdict["reason"] for verdict in found}
     assert reasons["query"] == "at query.v"
     assert reasons["body"] == "at body.messages[0].content"
 

@@ -33,7 +33,7 @@ async def test_turns_come_in_pages_with_the_sums_of_all(store: CassetteStore) ->
         {"kept": 1, "of": 1, "breaks_at": None},
         {"kept": 3, "of": 3, "breaks_at": None},
     ]
-    assert [each["head"] for each in turns[2]["new"]] == ["q2", "a2"]
+    assert [message["head"] for message in turns[2]["new"]] == ["q2", "a2"]
     assert first["sums"]["turns"] == second["sums"]["turns"] == 3
     assert second["next"] is None
 

@@ -40,7 +40,7 @@ def recording(
     ],
 )
 def test_the_names_in_vary_that_decide(vary: tuple[bytes, ...], names: tuple[str, ...]) -> None:
-    assert varied_names(tuple([(b"vary", each) for each in vary])) == names
+    assert varied_names(tuple([(b"vary", value) for value in vary])) == names
 
 
 def test_an_absent_field_is_a_value() -> None:

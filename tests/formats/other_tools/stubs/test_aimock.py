@@ -44,7 +44,7 @@ def test_a_fixture_becomes_a_call_of_openais() -> None:
     (choice,) = weather["choices"]
     assert choice["finish_reason"] == "tool_calls"
     assert choice["message"]["tool_calls"][0]["function"] == TOOL
-    assert [each["choices"][0]["message"]["content"] for each in (one, two)] == ["one", "two"]
+    assert [event["choices"][0]["message"]["content"] for event in (one, two)] == ["one", "two"]
     assert vector["data"][0]["embedding"] == [0.5, -1]
     assert error == {"error": {"message": "slow", "type": "rate_limit_error"}}
     assert calls(load("aimock", TEXT))[4].response.status == 429
@@ -100,7 +100,7 @@ def test_fixtures_answer_in_the_order_of_aimock(
     loaded = load("aimock", json.dumps({"fixtures": fixtures}).encode())
 
     found = [json.loads(call.response.body) for call in calls(loaded)]
-    assert [int(each["choices"][0]["message"]["content"]) for each in found] == answering
+    assert [int(event["choices"][0]["message"]["content"]) for event in found] == answering
     assert loaded.cassette.head.meta["repeats"] == rule
     assert [loss for loss in losses(loaded) if not loss.endswith(aimock.NARROWED)] == lost
 
