@@ -48,21 +48,25 @@ def numbered(request: Request, number: int) -> FakeAnswer:
 FIXED = sorted([name.decode() for name in MATCH_KEY_HEADERS - {b"content-encoding"}])
 
 
-@pytest.mark.parametrize("name", FIXED)
-async def test_a_header_that_says_what_is_asked_for_tells_requests_apart(
-    place: Place, name: str
-) -> None:
-    requests = [asked(), *[asked(((name.title().encode(), value),)) for value in (b"a1", b"b2")]]
-    want = [b"-", b"a1", b"b2"]
-    async with process_over(place, "auto", echoing(name)) as first:
-        assert bodies(await first.ask(*requests)) == want
-        assert bodies(await first.ask(*requests[::-1])) == want[::-1]
-        assert await first.count() == 3
-    async with process_over(place, "replay", numbered) as second:
-        replayed = await second.ask(*requests[::-1], asked(((name.encode(), b"c3"),)))
+async def test_headers_that_say_what_is_asked_for_tell_requests_apart(place: Place) -> None:
+    def answering(request: Request, number: int) -> FakeAnswer:
+        return echoing(request.target[1:])(request, number)
 
-    assert bodies(replayed[:3]) == want[::-1]
-    assert replayed[3].outcome == "miss"
+    def of(name: str, *values: bytes) -> list[Request]:
+        return [asked(((name.title().encode(), value),), target=f"/{name}") for value in values]
+
+    rows = {name: [asked(target=f"/{name}"), *of(name, b"a1", b"b2")] for name in FIXED}
+    want = [b"-", b"a1", b"b2"]
+    async with process_over(place, "auto", answering) as first:
+        for name, requests in rows.items():
+            assert bodies(await first.ask(*requests)) == want, name
+            assert bodies(await first.ask(*requests[::-1])) == want[::-1], name
+        assert await first.count() == 3 * len(rows)
+    async with process_over(place, "replay", numbered) as second:
+        for name, requests in rows.items():
+            replayed = await second.ask(*requests[::-1], *of(name, b"c3"))
+            assert bodies(replayed[:3]) == want[::-1], name
+            assert replayed[3].outcome == "miss", name
 
 
 async def test_a_preflight_for_another_method_is_another_request(place: Place) -> None:
@@ -153,21 +157,24 @@ async def test_media_types_and_languages_are_compared_by_what_they_say(place: Pl
         assert outcomes(await first.ask(asked(fields), asked(same))) == ["recorded", "replayed"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+async def test_what_vary_names_of_a_program_or_a_caller_does_not_decide(place: Place) -> None:
+    names = [
         *("accept-encoding", "user-agent", "origin", "x-origin", "referer", "cookie"),
         *("authorization", "x-api-key"),
-    ],
-)
-async def test_what_vary_names_of_a_program_or_a_caller_does_not_decide(
-    place: Place, name: str
-) -> None:
-    requests = [asked(((name.encode(), text),)) for text in (b"one-0123", b"two-4567")]
-    async with process_over(place, "record", echoing("x", name, "*")) as first:
-        await first.ask(requests[0])
+    ]
+
+    def of(name: str, value: bytes) -> Request:
+        return asked(((name.encode(), value),), target=f"/{name}")
+
+    def answering(request: Request, number: int) -> FakeAnswer:
+        return echoing("x", request.target[1:], "*")(request, number)
+
+    async with process_over(place, "record", answering) as first:
+        await first.ask(*[of(name, b"one-0123") for name in names])
     async with process_over(place, "replay", numbered) as second:
-        assert outcomes(await second.ask(requests[1], asked())) == ["replayed"] * 2
+        for name in names:
+            found = await second.ask(of(name, b"two-4567"), asked(target=f"/{name}"))
+            assert outcomes(found) == ["replayed"] * 2, name
 
 
 @pytest.mark.parametrize("ignored", [("accept",), ("*",)])

@@ -14,14 +14,16 @@ METHODS = (
 )
 
 
-@pytest.mark.parametrize("method", METHODS)
-async def test_a_method_arrives_as_written(method: str) -> None:
+async def test_a_method_arrives_as_written() -> None:
     async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
-        answers = [await proxy.ask(method.encode() + b" /a") for _ in range(2)]
+        for number, method in enumerate(METHODS):
+            # Each has a path of its own: a write would have the next ones asked again.
+            line = method.encode() + b" /%d" % number
+            answers = [await proxy.ask(line) for _ in range(2)]
+            assert [each.outcome for each in answers] == [b"recorded", b"replayed"], method
 
-        assert [answer.outcome for answer in answers] == [b"recorded", b"replayed"]
-        assert [request.split(b" ")[0] for request in peer.requests] == [method.encode()]
-        assert (await proxy.recorded())[0].request.method == method
+        sent = [request.split(b" ")[0].decode() for request in peer.requests]
+        assert sent == [each.request.method for each in await proxy.recorded()] == [*METHODS]
 
 
 async def test_methods_that_differ_in_case_are_different_requests() -> None:
