@@ -154,56 +154,60 @@ class Cassettes:
 
     # Calling.
 
-    def asking(self, ask: LiveCall) -> AbstractAsyncContextManager[LiveCall | Replay] | None:
+    def asking(self, live_call: LiveCall) -> AbstractAsyncContextManager[LiveCall | Replay] | None:
         """Hold the right to ask for this and to record the answer; None where it is held already.
 
         Raises StoreError.
         """
-        return self.source.asking(ask, self._decide_again)
+        return self.source.asking(live_call, self._decide_again)
 
     async def _decide_again(
-        self, ask: LiveCall, known: Collection[int] | None
+        self, live_call: LiveCall, known: Collection[int] | None
     ) -> LiveCall | Replay:
         """A new decision; recordings beside those `known` come from the awaited call."""
-        name, incoming = ask.cassette.name, incoming_of(ask)._replace(known=known)
+        name, incoming = live_call.cassette.name, incoming_of(live_call)._replace(known=known)
         for _ in range(MOST_TRIES):
             mode = incoming.mode or self.source.control.mode_of(name)
             _, plan = await self._find(await self.source.begin(name, incoming, mode))
             if isinstance(plan, LiveCall):
-                return plan._replace(replayed_ids=ask.replayed_ids)
+                return plan._replace(replayed_ids=live_call.replayed_ids)
             if isinstance(plan, Replay):
                 return plan
         raise too_many(name)
 
     def replacing(
-        self, ask: LiveCall, interaction: Interaction
+        self, live_call: LiveCall, interaction: Interaction
     ) -> AbstractAsyncContextManager[Replacement] | None:
         """Find and hold the recordings that a new answer replaces, until the answer is durable.
 
         None where the new answer replaces nothing. After a block without an error, the identifiers
         of the new answer stand for the replaced identifiers.
         """
-        return self._replacing(ask, interaction) if self.source.replaces(ask, interaction) else None
+        return (
+            self._replacing(live_call, interaction)
+            if self.source.replaces(live_call, interaction)
+            else None
+        )
 
     @asynccontextmanager
     async def _replacing(
-        self, ask: LiveCall, interaction: Interaction
+        self, live_call: LiveCall, interaction: Interaction
     ) -> AsyncIterator[Replacement]:
-        source, key = self.source, ask.key
-        async with source.replacing(ask, interaction) as latest:
+        source, key = self.source, live_call.key
+        async with source.replacing(live_call, interaction) as latest:
             if latest is None:
-                yield Replacement(ask.cassette)
+                yield Replacement(live_call.cassette)
                 return
             for _ in range(MOST_TRIES):
                 view = await latest()
                 cassette = view.cassette
-                take = cassette.take_now(ask.take)
+                take = cassette.take_now(live_call.take)
                 own = cassette.earlier(interaction, key, take)
                 earlier = first_earlier(cassette, own)
                 if earlier is None or not is_unchanged(earlier, interaction):
                     break
                 cassette.keep(earlier.index, take)
-                if await source.use(view, Replay(cassette, earlier, ask.target, key)):
+                if await source.use(view, Replay(cassette, earlier, live_call.target, key)):
                     left = bool(cassette.earlier(interaction, key, take))
                     await source.compared(view, key, more=left)
                     yield Replacement(cassette, unchanged=earlier)

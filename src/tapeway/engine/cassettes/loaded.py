@@ -331,39 +331,39 @@ class Loaded(Source):
             self._unreadable[name] = stand_in
             return stand_in
 
-    async def note_write(self, ask: LiveCall) -> None:
-        ask.cassette.count_write(ask.redacted, ask.take)
+    async def note_write(self, live_call: LiveCall) -> None:
+        live_call.cassette.count_write(live_call.redacted, live_call.take)
 
     def asking(
-        self, ask: LiveCall, again: DecideAgain
+        self, live_call: LiveCall, again: DecideAgain
     ) -> AbstractAsyncContextManager[LiveCall | Replay] | None:
         """Claim the cassette where it was loaded for replay. Raises StoreError."""
-        if ask.policy.records and ask.cassette.name in self._read_only:
-            return self._claimed(ask)
+        if live_call.policy.records and live_call.cassette.name in self._read_only:
+            return self._claimed(live_call)
         return None
 
-    async def reserve(self, ask: LiveCall) -> int:
-        return ask.cassette.reserve()
+    async def reserve(self, live_call: LiveCall) -> int:
+        return live_call.cassette.reserve()
 
     @asynccontextmanager
-    async def _claimed(self, ask: LiveCall) -> AsyncIterator[LiveCall | Replay]:
-        await self._claim(ask.cassette.name)
-        yield ask
+    async def _claimed(self, live_call: LiveCall) -> AsyncIterator[LiveCall | Replay]:
+        await self._claim(live_call.cassette.name)
+        yield live_call
 
-    def replaces(self, ask: LiveCall, interaction: Interaction) -> bool:
+    def replaces(self, live_call: LiveCall, interaction: Interaction) -> bool:
         """Whether an earlier take may have a recording of the request, under any identifiers."""
         return bool(
-            ask.take.bindings
+            live_call.take.bindings
             or may_have_references(interaction.request)
-            or ask.cassette.earlier(interaction, ask.key, ask.take)
+            or live_call.cassette.earlier(interaction, live_call.key, live_call.take)
         )
 
     @asynccontextmanager
-    async def going_on(self, ask: LiveCall, index: int) -> AsyncIterator[None]:
-        name, cassette = ask.cassette.name, ask.cassette
-        async with self._replacing.of(name, ask.key):
+    async def going_on(self, live_call: LiveCall, index: int) -> AsyncIterator[None]:
+        name, cassette = live_call.cassette.name, live_call.cassette
+        async with self._replacing.of(name, live_call.key):
             edits = self._edits_of(name, index)
-            if any(edit.closed for edit in edits) or not cassette.may_go_on(index, ask.take):
+            if any(edit.closed for edit in edits) or not cassette.may_go_on(index, live_call.take):
                 raise recording_edited(name, index)
             place = cassette.place_of(index)
             yield
@@ -388,14 +388,16 @@ class Loaded(Source):
 
     @asynccontextmanager
     async def replacing(
-        self, ask: LiveCall, interaction: Interaction
+        self, live_call: LiveCall, interaction: Interaction
     ) -> AsyncIterator[Latest | None]:
-        view = View(ask.cassette, Search(ask.cassette.name, incoming_of(ask), "record"))
+        view = View(
+            live_call.cassette, Search(live_call.cassette.name, incoming_of(live_call), "record")
+        )
 
         async def latest() -> View:
             return view
 
-        async with self._replacing.of(ask.cassette.name, ask.key):
+        async with self._replacing.of(live_call.cassette.name, live_call.key):
             yield latest
 
     async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:
@@ -597,8 +599,8 @@ def _is_saved_within(seconds: float, cassette: CassetteIndex) -> bool:
     left = seconds - len(cassette) / _SAVED_PER_S
     # Unreadable recordings are not written either.
     with suppress(StoreError):
-        for each in () if left == math.inf or left < 0 else cassette.snapshot():
-            if (exchange := exchange_of(each)) is not None:
+        for interaction in () if left == math.inf or left < 0 else cassette.snapshot():
+            if (exchange := exchange_of(interaction)) is not None:
                 for body in (exchange.request.body, exchange.response.body):
                     left -= (body.count(b"{") + body.count(b"[")) * _SAVED_CONTAINER_S
             if left < 0:

@@ -230,19 +230,21 @@ class LookedUp(Source):
         """
         rules, name = view.cassette.rules, view.search.name
         key = await key_of_alike(asked, rules)
-        found = [] if key is None else await self.store.alike(name, key)
-        routed = [assign_route(each.item, self._context.routes) for each in found]
-        recordings = [each for each in routed if isinstance(each, Interaction)]
+        taken = [] if key is None else await self.store.alike(name, key)
+        routed = [assign_route(recording.item, self._context.routes) for recording in taken]
+        recordings = [interaction for interaction in routed if isinstance(interaction, Interaction)]
         meant, identifiers = await meant_by(asked, recordings, rules, asks=asks)
         if not identifiers:
             return view
         keys = {issued_key(identifier): identifier for identifier in identifiers}
         issuers = await self.store.issuers(name, list(keys))
-        chosen = {each.index for each in meant}
-        wide = await self._with_more(view, [each for each in found if each.item.index in chosen])
+        chosen = {interaction.index for interaction in meant}
+        wide = await self._with_more(
+            view, [recording for recording in taken if recording.item.index in chosen]
+        )
         cassette = wide.cassette
         cassette.set_takes({issuer.index: issuer.take for issuer in issuers.values()})
-        known = {keys[key]: each.index for key, each in issuers.items()}
+        known = {keys[key]: issuer.index for key, issuer in issuers.items()}
         cassette.correlation = CorrelationIndex(cassette.snapshot(), rules, known)
         return wide
 
@@ -264,8 +266,8 @@ class LookedUp(Source):
         if info is not None and info.has_unrouted:
             # A recording without a route is found by its whole path.
             asked = asked.below(base_paths(self._context.routes))
-        found = await self.store.neighbours(name, asked)
-        return [assign_route(each.item, self._context.routes) for each in found]
+        recordings = await self.store.neighbours(name, asked)
+        return [assign_route(recording.item, self._context.routes) for recording in recordings]
 
     async def under(self, view: View, keys: Sequence[bytes]) -> View:
         return await self._views.under(view.search, keys)
@@ -290,8 +292,12 @@ class LookedUp(Source):
 
     # Calling.
 
-    async def note_write(self, ask: LiveCall) -> None:
-        name, take, keys = ask.cassette.name, ask.take.number, write_keys(ask.redacted.url)
+    async def note_write(self, live_call: LiveCall) -> None:
+        name, take, keys = (
+            live_call.cassette.name,
+            live_call.take.number,
+            write_keys(live_call.redacted.url),
+        )
         turns = (await self.store.look(name, take, keys, ())).turns
         for key in keys:
             move = CursorMove(name, take, key, before := turns.get(key), _one_more(before))
@@ -299,33 +305,35 @@ class LookedUp(Source):
                 before = (await self.store.look(name, take, [key], ())).turns.get(key)
                 move = CursorMove(name, take, key, before, _one_more(before))
 
-    async def let_go(self, ask: LiveCall) -> None:
-        if ask.lease is not None:
-            await self._leases.end(ask.lease)
+    async def let_go(self, live_call: LiveCall) -> None:
+        if live_call.lease is not None:
+            await self._leases.end(live_call.lease)
 
     @asynccontextmanager
-    async def asking(self, ask: LiveCall, again: DecideAgain) -> AsyncIterator[LiveCall | Replay]:
+    async def asking(
+        self, live_call: LiveCall, again: DecideAgain
+    ) -> AsyncIterator[LiveCall | Replay]:
         """Hold the lease to make a call and record the answer; one instance at a time has the lease.
 
         Yields the call to make, decided again under the lease, or the replay of another instance's
         new recording. Raises StoreError.
         """
-        if not ask.policy.replays:
-            async with self._numbered(ask) as numbered:
+        if not live_call.policy.replays:
+            async with self._numbered(live_call) as numbered:
                 yield numbered
             return
-        name, key, known = ask.cassette.name, ask.flight, None
-        at_first = frozenset(ask.cassette.indexes(ask.key))
+        name, key, known = live_call.cassette.name, live_call.flight, None
+        at_first = frozenset(live_call.cassette.indexes(live_call.key))
         while (lease := await self.store.claim(name, key, wait=True)) is None:
             known = at_first
             await until_in_touch(self.store)
             # The instance with the lease may have recorded an answer.
-            if isinstance(now := await again(ask, known), Replay):
+            if isinstance(now := await again(live_call, known), Replay):
                 yield now
                 return
         try:
             await until_in_touch(self.store)
-            now = await again(ask, known)
+            now = await again(live_call, known)
             if isinstance(now, LiveCall):
                 now.cassette.set_next_index(await self.store.reserve(name))
                 now = now._replace(lease=lease)
@@ -333,31 +341,33 @@ class LookedUp(Source):
         finally:
             await self._leases.end(lease)
 
-    async def reserve(self, ask: LiveCall) -> int:
-        return await self.store.reserve(ask.cassette.name)
+    async def reserve(self, live_call: LiveCall) -> int:
+        return await self.store.reserve(live_call.cassette.name)
 
     @asynccontextmanager
-    async def _numbered(self, ask: LiveCall) -> AsyncIterator[LiveCall]:
+    async def _numbered(self, live_call: LiveCall) -> AsyncIterator[LiveCall]:
         """Mode record: equal requests are recorded separately, and no fence refuses a recording."""
-        name = ask.cassette.name
+        name = live_call.cassette.name
         number = await self.store.reserve(name)
-        ask.cassette.set_next_index(number)
-        async with self._leases.held(name, ask.key + b"#%d" % number):
-            yield ask
+        live_call.cassette.set_next_index(number)
+        async with self._leases.held(name, live_call.key + b"#%d" % number):
+            yield live_call
 
     @asynccontextmanager
-    async def going_on(self, ask: LiveCall, index: int) -> AsyncIterator[None]:
-        async with self._alone(ask.cassette.name, ask.key):
-            if await self._is_kept(ask, index):
-                raise recording_edited(ask.cassette.name, index)
+    async def going_on(self, live_call: LiveCall, index: int) -> AsyncIterator[None]:
+        async with self._alone(live_call.cassette.name, live_call.key):
+            if await self._is_kept(live_call, index):
+                raise recording_edited(live_call.cassette.name, index)
             yield
 
-    async def _is_kept(self, ask: LiveCall, index: int) -> bool:
+    async def _is_kept(self, live_call: LiveCall, index: int) -> bool:
         """Whether a later take has kept a recording of the take of this call."""
-        name, own = ask.cassette.name, ask.take.number
+        name, own = live_call.cassette.name, live_call.take.number
         for number in self.control.takes_of(name):
             turns = (
-                {} if number == own else (await self.store.look(name, number, [ask.key], ())).turns
+                {}
+                if number == own
+                else (await self.store.look(name, number, [live_call.key], ())).turns
             )
             take = Take(number)
             for key, turn in turns.items():
@@ -374,21 +384,23 @@ class LookedUp(Source):
 
     @asynccontextmanager
     async def replacing(
-        self, ask: LiveCall, interaction: Interaction
+        self, live_call: LiveCall, interaction: Interaction
     ) -> AsyncIterator[Latest | None]:
         """Held from the comparison of a new answer with earlier ones until the answer is durable.
 
         Meanwhile no other instance compares with the earlier answers. None where the take has ended:
         nothing is compared then.
         """
-        if self._has_ended(ask.cassette.name, ask.take.number):
+        if self._has_ended(live_call.cassette.name, live_call.take.number):
             yield None
             return
-        name, key, incoming = ask.cassette.name, ask.key, incoming_of(ask)
+        name, key, incoming = live_call.cassette.name, live_call.key, incoming_of(live_call)
         mode = incoming.mode or self.control.mode_of(name)
-        if not ask.cassette.earlier(interaction, key, ask.take):
-            search = Search(name, incoming, mode, ask.take.number, info=await self._info(name))
-            view = View(ask.cassette, search)
+        if not live_call.cassette.earlier(interaction, key, live_call.take):
+            search = Search(
+                name, incoming, mode, live_call.take.number, info=await self._info(name)
+            )
+            view = View(live_call.cassette, search)
 
             async def latest() -> View:
                 return view
@@ -414,8 +426,8 @@ class LookedUp(Source):
         bindings, cassette = IdBindings(), view.cassette
         bindings.bind(id_map)
         index = cassette.indexes(key)[-1]
-        for each, state in bindings.states().items():
-            move = CursorMove(cassette.name, take.number, each, None, state, index)
+        for binding, state in bindings.states().items():
+            move = CursorMove(cassette.name, take.number, binding, None, state, index)
             await advanced(self.store, move)
 
     async def compared(self, view: View, key: bytes, *, more: bool = False) -> None:
@@ -431,7 +443,7 @@ class LookedUp(Source):
 
     async def _end_takes(self, which: Callable[[str, int], bool]) -> None:
         """Drop recordings left over from takes before a re-recording that ends."""
-        for name, number in [each for each in self._left if which(*each)]:
+        for name, number in [left for left in self._left if which(*left)]:
             if (keys := self._left.pop((name, number), None)) is None:
                 continue
             info = await self._infos.read(name)

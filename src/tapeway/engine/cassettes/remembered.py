@@ -71,10 +71,10 @@ class RememberedViews:
         known = self._of.get(place)
         if known is None or known.version != view.version or known.info is not info:
             known = self._of[place] = Remembered(info, view, self._store)
-        for each in keys:
-            now = turn if each == key else view.turns.get(each)
-            known.cassette.restore(each, view.cassette, None if now is None else now.state)
-            known.turns[each] = now
+        for sought in keys:
+            now = turn if sought == key else view.turns.get(sought)
+            known.cassette.restore(sought, view.cassette, None if now is None else now.state)
+            known.turns[sought] = now
         self.size += size
 
     def clear(self) -> None:
@@ -204,8 +204,12 @@ def _settle(waiter: "asyncio.Future[T]", result: T) -> None:
 
 def _size_of(view: View) -> int:
     size = _OVERHEAD
-    for each in view.cassette:
-        if not isinstance(each, Interaction) or each.request.file or each.response.file:
+    for interaction in view.cassette:
+        if (
+            not isinstance(interaction, Interaction)
+            or interaction.request.file
+            or interaction.response.file
+        ):
             return MOST_OF_A_VIEW + 1
-        size += _OVERHEAD + len(each.request.body) + each.response.size
+        size += _OVERHEAD + len(interaction.request.body) + interaction.response.size
     return size

@@ -97,7 +97,7 @@ class View:
         """Whether a write may have ended a recording since, which does not change the version."""
         cassette, take = self.cassette, self.cassette.take
         return bool(take.writes) or any(
-            cassette.take_of(each.index) == take.number for each in cassette
+            cassette.take_of(recording.index) == take.number for recording in cassette
         )
 
 
@@ -223,7 +223,7 @@ class Source(ABC):
 
     @abstractmethod
     def asking(
-        self, ask: LiveCall, again: "DecideAgain"
+        self, live_call: LiveCall, again: "DecideAgain"
     ) -> AbstractAsyncContextManager[LiveCall | Replay] | None:
         """Hold the right to ask for this and to record the answer; None where it is held already.
 
@@ -232,24 +232,24 @@ class Source(ABC):
         """
 
     @abstractmethod
-    async def reserve(self, ask: LiveCall) -> int:
+    async def reserve(self, live_call: LiveCall) -> int:
         """An index that nobody else uses, for a further recording of a call. Raises StoreError."""
 
-    async def let_go(self, ask: LiveCall) -> None:
+    async def let_go(self, live_call: LiveCall) -> None:
         """Let equal requests make further calls during this call."""
         return
 
     @abstractmethod
-    async def note_write(self, ask: LiveCall) -> None:
+    async def note_write(self, live_call: LiveCall) -> None:
         """Count a write that succeeded, for all instances. Raises StoreError."""
 
-    def replaces(self, ask: LiveCall, interaction: Interaction) -> bool:
+    def replaces(self, live_call: LiveCall, interaction: Interaction) -> bool:
         """Whether a new answer may replace anything; True where only a look at the store tells."""
         return True
 
     @abstractmethod
     def replacing(
-        self, ask: LiveCall, interaction: Interaction
+        self, live_call: LiveCall, interaction: Interaction
     ) -> AbstractAsyncContextManager["Latest | None"]:
         """Held from comparing a new answer with earlier answers until the new answer is durable.
 
@@ -257,7 +257,7 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def going_on(self, ask: LiveCall, index: int) -> AbstractAsyncContextManager[None]:
+    def going_on(self, live_call: LiveCall, index: int) -> AbstractAsyncContextManager[None]:
         """Held while more of an answer takes the place of its recording, `index`.
 
         Raises RecordingEdited if a later take has replaced or kept the recording. A shared store
@@ -320,8 +320,8 @@ class Source(ABC):
 
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
         """One interaction, without loading its cassette."""
-        found = await self.store.get(name, index)
-        return None if found is None else found.item
+        recording = await self.store.get(name, index)
+        return None if recording is None else recording.item
 
     # What this process notes of cassettes.
 
@@ -332,8 +332,8 @@ class Source(ABC):
 
     async def _note_empty(self, name: str) -> None:
         """Note a cassette without recordings, and forget those asked for long ago."""
-        for each in self._empty.add(name):
-            await self._forget_empty(each)
+        for empty in self._empty.add(name):
+            await self._forget_empty(empty)
 
     @abstractmethod
     async def _forget_empty(self, name: str) -> None:
@@ -361,8 +361,8 @@ def too_many(name: str) -> StoreError:
     return StoreAway(f"too many ask cassette '{name}' for the same at once: ask again")
 
 
-def incoming_of(ask: LiveCall) -> Incoming:
+def incoming_of(live_call: LiveCall) -> Incoming:
     """The request that a live call was decided for."""
-    if ask.incoming is None:
+    if live_call.incoming is None:
         raise ValueError("a live call of a request has the request")
-    return ask.incoming
+    return live_call.incoming

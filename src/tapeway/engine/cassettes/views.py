@@ -82,7 +82,7 @@ class CassetteInfos:
         unsure = {base for base in bases if any(path_prefixes(base, table))}
         routes = {route for route, _ in outline.sources if route}
         routes.update(_route_of(base, "", table) for base in bases - unsure)
-        origins = sorted(each for each in map(origin_of_url, bases) if each is not None)
+        origins = sorted(origin for origin in map(origin_of_url, bases) if origin is not None)
         return CassetteInfo(
             head,
             rules_of_meta(head.meta),
@@ -120,9 +120,9 @@ class EmptyTakes:
             return ()
         stored = {*await self._store.names(), control.active}
         oldest = sorted(names, key=lambda name: control.takes_of(name)[-1])[: -MOST_EMPTY // 2]
-        found = [name for name in oldest if name not in stored]
-        self._most = max(MOST_EMPTY, 2 * (len(names) - len(found)))
-        return found
+        absent = [name for name in oldest if name not in stored]
+        self._most = max(MOST_EMPTY, 2 * (len(names) - len(absent)))
+        return absent
 
 
 def info_of(search: Search) -> CassetteInfo:
@@ -135,14 +135,17 @@ def info_of(search: Search) -> CassetteInfo:
 def items(view: View) -> list[TakenRecording]:
     held = view.cassette
     return [
-        TakenRecording(each, held.take_of(each.index), held.place_of(each.index)) for each in held
+        TakenRecording(
+            interaction, held.take_of(interaction.index), held.place_of(interaction.index)
+        )
+        for interaction in held
     ]
 
 
 def merged_view(view: View, more: Iterable[TakenRecording]) -> list[TakenRecording]:
     """The recordings of both; for a recording in both, the view's matched object."""
-    seen = {each.item.index: each for each in chain(more, items(view))}
-    return sorted(seen.values(), key=lambda each: (each.place, each.item.index))
+    seen = {recording.item.index: recording for recording in chain(more, items(view))}
+    return sorted(seen.values(), key=lambda recording: (recording.place, recording.item.index))
 
 
 class _RecordingKeys:
@@ -197,18 +200,18 @@ class CassetteViews:
             whole = self._context.planner.whole_path_key(info.rules, incoming)
             wanted[key_digest(whole)] = None
         cursors = [*search.keys, *writes]
-        turns, found, version = await self._store.look(
+        turns, recordings, version = await self._store.look(
             search.name, search.take, cursors, list(wanted)
         )
-        if incoming.route_guessed and info.unsure and not found:
+        if incoming.route_guessed and info.unsure and not recordings:
             await self._find_routes(search.name, info)
-        return await self.of(search, found, turns, version)
+        return await self.of(search, recordings, turns, version)
 
     async def under(self, search: Search, keys: Sequence[bytes]) -> View:
         """The present recordings with further keys. Raises StoreError."""
         digests = list(map(key_digest, keys))
-        turns, found, version = await self._store.look(search.name, search.take, keys, digests)
-        return await self.of(search, found, turns, version)
+        turns, recordings, version = await self._store.look(search.name, search.take, keys, digests)
+        return await self.of(search, recordings, turns, version)
 
     async def _find_routes(self, name: str, info: CassetteInfo) -> None:
         """Find the routes of recordings without a stated route: a miss tells whether any is."""
@@ -216,21 +219,25 @@ class CassetteViews:
         for base in list(info.unsure):
             prefixes = path_prefixes(base, table)
             used = await self._store.unrouted_prefixes(name, base, prefixes)
-            info.routes.update(_route_of(base, each, table) for each in used)
+            info.routes.update(_route_of(base, route, table) for route in used)
             info.unsure.discard(base)
 
     async def of(
         self,
         search: Search,
-        found: Iterable[TakenRecording],
+        recordings: Iterable[TakenRecording],
         turns: Mapping[bytes, CursorState] = NO_TURNS,
         version: str | None = None,
     ) -> View:
         """A view of found recordings, with the cursors of a take."""
-        found = list(found)
-        if any(is_large(each.item.request) for each in found if isinstance(each.item, Interaction)):
-            return await asyncio.to_thread(self._indexed, search, found, turns, version)
-        return self._indexed(search, found, turns, version)
+        recordings = list(recordings)
+        if any(
+            is_large(recording.item.request)
+            for recording in recordings
+            if isinstance(recording.item, Interaction)
+        ):
+            return await asyncio.to_thread(self._indexed, search, recordings, turns, version)
+        return self._indexed(search, recordings, turns, version)
 
     def _indexed(
         self,

@@ -198,7 +198,7 @@ class SpooledInteractions(Sequence[AnyInteraction]):
 
     def __getitem__(self, at: int | slice) -> AnyInteraction | Sequence[AnyInteraction]:
         if isinstance(at, slice):
-            return [self._read(each) for each in range(*at.indices(len(self)))]
+            return [self._read(position) for position in range(*at.indices(len(self)))]
         return self._read(range(len(self))[at])
 
     def _read(self, at: int) -> AnyInteraction:

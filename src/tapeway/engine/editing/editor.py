@@ -316,14 +316,14 @@ class Editor(ABC):
         """Append what is missing, and fill in the receipt."""
         name, head = target.name, target.head
         call.receipt.head = document.head_digest(head)
-        given = [each.item for each in call.additions]
+        given = [addition.item for addition in call.additions]
         kept = await self._prepare(name, head, given, call.secrets, move=call.secrets != "keep")
         await target.note_repeated(call, kept.items)
         steps: list[tuple[int, Recording]] = []
         for number, addition, item in call.missing(kept.items):
             index = await target.index(addition.index)
             superseded = await target.superseded(addition.supersedes)
-            required = [each for each in addition.supersedes if each.required]
+            required = [reference for reference in addition.supersedes if reference.required]
             if required and len(superseded) < len(addition.supersedes):
                 raise recording_edited(name, required[0].index)
             steps.append((number, Recording(replace(item, index=index), superseded)))
@@ -353,10 +353,10 @@ class Editor(ABC):
         the metadata is stored too, `move` whether the store is to hold large bodies apart.
         """
         if any(map(large_bodies, items)):
-            found = {**self._bodies.of(name), **by_digest(before)}
-            if missing := by_digest(items).keys() - found.keys():
-                found |= await self._bodies_of(name, missing)
-            items = [with_stored_bodies(item, found) for item in items]
+            bodies = {**self._bodies.of(name), **by_digest(before)}
+            if missing := by_digest(items).keys() - bodies.keys():
+                bodies |= await self._bodies_of(name, missing)
+            items = [with_stored_bodies(item, bodies) for item in items]
         screened = await asyncio.to_thread(
             partial(screen, head, items, self._known, secrets, meta=meta, first=first)
         )
@@ -377,11 +377,11 @@ class Editor(ABC):
 
         Raises AdminError (422) for secrets that are refused and large bodies that are not there.
         """
-        found = self._bodies.of(name)
-        for digest in by_digest(items).keys() - found.keys():
+        bodies = self._bodies.of(name)
+        for digest in by_digest(items).keys() - bodies.keys():
             if (file := await self.body(name, digest)) is not None:
-                found[digest] = file
-        items = [with_stored_bodies(item, found) for item in items]
+                bodies[digest] = file
+        items = [with_stored_bodies(item, bodies) for item in items]
         screened = await self._prepare(
             name, head, items, secrets, items, move=False, first=len(spooled)
         )

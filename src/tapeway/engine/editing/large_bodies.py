@@ -27,9 +27,9 @@ def by_digest(items: Iterable[AnyInteraction]) -> dict[str, BodyFile]:
     return {file.digest: file for item in items for file in large_bodies(item)}
 
 
-def with_stored_bodies(item: AnyInteraction, found: Mapping[str, BodyFile]) -> AnyInteraction:
+def with_stored_bodies(item: AnyInteraction, stored: Mapping[str, BodyFile]) -> AnyInteraction:
     """The interaction with stored large bodies. Raises AdminError (422) for a missing body."""
-    return replace_large_bodies(item, lambda file: _stored_body(file, found))
+    return replace_large_bodies(item, lambda file: _stored_body(file, stored))
 
 
 class UploadedBodies:
@@ -54,8 +54,8 @@ class UploadedBodies:
             del self._bodies[at]
 
 
-def _stored_body(file: BodyFile, found: Mapping[str, BodyFile]) -> BodyFile:
-    kept = found.get(file.digest)
+def _stored_body(file: BodyFile, stored: Mapping[str, BodyFile]) -> BodyFile:
+    kept = stored.get(file.digest)
     if kept is None or kept.size != file.size:
         raise AdminError(
             f"no body of {file.size} bytes with the digest {file.digest} was sent for this "

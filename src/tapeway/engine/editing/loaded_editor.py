@@ -50,8 +50,8 @@ from tapeway.ports import CassetteStore
 
 def _position_of(name: str, items: Sequence[AnyInteraction], index: int) -> int:
     """The position of the interaction with this index. Raises AdminError (404)."""
-    for place, each in enumerate(items):
-        if each.index == index:
+    for place, item in enumerate(items):
+        if item.index == index:
             return place
     raise no_interaction(name, index)
 
@@ -70,31 +70,34 @@ def _identical_at(
 
 async def _find_superseded(cassette: CassetteIndex, wanted: Sequence[Reference]) -> tuple[int, ...]:
     """The present indexes of wanted interactions that still exist."""
-    found: list[int] = []
+    indexes: list[int] = []
     moved: list[str] = []
-    for each in wanted:
-        held = cassette.get(each.index)
-        if held is not None and each.sha256 == document.interaction_digest(held):
-            found.append(each.index)
+    for reference in wanted:
+        held = cassette.get(reference.index)
+        if held is not None and reference.sha256 == document.interaction_digest(held):
+            indexes.append(reference.index)
         else:
-            moved.append(each.sha256)
+            moved.append(reference.sha256)
     if moved:
         held_now = sorted(cassette.snapshot(), key=lambda held: held.index)
-        found += await asyncio.to_thread(_find_moved, held_now, moved, frozenset(found))
-    return tuple(found)
+        indexes += await asyncio.to_thread(_find_moved, held_now, moved, frozenset(indexes))
+    return tuple(indexes)
 
 
 def _find_moved(
     held: Sequence[AnyInteraction], digests: list[str], used: frozenset[int]
 ) -> list[int]:
-    found: list[int] = []
-    for each in held:
-        if each.index not in used and (digest := document.interaction_digest(each)) in digests:
+    indexes: list[int] = []
+    for interaction in held:
+        if (
+            interaction.index not in used
+            and (digest := document.interaction_digest(interaction)) in digests
+        ):
             digests.remove(digest)
-            found.append(each.index)
+            indexes.append(interaction.index)
             if not digests:
                 break
-    return found
+    return indexes
 
 
 class Numbering:
@@ -179,8 +182,8 @@ class LoadedEditor(Editor):
     async def _bodies_of(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
         """The large bodies of the cassette with these digests; the cassette is read once."""
         stored = await self._store.load(name, writable=True)
-        found = by_digest(stored.interactions if stored is not None else ())
-        return {digest: found[digest] for digest in digests & found.keys()}
+        stored_bodies = by_digest(stored.interactions if stored is not None else ())
+        return {digest: stored_bodies[digest] for digest in digests & stored_bodies.keys()}
 
     async def claim(self, name: str) -> None:
         await self._loaded.while_claimed(name, self._claimed)
@@ -281,15 +284,15 @@ class LoadedEditor(Editor):
     ) -> CassetteIndex:
         """The cassette as saved: numbered by position, with the cursors of its take."""
         moved = {
-            each.index: at - (removed and at > place)
-            for at, each in enumerate(before.interactions)
+            interaction.index: at - (removed and at > place)
+            for at, interaction in enumerate(before.interactions)
             if not (removed and at == place)
         }
-        items = tuple([replace(each, index=at) for at, each in enumerate(kept)])
+        items = tuple([replace(interaction, index=at) for at, interaction in enumerate(kept)])
         stored = assign_routes(StoredCassette(loaded.head, items), self._routes)
         rebuilt = CassetteIndex(loaded.name, stored, take=loaded.take.number)
         rebuilt.set_takes({at: loaded.take_of(index) for index, at in moved.items()})
-        rebuilt.take.touch([moved[each] for each in loaded.take.touched if each in moved])
+        rebuilt.take.touch([moved[used] for used in loaded.take.touched if used in moved])
         # Used-up recordings stay used up, as when rules change.
         rebuilt.apply_rules(rules.NO_RULES)
         return rebuilt

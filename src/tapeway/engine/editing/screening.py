@@ -53,8 +53,10 @@ def screen(
     left: list[Finding] = []
 
     def note(seen: ScanResult, at: Pointer) -> None:
-        replaced.extend([replace(each, place=(*at, *each.place)) for each in seen.replaced])
-        left.extend([replace(each, place=(*at, *each.place)) for each in seen.left])
+        replaced.extend(
+            [replace(finding, place=(*at, *finding.place)) for finding in seen.replaced]
+        )
+        left.extend([replace(finding, place=(*at, *finding.place)) for finding in seen.left])
 
     interactions: list[AnyInteraction] = []
     yielding = Yielding()

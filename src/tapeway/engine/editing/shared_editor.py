@@ -54,8 +54,8 @@ class SharedEditor(Editor):
         return await self._shared.body(name, digest)
 
     async def _bodies_of(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
-        found = {digest: await self._shared.body(name, digest) for digest in digests}
-        return {digest: file for digest, file in found.items() if file is not None}
+        files = {digest: await self._shared.body(name, digest) for digest in digests}
+        return {digest: file for digest, file in files.items() if file is not None}
 
     async def claim(self, name: str) -> None:
         """Check that the store can be reached; there is nothing to claim. Raises StoreError."""
@@ -130,21 +130,23 @@ class _SharedTarget:
 
     async def superseded(self, wanted: Sequence[Reference]) -> tuple[int, ...]:
         """The indexes of wanted interactions that still exist."""
-        return tuple([each.index for each in wanted if await self._holds(each)])
+        return tuple([reference.index for reference in wanted if await self._holds(reference)])
 
     def added(self, recording: Recording) -> None:
         """Nothing is in memory."""
 
     async def _holds(self, wanted: Reference) -> bool:
-        found = await self._store.get(self.name, wanted.index)
-        return found is not None and document.interaction_digest(found.item) == wanted.sha256
+        recording = await self._store.get(self.name, wanted.index)
+        return (
+            recording is not None and document.interaction_digest(recording.item) == wanted.sha256
+        )
 
 
 async def _find_identical(
     store: SharedStore, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
 ) -> dict[int, Appended]:
     """The items that the cassette holds already, identical to the last byte, by number."""
-    found: dict[int, Appended] = {}
+    appended: dict[int, Appended] = {}
     used: set[int] = set()
     for number, item in enumerate(items):
         if not isinstance(item, Interaction):
@@ -157,6 +159,6 @@ async def _find_identical(
                 and document.interaction_digest(recording.item) == digest
             ):
                 used.add(recording.item.index)
-                found[number] = Appended(recording.item.index, digest)
+                appended[number] = Appended(recording.item.index, digest)
                 break
-    return found
+    return appended
