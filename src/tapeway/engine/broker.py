@@ -356,10 +356,10 @@ class Broker:
         return await self._write_check.error()
 
     async def reports(self) -> "list[CassetteReport]":
-        """A report for every loaded cassette."""
+        """A report for every loaded cassette, by name."""
         # For a shared store, each cassette named by a request to this instance.
         names = self.journal.tallies if self.source.shared else self.in_memory
-        return [await self._report(name, self.in_memory.get(name)) for name in list(names)]
+        return [await self._report(name, self.in_memory.get(name)) for name in sorted(names)]
 
     async def _report(self, name: str, cassette: CassetteIndex | None) -> "CassetteReport":
         """The report; without recordings where their file cannot be read any more."""

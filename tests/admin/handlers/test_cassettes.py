@@ -353,3 +353,30 @@ async def test_looking_for_one_cassette_lists_no_others(
         assert one["cassettes"][0]["loaded"]
         assert none == {"cassettes": [], "next": None}
         monkeypatch.undo()
+
+
+async def test_a_loaded_cassette_without_recordings_is_read_as_empty(
+    store: CassetteStore,
+) -> None:
+    async with world(store=store) as opened:
+        await opened.done("POST", "/api/v1/insert", {"cassette": "new", "mode": "replay"})
+
+        read = [
+            await opened.got(f"/api/v1/cassettes/new{part}")
+            for part in ("", "/interactions", "/titles", "/messages", "/comparison?other=new")
+        ]
+
+        assert [each.get("interactions", []) for each in read] == [[]] * len(read)
+
+
+async def test_a_report_has_its_cassettes_by_name(store: CassetteStore) -> None:
+    async with world(store=store) as opened:
+        for name in ("two", "one"):
+            await opened.got(f"/api/v1/cassettes?name={name}")
+            await opened.ask(cassette=name)
+        await opened.done("POST", "/api/v1/insert", {"cassette": "a", "mode": "replay"})
+
+        report = await opened.got("/api/v1/report")
+
+        names = [each["name"] for each in report["cassettes"]]
+        assert [name for name in names if name != "default"] == ["a", "one", "two"]

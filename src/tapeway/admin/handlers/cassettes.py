@@ -96,9 +96,11 @@ async def check_exists(context: HandlerContext, name: str) -> None:
 async def read_cassette(context: HandlerContext, name: str) -> StoredCassette:
     """The cassette, without loading it. Raises AdminError (404), StoreError."""
     stored = await context.broker.source.read(name)
-    if stored is None:
-        raise no_cassette(name)
-    return stored
+    if stored is not None:
+        return stored
+    # A cassette that is loaded may have nothing stored yet.
+    await check_exists(context, name)
+    return StoredCassette(CassetteHead("", ""))
 
 
 async def version_of(context: HandlerContext, name: str) -> object:
@@ -106,7 +108,6 @@ async def version_of(context: HandlerContext, name: str) -> object:
     if (cassette := context.broker.cassette(name)) is not None:
         return cassette.version
     if (stat := await context.broker.store.stat(name)) is None:
-        # A cassette that is loaded may have nothing stored yet.
         await check_exists(context, name)
     return stat
 

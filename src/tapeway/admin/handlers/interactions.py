@@ -38,7 +38,7 @@ from tapeway.conversations.repeated_answers import RepeatedAnswers
 from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, Interaction
-from tapeway.engine.editing.changes import Addition, Reference, no_cassette, no_interaction
+from tapeway.engine.editing.changes import Addition, Reference, no_interaction
 from tapeway.errors import AdminError, CassetteCorrupt
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
@@ -81,7 +81,8 @@ async def page_of(
         later = [item for item in in_order if after is None or item.index > after]
         return later[:limit], later[limit - 1].index if len(later) > limit else None
     if (walk := await context.broker.editor.walk(name, after)) is None:
-        raise no_cassette(name)
+        await check_exists(context, name)
+        return [], None
     page, size = list[AnyInteraction](), 0
     async with aclosing(walk.items) as items:
         async for item in items:
