@@ -1,5 +1,7 @@
 """Notices changes of cassettes by other processes, by git, or by a person with an editor."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from tapeway.core.model.cassette import CassetteStat
@@ -7,6 +9,23 @@ from tapeway.ports import CassetteStore
 
 EVERY_S = 1.0
 """Often enough for a person who edits a file and repeats a request."""
+
+
+async def watch(
+    store: CassetteStore, name: str, since: CassetteStat | None, every_s: float = EVERY_S
+) -> AsyncIterator[CassetteStat | None]:
+    """Yields the state of a cassette after each change, and None after a removal.
+
+    `since` is the last known state: a change before the first check counts too. Changes within
+    `every_s` seconds are one change. Raises StoreError.
+    """
+    while True:
+        now = await store.stat(name)
+        if changed(since, now):
+            since = now
+            yield now
+        else:
+            await asyncio.sleep(every_s)
 
 
 def changed(before: CassetteStat | None, now: CassetteStat | None) -> bool:

@@ -1,13 +1,16 @@
 """Every store tells when a cassette was changed, by whomever."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
-from tapeway.core.model.cassette import CassetteStat, StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.ports import CassetteStore
-from tapeway.watching import changed
+from tapeway.watching import watch
 from tests.stores.contract.conftest import opened
 from tests.stores.contract.kinds import Place
 from tests.stores.recordings import HEAD, record, recording
+
+OFTEN_S = 0.01
 
 
 async def test_what_another_store_does_to_a_cassette_is_noticed(place: Place) -> None:
@@ -21,14 +24,13 @@ async def test_what_another_store_does_to_a_cassette_is_noticed(place: Place) ->
             lambda: other.remove("x"),
             lambda: other.save("x", same_size),
         ]
-        before: CassetteStat | None = None
+        seen = watch(one, "x", None, OFTEN_S)
         versions: list[str | None] = []
-        for change in changes:
-            await change()
-            now = await one.stat("x")
-            assert changed(before, now)
-            versions.append(now.version if now is not None else None)
-            before = now
+        async with asyncio.timeout(30):
+            for change in changes:
+                await change()
+                found = await anext(seen)
+                versions.append(found.version if found is not None else None)
 
     assert versions[4] is None
     assert len(set(versions)) == len(changes)
@@ -50,10 +52,11 @@ async def test_a_cassette_that_was_only_read_has_not_changed(store: CassetteStor
     assert await store.stat("x") == before
 
 
-async def test_a_change_since_a_known_state_is_noticed(store: CassetteStore) -> None:
+async def test_a_change_before_the_first_look_is_noticed(store: CassetteStore) -> None:
     await store.append("x", HEAD, recording(0))
     known = await store.stat("x")
     await store.append("x", HEAD, recording(1))
 
-    assert changed(known, await store.stat("x"))
-    assert changed(known, await store.stat("y"))
+    async with asyncio.timeout(30):
+        assert await anext(watch(store, "x", known, OFTEN_S)) == await store.stat("x")
+        assert await anext(watch(store, "y", known, OFTEN_S)) is None
