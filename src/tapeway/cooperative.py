@@ -1,4 +1,4 @@
-"""Long work in threads, done in steps, so that the event loop need not wait for the end."""
+"""Long work in threads, done in steps: the event loop does not wait for the end."""
 
 import asyncio
 import time
@@ -6,14 +6,14 @@ from contextlib import suppress
 
 WORK_S = 0.004
 BRIEF_S = 0.00025
-"""For the search that a miss makes: hits of other clients wait less than they take otherwise."""
+"""The work of a miss between two pauses. A hit takes about as long."""
 
 _PAUSE_S = 0.0001
 LATER_S = 0.5
 
 
 class Yielding:
-    """Lets other threads run after each so many seconds of work.
+    """Makes long work in a thread pause, so that other threads run.
 
     A search by RE2, a digest or a read releases the interpreter's lock for microseconds. A waiting
     thread wakes too late every time, and Python forces a switch only on a thread that keeps the lock.
