@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tapeway.cooperative import BRIEF_S
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.request_redaction import RequestRedaction
@@ -64,9 +65,32 @@ class CountingExplain:
         return self._explain()
 
 
+class CountingPauses:
+    """Replaces the pauses of a thread: notes after how many seconds each thread is to pause."""
+
+    after: list[float]
+
+    def __init__(self, work_s: float) -> None:
+        self._work_s = work_s
+
+    def step(self) -> None:
+        self.after.append(self._work_s)
+
+
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> CountingExplain:
     return CountingExplain(monkeypatch, MissExplanation)
+
+
+async def test_others_may_run_while_a_miss_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapeway.server.miss_explainer.Yielding", CountingPauses)
+    monkeypatch.setattr(CountingPauses, "after", [], raising=False)
+    recorded = [asked(chat(f"question {number}")) for number in range(10)]
+
+    await explainer_of().explain(miss(make_cassette(*recorded)))
+
+    assert len(CountingPauses.after) > len(recorded)
+    assert {*CountingPauses.after} == {BRIEF_S}
 
 
 async def test_a_miss_comes_back_explained() -> None:
