@@ -27,7 +27,7 @@ class Heartbeat:
         self._notifications = notifications
         self._connection: DriverConnection | None = None
         self.trouble = ""
-        """Why the last beat failed, empty where it did not."""
+        """Why the last beat failed, empty after a success."""
         self.is_refused = False
         """Whether the database refused the last report, and could be read."""
         self._woken = asyncio.Event()
@@ -75,7 +75,7 @@ class Heartbeat:
         """Report this instance alive, and apply a pending change; False if there was one."""
         asked_at = self._member.clock()
         try:
-            # The report comes first: then this instance sees each change that did not wait for it.
+            # The report comes first: a change before the report is read below, a later one waits.
             refusal = await self._refusal(asked_at)
             applied = await self._pick_up(asked_at)
         except StoreError as exc:
@@ -162,7 +162,7 @@ class Heartbeat:
             await connection.add_listener(self._notifications.channel, self._notified)
             connection.add_termination_listener(self._disconnected)
             self._notifications.wake_all()
-            # This beat reads what is in force anyway.
+            # The beat under way reads the mode and the takes in any case.
             self._woken.clear()
         return connection
 

@@ -27,7 +27,7 @@ OUT_OF_TOUCH_S = 5.0
 """After this many seconds without the store, an instance no longer knows the state in force."""
 
 BEAT_S = 1.0
-"""How often an instance reports that it is alive."""
+"""How often an instance reports itself alive."""
 
 SWEEP_S = 24.0
 """A sweep removes the cursors of takes that had ended at the sweep before. So cursors are gone within a
@@ -172,7 +172,7 @@ class Member:
             self.applied = control.generation
 
     def heard(self, control: Control | None, asked_at: float) -> None:
-        """Note what was in force at that time. It counts once this instance has applied it."""
+        """Note the state in force at that time, unless this instance has yet to apply the state."""
         if not self.is_behind(control):
             self._last_heard = max(self._last_heard, asked_at)
 

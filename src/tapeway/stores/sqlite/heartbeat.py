@@ -23,7 +23,7 @@ from tapeway.stores.sqlite.worker_thread import WorkerThread
 log = logging.getLogger(__name__)
 
 BUSY_MS = 1000
-"""How long a report waits for a lock: what is in force is read only afterwards."""
+"""How long a report waits for a lock. Changes by other processes are read only afterwards."""
 
 POLL_S = 0.05
 
@@ -69,7 +69,7 @@ class HeartbeatThread:
 
     def _run(self) -> None:
         while not self._stopped.wait(POLL_S):
-            # The report comes first. Then this instance sees every change that did not wait for it.
+            # The report comes first: a change before the report is read below, a later one waits.
             reported, asked_at = self._try(self._report), self._member.clock()
             if self._try(self._pick_up):
                 if not reported:
@@ -103,7 +103,7 @@ class HeartbeatThread:
         self._sweep(now, connection)
 
     def _pick_up(self, connection: apsw.Connection) -> None:
-        """Read what is in force, where another process may have changed it."""
+        """Read the state in force after a change by another process."""
         # The value changes with writes of other connections.
         version = connection.pragma("data_version")
         if version != self._version:
