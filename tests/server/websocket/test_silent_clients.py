@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import count
 
 import pytest
 from aiohttp import web
@@ -184,3 +185,34 @@ async def test_a_session_is_found_whether_its_client_speaks_early_or_late(
         assert proxy.journal.counts == {"recorded": 2, "replayed": 2}
         [report] = await proxy.broker.reports()
         assert report.unused == ()
+
+
+async def test_each_of_two_sessions_is_replayed_whose_service_numbers_its_sessions() -> None:
+    numbers = count(1)
+
+    async def number(socket: web.WebSocketResponse) -> None:
+        name, at = f"sess_{next(numbers)}", f"2026-11-27T10:00:0{next(numbers)}Z"
+        session = {"id": name, "created_at": at, "voice": "alloy"}
+        await socket.send_json({"type": "session.created", "session": session})
+        while (message := await socket.receive()).type is web.WSMsgType.TEXT:
+            own = message.json()["session"]
+            await socket.send_json({"type": "session.updated", "session": {**own, "id": name}})
+        await socket.close()
+
+    async with (
+        serving(number) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        modes: tuple[tuple[Mode, str], ...] = (("record", "ab"), ("replay", "ba"))
+        for mode, order in modes:
+            await proxy.broker.set_mode(mode)
+            for each in order:
+                async with connected(proxy.url, "/v1/realtime?model=m") as client:
+                    created = await next_event(client)
+                    update = {"type": "session.update", "session": {"instructions": each}}
+                    await client.send(json.dumps(update))
+                    updated = await next_event(client)
+                assert updated["session"]["instructions"] == each
+                assert updated["session"]["id"] == created["session"]["id"]
+                await proxy.proxy.wait_until_idle()
+        assert proxy.journal.counts == {"recorded": 2, "replayed": 2}

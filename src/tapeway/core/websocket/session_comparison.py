@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 
 import orjson
 
-from tapeway.core.correlation.ids import looks_random
+from tapeway.core.correlation.ids import is_id_field, is_token, looks_random
 from tapeway.core.json_text import Json, same_json
 from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.placeholders import SecretDigests, fits, has_placeholder
@@ -186,27 +187,36 @@ def adopted(recorded: WebSocketMessage, sent: WebSocketMessage) -> dict[str, str
         left, right = orjson.loads(recorded.data), orjson.loads(sent.data)
     except orjson.JSONDecodeError:
         return renamed if recorded == sent else None
-    return renamed if _adopt(left, right, renamed) else None
+    return renamed if _adopt("", left, right, renamed) else None
 
 
-def _adopt(recorded: Json, sent: Json, renamed: dict[str, str]) -> bool:
+def _adopt(name: str, recorded: Json, sent: Json, renamed: dict[str, str]) -> bool:
+    """Whether two values under a name are alike; adds identifiers that differ to `renamed`."""
     if isinstance(recorded, dict) and isinstance(sent, dict):
         return recorded.keys() == sent.keys() and all(
-            _adopt(value, sent[name], renamed) for name, value in recorded.items()
+            _adopt(member, value, sent[member], renamed) for member, value in recorded.items()
         )
     if isinstance(recorded, list) and isinstance(sent, list):
         return len(recorded) == len(sent) and all(
-            _adopt(left, right, renamed) for left, right in zip(recorded, sent, strict=True)
+            _adopt(name, left, right, renamed) for left, right in zip(recorded, sent, strict=True)
         )
     if isinstance(recorded, str) and isinstance(sent, str):
         if recorded == sent:
             return renamed.get(recorded, sent) == sent
-        return (
-            looks_random(recorded)
-            and looks_random(sent)
-            and renamed.setdefault(recorded, sent) == sent
-        )
+        if _is_time(recorded) and _is_time(sent):
+            return True
+        are_ids = is_id_field(name) and is_token(recorded) and is_token(sent)
+        are_ids = are_ids or (looks_random(recorded) and looks_random(sent))
+        return are_ids and renamed.setdefault(recorded, sent) == sent
     return type(recorded) is type(sent) and (recorded == sent or not isinstance(recorded, bool))
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _octets(message: WebSocketMessage) -> Json:
