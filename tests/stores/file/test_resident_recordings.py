@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tapeway.cooperative import WORK_S
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.matching.rules import Rules, meta_with_rules
@@ -372,11 +373,9 @@ def test_a_cassette_is_written_from_its_own_file(tmp_path: Path) -> None:
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long others had their turn, which they have at every second step."""
     found: list[float] = []
-    clock = count().__next__
-    monkeypatch.setattr("tapeway.cooperative.WORK_S", 2)
-    monkeypatch.setattr(
-        "tapeway.cooperative.time", SimpleNamespace(sleep=found.append, monotonic=clock)
-    )
+    looks = count()
+    clock = SimpleNamespace(sleep=found.append, monotonic=lambda: next(looks) * 0.6 * WORK_S)
+    monkeypatch.setattr("tapeway.cooperative.time", clock)
     return found
 
 
