@@ -126,7 +126,7 @@ class Numbering:
         for place, gap in enumerate(gaps):
             if wanted in gap:
                 rest = range(gap.start, wanted), range(wanted + 1, gap.stop)
-                gaps[place : place + 1] = [each for each in rest if each]
+                gaps[place : place + 1] = [half for half in rest if half]
                 return True
         return False
 

@@ -202,17 +202,19 @@ class Upgrades:
     ) -> Sequence[Interaction]:
         """The recordings whose route, path, query and deciding headers equal the handshake's."""
         others = on_other_routes(incoming.request, self._broker.routes)
-        asked = [incoming, *[Incoming(each, mode=incoming.mode) for each in others]]
+        asked = [incoming, *[Incoming(other, mode=incoming.mode) for other in others]]
         known: dict[tuple[str, str, Headers], bool] = {}
-        found: list[Interaction] = []
+        equal: list[Interaction] = []
         for recording in recordings:
             request = recording.request
             handshake = (request.route, request.target, request.headers)
             if handshake not in known:
-                known[handshake] = any(_finds(each, cassette, recording) for each in asked)
+                known[handshake] = any(
+                    _finds(handshake_request, cassette, recording) for handshake_request in asked
+                )
             if known[handshake]:
-                found.append(recording)
-        return found
+                equal.append(recording)
+        return equal
 
     def _caller(self, cassette: CassetteIndex, request: Request) -> bytes:
         """The caller: during the take of a recording, the answer goes to this caller alone."""
@@ -330,8 +332,8 @@ def _finds(incoming: Incoming, cassette: CassetteIndex, item: Interaction) -> bo
     request = replace(
         item.request, route=asked.route, target=asked.target, headers=asked.headers, base=asked.base
     )
-    found = cassette.find(cassette.asked(request), routes_of(incoming))
-    return found is not None and found.key == cassette.key_of(item.index)
+    found_key = cassette.find(cassette.asked(request), routes_of(incoming))
+    return found_key is not None and found_key.key == cassette.key_of(item.index)
 
 
 def _may_be_path(asked: str, recorded: str) -> bool:
@@ -340,7 +342,7 @@ def _may_be_path(asked: str, recorded: str) -> bool:
         return True
     one, other = asked.split("/"), recorded.split("/")
     return len(one) == len(other) and all(
-        own == each or has_placeholder(each) for own, each in zip(one, other, strict=True)
+        own == segment or has_placeholder(segment) for own, segment in zip(one, other, strict=True)
     )
 
 
