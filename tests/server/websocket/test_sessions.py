@@ -23,6 +23,7 @@ from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.websocket_service import serving
+from tests.support.fakes.broker import until
 
 REALTIME = "/v1/realtime?model=gpt-realtime"
 
@@ -395,3 +396,22 @@ async def test_in_auto_a_session_is_asked_for_where_its_recording_of_this_take_m
 
         assert [entry.outcome for entry in proxy.journal] == [outcome, "recorded"]
         assert len(service.handshakes) == (1 if outcome == "replayed" else 2)
+
+
+async def test_the_log_says_why_a_session_that_is_too_large_was_not_recorded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        serving(_answer_loudly) as service,
+        running_proxy(service.url, mode="record", policy=Policy(max_body=500)) as proxy,
+        _client(proxy) as client,
+    ):
+        for _ in range(4):
+            await client.send("x" * 100)
+            assert await client.recv() == "X" * 100
+        await client.close()
+        await until(lambda: bool(caplog.records))
+
+    (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert "was not recorded into cassette 'default'" in warning
+    assert "larger than --max-body (500 bytes)" in warning

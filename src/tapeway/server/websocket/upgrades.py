@@ -381,10 +381,10 @@ async def _first_message(
                 if isinstance(said, Close):
                     asking.cancel()
                     return said
+                opened.opening.add(said)
                 with suppress(ConnectionError):
                     # Reading the client's side tells that the client has left.
                     await client.send(said)
-                opened.opening.add(said)
                 may_be_feed = may_be_feed and not is_json_rpc(said.data)
             if left_s is not None and clock() >= opened.opening.began + FEED_S:
                 asking.cancel()
