@@ -193,7 +193,7 @@ def is_in_store(argument: str) -> bool:
 
 
 def is_target_in_store(argument: str) -> bool:
-    """The same for an argument of `find_targets`, which also takes files and folders."""
+    """Whether an argument of `find_targets` is a cassette's name, and no file or folder."""
     return is_in_store(argument) and not Path(argument).exists()
 
 

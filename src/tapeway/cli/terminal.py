@@ -32,7 +32,7 @@ def line(text: str) -> str:
 
 
 def block(text: str) -> str:
-    """The same, but line breaks and tabs stay."""
+    """The text with escapes for unprintable characters, except line breaks and tabs."""
     return "".join(
         [
             character

@@ -148,7 +148,7 @@ def _request_part(request: Request) -> _Asked | None:
 
 
 def parse_sdk_call(interaction: ForeignInteraction) -> ParsedCall | None:
-    """The same for AgentTape's record of an SDK's call, which has no HTTP headers and no time."""
+    """A call in AgentTape's record of an SDK, which has no HTTP headers and no time."""
     document = interaction.document
     request = fields(document.get("request"))
     endpoint = string(request.get("endpoint"))

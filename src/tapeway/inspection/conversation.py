@@ -39,7 +39,7 @@ class _WrittenTurn:
     conversation: int
     text: bytes
     outline: bytes
-    """The same without what is new."""
+    """The text of the turn without the new messages."""
 
 
 class Conversations:

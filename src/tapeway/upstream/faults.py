@@ -42,7 +42,7 @@ def translated(exc: Exception, url: URL) -> Exception:
 
 
 def proxy_failed(exc: Exception, url: URL, proxy: OuterProxy) -> Exception:
-    """The same for an error of the way to an upstream through a proxy."""
+    """The UpstreamError for an error on the way to an upstream through a proxy."""
     return _without_frames(exc, _proxy_error(exc, url, proxy) or _upstream_error(exc, url))
 
 

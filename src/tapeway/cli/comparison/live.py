@@ -192,7 +192,7 @@ def _table(drifts: Sequence[Drift]) -> Iterator[str]:
 
 
 def document(result: LiveResult) -> Json:
-    """The same as JSON."""
+    """The result of a comparison as JSON."""
     asked: list[Json] = [
         {
             "index": request.index,

@@ -185,7 +185,7 @@ def _leads_to_vertex(table: RouteTable) -> bool:
 async def _environment_of_proxy(
     settings: Settings, service: Service, run: WrappedRun, kept: Mapping[str, str]
 ) -> AsyncIterator[tuple[Mapping[str, str], ForwardProxy | None]]:
-    """The same, for the rest of the environment."""
+    """The variables that lead the command to the proxy, and the forward proxy if one runs."""
     admin = service.admin.listener.url if service.admin is not None else None
     if not run.tls and run.namespace is None:
         yield {**kept, **client_environment(settings, service.url, admin, kept)}, None

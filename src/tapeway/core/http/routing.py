@@ -199,7 +199,10 @@ def assign_routes(stored: StoredCassette, table: RouteTable) -> StoredCassette:
 
 
 def assign_route(item: AnyInteraction, table: RouteTable) -> AnyInteraction:
-    """The same for one. A call recorded at an SDK has no origin, and is replayed on any route."""
+    """The interaction with a route by its origin.
+
+    A call recorded at an SDK has no origin, and is replayed on any route.
+    """
     if isinstance(item, ForeignInteraction):
         exchange = item.exchange
         if exchange is None or exchange.request.route or not exchange.request.base:

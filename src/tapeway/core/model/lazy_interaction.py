@@ -50,7 +50,7 @@ class LazyInteraction(Interaction):
         return Interaction(*content, **changes)
 
     def __reduce__(self) -> tuple[type[Interaction], tuple[object, ...]]:
-        """The same for a copy."""
+        """A copy is in memory too."""
         return Interaction, tuple([getattr(self, field.name) for field in fields(self)])
 
     @classmethod
@@ -68,7 +68,7 @@ class LazyInteraction(Interaction):
         return False
 
     def load(self) -> Interaction:
-        """The same recording in memory, read as a whole; nothing of it is kept here."""
+        """The recording in memory, read as a whole; nothing of it is kept here."""
         return self.file.load(self.index)
 
     def keep(self, content: Mapping[str, object]) -> None:

@@ -199,7 +199,7 @@ class Redactor:
         return self._with_learned(_learned(in_fields))._body(data, in_fields)
 
     def stream(self) -> "StreamRedactor":
-        """The same for a body of any length in pieces: known values and patterns, no names.
+        """Removes secrets from a body of any length in pieces: known values and patterns, no names.
 
         Digits are replaced as they are, since no one can tell what the rest of the line was.
         """
@@ -238,7 +238,7 @@ class Redactor:
         return self._target(target, own, suspect=suspect)
 
     def _url(self, url: bytes) -> bytes:
-        """The same for a URL in a response."""
+        """A URL in a response without credential parameters or secret values."""
         suspect, text = self._is_suspect(url), url.decode("latin-1")
         return self._target(text, frozenset(), suspect=suspect, in_response=True).encode("latin-1")
 

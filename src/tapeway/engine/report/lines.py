@@ -245,7 +245,7 @@ def gains(report: CassetteReport) -> Iterator[str]:
 
 
 def gains_of_all(reports: Iterable[CassetteReport]) -> Iterator[str]:
-    """The same for several cassettes together."""
+    """What replays of several cassettes saved together."""
     models: dict[str, list[int]] = {}
     usd: list[float] = []
     tokens = redacted = 0

@@ -43,7 +43,7 @@ def dump(value: Json) -> str:
 
 
 def pieces(value: Json) -> Iterator[bytes]:
-    """The same as UTF-8 in pieces. While a large value is written, other threads get turns."""
+    """The document as UTF-8 in pieces. While a large value is written, other threads get turns."""
     lines = _block(value, "") if _is_block(value) else iter([_scalar(value, in_list=True)])
     last, waiting, size = "", [], 0
     for last in lines:

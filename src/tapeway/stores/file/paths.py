@@ -123,7 +123,7 @@ class Paths:
             return None
 
     def make_folder(self) -> int:
-        """The same, making what is missing. Raises StoreError."""
+        """A descriptor of the cassette's folder; missing folders are made. Raises StoreError."""
         try:
             return self._open_folder(create=True)
         except FileNotFoundError as exc:

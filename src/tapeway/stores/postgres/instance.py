@@ -152,14 +152,16 @@ class PostgresInstance:
         if not (yield from coordination.give_back(lease, self.member)):
             raise Fenced(f"another instance records the same into cassette '{lease.name}' by now")
 
-    async def turn(self, action: str, make: Make[T], *, once: bool = False) -> T:
+    async def turn(
+        self, action: str, make: Make[T], *, once: bool = False, durable: bool = True
+    ) -> T:
         def work(session: Session) -> Awaitable[T]:
             return perform(make(), session)
 
         if once:
             return await self.pool.write_once(action, work)
-        # Durable: a lease that a crash brought back would live as long as this instance.
-        return await self.pool.write(action, work)
+        # A lease that a crash brought back would live as long as this instance.
+        return await self.pool.write(action, work, durable=durable)
 
     async def read_turns(self, action: str, make: Make[T]) -> T:
         return await self.pool.read(action, lambda session: perform(make(), session))

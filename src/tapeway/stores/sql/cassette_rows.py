@@ -49,7 +49,7 @@ def cassette(name: str, lock: str) -> Op[CassetteRow | None]:
 
 
 def cassette_or_new(name: str, head: CassetteHead) -> Op[CassetteRow]:
-    """The same with a `:share` lock, created where there is none."""
+    """A cassette with a `:share` lock; created if there is none."""
     while (cassette_row := (yield from cassette(name, ":share"))) is None:
         yield from lock_name(name)
         yield from insert(name, head)

@@ -19,8 +19,8 @@ _LOCKED = "SELECT state FROM @turn WHERE name = $1 AND take = $2 AND key = $3 :l
 _GO_ON = """
 UPDATE @turn SET state = $4, version = version + 1 WHERE name = $1 AND take = $2 AND key = $3
 """
-# Of the takes of a cassette that are in force the later ones began in slots: what a later one used is
-# used. A row that is up to date is not even locked. A recording that was removed must not count.
+# A recording counts as used if any take in force used it, so the latest take that used it is enough.
+# A row that is up to date is not even locked. A recording that was removed must not count.
 TOUCH = """
 INSERT INTO @touched AS touched (name, take, number)
 SELECT CAST($1 AS :text), CAST($2 AS :int), CAST($3 AS :int)

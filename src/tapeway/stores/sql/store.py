@@ -123,19 +123,22 @@ class Driver(Protocol):
         """
 
     async def record(self, name: str, recording: Recording, make: Make[None]) -> None:
-        """The same for a recording, in the order of the calls. Raises IndexTaken."""
+        """Run the transaction of a recording, in the order of the calls. Raises IndexTaken."""
 
     def use_lease(self, lease: Lease) -> Op[None]:
         """End a lease, in the transaction of its recording. Raises Fenced."""
 
-    async def turn(self, action: str, make: Make[T], *, once: bool = False) -> T:
-        """The result of a transaction on tables that need not survive a crash.
+    async def turn(
+        self, action: str, make: Make[T], *, once: bool = False, durable: bool = True
+    ) -> T:
+        """The result of a transaction on cursors, numbers, leases or instances.
 
-        A transaction may be made twice unless `once` is set; its result is JSON then.
+        A transaction may be made twice unless `once` is set; its result is JSON then. Without
+        `durable` a crash of the database may undo the transaction.
         """
 
     async def read_turns(self, action: str, make: Make[T]) -> T:
-        """The same for a query."""
+        """The result of a query on these tables."""
 
     def note_removal(self) -> None:
         """Something was removed that must not stay readable."""
@@ -435,7 +438,9 @@ class SqlStore(Generic[D]):
         above = 0
         if not self._driver.one_database:
             above = await self._driver.read(action, partial(queries.highest, name), 0)
-        return await self._driver.turn(action, partial(cursors.reserve, name, above, count))
+        # A recording makes its number durable, and a number that is taken is found out.
+        reserve = partial(cursors.reserve, name, above, count)
+        return await self._driver.turn(action, reserve, durable=False)
 
     async def edit(
         self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY

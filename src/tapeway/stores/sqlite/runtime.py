@@ -156,7 +156,11 @@ class Runtime:
         """Refuse a lease after a take-over. The writer refuses a returned lease."""
         yield from schema.refuse_lost(lease, self.place)
 
-    async def turn(self, action: str, make: Make[T], *, once: bool = False) -> T:
+    async def turn(
+        self, action: str, make: Make[T], *, once: bool = False, durable: bool = True
+    ) -> T:
+        """`durable` changes nothing: the shared file need not survive a crash."""
+
         def work(connection: apsw.Connection) -> T:
             with immediate_transaction(connection):
                 return run(make(), connection, quick=True)
