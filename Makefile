@@ -118,7 +118,7 @@ fuzz: .venv/ready-to-test ## Search for inputs that break a promise of a parser 
 	@MINUTES='$(MINUTES)' $(BIN)/python -m tests.fuzz $(ARGS)
 
 .PHONY: conformance
-conformance: .venv/ready-to-test ## Run Autobahn's WebSocket cases through the proxy and without it (1 minute)
+conformance: .venv/ready-to-test ## Run Autobahn's WebSocket cases through the proxy and without it (10 minutes)
 	@$(call pinned,constraints.txt) $(BIN)/python -m pip install --quiet --editable '.[conformance]'
 	@$(BIN)/python -m tests.soak.conformance $(ARGS)
 
