@@ -50,10 +50,10 @@ def merge(files: tuple[str, ...], settings: Settings) -> int:
         1  merged, but with conflicts: ours is kept, standard error says where
         2  not merged, and nothing is written
 
-    Recordings are known by their match keys under the cassette's rules and those of tapeway.toml.
-    Recordings that either side added are kept, ours first, and equal ones once. A change or a removal
-    on one side is kept. Two new recordings of one call that are equal but for identifiers and times
-    are no conflict: ours is kept.
+    Recordings correspond if their match keys are equal, under the rules of the cassette and of
+    tapeway.toml. The result has the recordings added by either side, ours first, without duplicates.
+    A change or a removal on one side is kept. Two new recordings of one call that differ only in
+    identifiers and times are no conflict: ours is kept.
     """
     if len(files) not in _ARGUMENTS:
         raise click.UsageError("give BASE, OURS and THEIRS, or a file with conflict markers.")

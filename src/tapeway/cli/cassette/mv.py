@@ -40,9 +40,9 @@ def mv(old: str, new: str, settings: Settings) -> int:
         0  done
         2  the cassette was not moved, and is unchanged
 
-    In a folder the unchanged file is renamed, with the large bodies: version control finds the
-    history. Files that git tracks are renamed in the index too, as by git mv.
-    An existing cassette is never replaced.
+    In a folder, mv renames the file and the folder of large bodies, and changes no content: version
+    control finds the history. If git tracks the files, mv renames them in the index too, as git mv
+    does. An existing cassette is never replaced.
     """
     source, target = locate(old, settings.store), locate(new, settings.store)
     for end in (source, target):
