@@ -345,6 +345,55 @@ async def test_a_lease_is_renewed_as_long_as_its_instance_lives(postgres_url: st
         await one.append("x", HEAD, with_step(recording(0), 1, lease=lease))
 
 
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What begins each transaction that writes; no sweep begins one."""
+    begun: list[str] = []
+    run = Session.run
+
+    async def follow(session: Session, sql: str, *args: object) -> int:
+        if sql.startswith("BEGIN"):
+            begun.append(sql)
+        return await run(session, sql, *args)
+
+    monkeypatch.setattr(coordination, "SWEEP_S", 1e6)
+    monkeypatch.setattr(Session, "run", follow)
+    return begun
+
+
+async def test_a_recording_ends_its_lease_without_a_second_transaction(
+    begun: list[str], store: PostgresStore
+) -> None:
+    lease, unused = await store.claim("x", key(0)), await store.claim("x", key(1))
+    assert lease is not None
+    assert unused is not None
+
+    begun.clear()
+    await store.append("x", HEAD, with_step(recording(0), 1, lease=lease))
+    await store.release_lease(lease)
+    assert len(begun) == 1
+    assert await store.fences("x") == {unused.fence}
+
+    await store.release_lease(unused)
+    assert len(begun) == 2
+    assert await store.fences("x") == frozenset()
+
+
+async def test_only_the_number_of_a_recording_is_reserved_without_a_sync(
+    begun: list[str], store: PostgresStore
+) -> None:
+    no_sync = "synchronous_commit = off"
+    begun.clear()
+    number = await store.reserve("x")
+    assert [no_sync in sql for sql in begun] == [True]
+
+    lease = await store.claim("x", key(number))
+    assert lease is not None
+    await store.release_lease(lease)
+    await store.append("x", HEAD, recording(number))
+    assert not any(no_sync in sql for sql in begun[1:])
+
+
 async def test_a_claim_nobody_waits_for_any_more_is_given_back(store: PostgresStore) -> None:
     async with asyncio.TaskGroup() as tasks:
         claiming = tasks.create_task(store.claim("x", key(0)))
