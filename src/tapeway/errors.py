@@ -89,7 +89,7 @@ class UpstreamError(TapewayError):
 
 
 class UnprovenEnd(UpstreamError):
-    """The connection may have been cut: only an end mark in the body shows that it is whole."""
+    """Only an end mark shows that the body is whole: the connection may have been cut."""
 
     code = "upstream_truncated"
 

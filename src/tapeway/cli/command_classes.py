@@ -33,7 +33,7 @@ class LazyGroup(click.Group):
     modules: Mapping[str, LazyCommand] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(name for name, module in self.modules.items() if not module.hidden)
+        return sorted(name for name, command in self.modules.items() if not command.hidden)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Without any argument, print the help and end with 0."""

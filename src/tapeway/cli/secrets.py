@@ -367,9 +367,9 @@ def print_summary(searched: Searched, output_format: OutputFormat) -> None:
         where.append(f"{searched.failed} not read")
     counts = Counter([secret.outcome for secret in searched.secrets])
     parts = [
-        f"{terminal.counted(counts[get_arg], 'secret')} {get_arg}"
-        for get_arg in get_args(Outcome)
-        if counts[get_arg]
+        f"{terminal.counted(counts[outcome], 'secret')} {outcome}"
+        for outcome in get_args(Outcome)
+        if counts[outcome]
     ]
     secrets = ", ".join(parts) if parts else terminal.styled("no secret", "good")
     click.echo(f"{', '.join(where)}: {secrets}")

@@ -62,10 +62,10 @@ def meaning(item: Interaction, body: Json, *, assembled: bool) -> Meaning:
     plain = _without_aside(body, aside)
     if not answers or not all(map(_is_readable, answers)):
         return Meaning({"body": plain}, tuple(aside))
-    members_said: dict[str, Json] = {"model": _model(item), "usage": _usage(item)}
+    content: dict[str, Json] = {"model": _model(item), "usage": _usage(item)}
     choices = [_answer(answer) for answer in answers]
-    members_said |= choices[0] if len(choices) == 1 else {"choices": [*choices]}
-    return Meaning({name: member for name, member in members_said.items() if member}, tuple(aside))
+    content |= choices[0] if len(choices) == 1 else {"choices": [*choices]}
+    return Meaning({name: member for name, member in content.items() if member}, tuple(aside))
 
 
 def is_set_aside(difference: Difference) -> bool:

@@ -106,14 +106,14 @@ class CallTurn:
     @property
     def tools(self) -> list[Json]:
         """The names of the tools called by the answer."""
-        answers = [turn for turn in self.new if turn.role == ASSISTANT]
+        answers = [message for message in self.new if message.role == ASSISTANT]
         parts = [part for answer in answers for part in answer.parts if part.kind == "call"]
         return [part.name for part in parts]
 
     @property
     def document(self) -> dict[str, Json]:
         """The turn as JSON."""
-        plain = {sum_field.name: getattr(self, sum_field.name) for sum_field in fields(self)}
+        plain = {member.name: getattr(self, member.name) for member in fields(self)}
         return plain | {
             "tools": self.tools,
             "new": [part for message in self.new for part in _new_parts(message)],

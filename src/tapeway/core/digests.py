@@ -16,7 +16,7 @@ _SHORT = 64 * 1024
 
 
 def sha256(data: bytes) -> "hashlib._Hash":
-    """The same as `hashlib.sha256(data)`."""
+    """`hashlib.sha256(data)`, which keeps the interpreter if `data` is short."""
     if len(data) <= _AT_ONCE:
         return hashlib.sha256(data)
     digest = hashlib.sha256()
@@ -25,7 +25,7 @@ def sha256(data: bytes) -> "hashlib._Hash":
 
 
 def update(digest: "hashlib._Hash", data: bytes) -> None:
-    """The same as `digest.update(data)`."""
+    """`digest.update(data)`, which keeps the interpreter if `data` is short."""
     if not _AT_ONCE < len(data) <= _SHORT:
         digest.update(data)
         return

@@ -547,15 +547,13 @@ def is_written_alike(value: Json) -> bool:
     """Whether Python and orjson write all numbers of a value alike, and the value is not large."""
     left, values = MANY_VALUES, [value]
     # It grows meanwhile.
-    for token in values:
-        if isinstance(token, float):
+    for part in values:
+        if isinstance(part, float):
             # Without an exponent: Python has `1e-05` where orjson has 0.00001.
-            if not (token == 0 or 1e-4 <= abs(token) < 1e16):
+            if not (part == 0 or 1e-4 <= abs(part) < 1e16):
                 return False
             continue
-        inner = (
-            token.values() if isinstance(token, dict) else token if isinstance(token, list) else ()
-        )
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
         if (left := left - len(inner)) < 0:
             return False
         for one in inner:

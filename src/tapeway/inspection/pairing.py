@@ -119,7 +119,8 @@ class CassetteDiff:
 class DiffSource:
     """A cassette that is read once and then looked up by index, with a route for each recording.
 
-    The recordings are in memory, by index, or where the store can look up a single one.
+    `recordings` is the place if the store can look up a single recording; otherwise all recordings
+    by index.
     """
 
     head: CassetteHead

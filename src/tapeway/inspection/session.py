@@ -185,8 +185,8 @@ def _gemini_piece(kind: str, value: Mapping[str, Json]) -> _Piece | None:
         "outputTranscription",
         "inputTranscription",
     }:
-        for name, part in content.items():
-            parts = part.get("parts") if isinstance(part, dict) and name == "modelTurn" else [part]
+        for name, item in content.items():
+            parts = item.get("parts") if isinstance(item, dict) and name == "modelTurn" else [item]
             for part in parts if isinstance(parts, list) else ():
                 _add_part(part, texts, sounds)
     elif isinstance(given, dict) and given.keys() <= {"audio", "mediaChunks"}:

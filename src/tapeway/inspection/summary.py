@@ -47,7 +47,7 @@ def _line(parts: Iterable[tuple[str, Tone | None]]) -> str:
 def summary_parts(
     item: AnyInteraction, call_gist: Gist | None = None
 ) -> list[tuple[str, Tone | None]]:
-    """The parts of a summary, printable, each with a tone; `said` is the gist where known."""
+    """The parts of a summary, printable, each with a tone; `call_gist` is the gist where known."""
     parts: list[tuple[str, Tone | None]]
     if isinstance(item, ForeignInteraction):
         failed = item.document.get("error") is not None
@@ -109,7 +109,7 @@ def title(item: AnyInteraction) -> dict[str, Json]:
         "content_type": None if content_type is None else content_type.decode("latin-1"),
         "streamed": is_stream(response),
         "latency_ms": item.latency_ms,
-        "request_bytes": (len(request.body) if request.file is None else request.file.size),
+        "request_bytes": len(request.body) if request.file is None else request.file.size,
         "response_bytes": response.size,
         "model": item.metadata.get("model"),
         "usage": None if item.usage is None else dict(item.usage),

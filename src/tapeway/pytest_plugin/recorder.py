@@ -96,7 +96,7 @@ class RunResults:
 
     @property
     def all_replayed(self) -> set[str]:
-        """Cassettes of which no test recorded or failed."""
+        """The cassettes of which all tests replayed and succeeded."""
         return {*self.trusted} - {*self.spoilt}
 
 

@@ -25,7 +25,7 @@ _NAME = re.compile(r"(cut|reset|stall|end)(?:-after-(\d+))?(?:-.*)?")
 
 
 def awkward_writes(events: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The same bytes, with a character cut in two, an event over two writes, two events in one.
+    """The events cut badly: a character in two, an event over two writes, two events in one write.
 
     A character outside ASCII is always cut; of the other events each fourth goes alone, the
     next shares a write with its follower, and the last is cut in its middle.

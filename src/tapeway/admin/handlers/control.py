@@ -112,7 +112,7 @@ async def report(
         return web.Response(text=text, content_type=content_type)
 
     def body() -> bytes:
-        cassettes = [reported_cassette(one_report) for one_report in reports]
+        cassettes = [reported_cassette(cassette_report) for cassette_report in reports]
         made = Report(cassettes=cassettes, upstream_connections=connections)
         return made.model_dump_json().encode()
 

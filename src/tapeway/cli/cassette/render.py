@@ -63,13 +63,13 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}…"
 
 
-def turns(transcript: CassetteTurns) -> Iterator[str]:
+def turns(of_cassette: CassetteTurns) -> Iterator[str]:
     """The calls as turns, a line each, then the sums and the largest tool results."""
     yield "Turns"
-    for turn in transcript.turns:
+    for turn in of_cassette.turns:
         yield terminal.line(_indented("  ".join(_turn(turn))))
-    yield terminal.line(_indented(_sums(transcript.sums)))
-    if results := transcript.largest_results:
+    yield terminal.line(_indented(_sums(of_cassette.sums)))
+    if results := of_cassette.largest_results:
         yield "Largest tool results"
     for result in results:
         name = f"  {result.name}" if result.name else ""

@@ -49,12 +49,16 @@ class LiveResult:
     @property
     def failed(self) -> bool:
         """Whether something that was to be asked could not be."""
-        return self.error is not None or any(request.failed for request in self.asked)
+        return self.error is not None or any(recording.failed for recording in self.asked)
 
     def count(self, level: str) -> int:
         """How many differences there are of one level."""
         return sum(
-            [difference.level == level for request in self.asked for difference in request.drift]
+            [
+                difference.level == level
+                for recording in self.asked
+                for difference in recording.drift
+            ]
         )
 
 
@@ -86,7 +90,7 @@ class _Questions:
             left.result.not_asked["beyond the budget"] += 1
 
     def __iter__(self) -> Iterator[_Question]:
-        yield from sorted(self._first + self._others, key=lambda request: request.item.index)
+        yield from sorted(self._first + self._others, key=lambda question: question.item.index)
 
 
 async def verify_live(
@@ -97,11 +101,11 @@ async def verify_live(
     questions = _Questions(budget)
     async with OpenStores() as stores:
         results = [await _collect(name, settings, table, questions, stores) for name in names]
-    asked = list(questions)
+    to_ask = list(questions)
     async with make_client(settings, ()) as client:
-        with terminal.progress("asking", len(asked)) as step:
-            for request in asked:
-                request.result.asked.append(await _ask(client, request.item, table, settings))
+        with terminal.progress("asking", len(to_ask)) as step:
+            for question in to_ask:
+                question.result.asked.append(await _ask(client, question.item, table, settings))
                 step(1)
     return tuple(results)
 
@@ -159,13 +163,13 @@ async def _ask(
 def lines(result: LiveResult) -> Iterator[str]:
     """What was found for one cassette, recorded and live side by side."""
     name = terminal.line(result.name)
-    for request in result.asked:
-        if request.failed or request.drift:
-            yield terminal.line(f"{name} #{request.index} {request.request}")
-        if request.failed:
-            yield terminal.styled(f"  not answered: {terminal.line(request.failed)}", "bad")
-        yield from _table(request.drift)
-    failed = sum([bool(request.failed) for request in result.asked])
+    for recording in result.asked:
+        if recording.failed or recording.drift:
+            yield terminal.line(f"{name} #{recording.index} {recording.request}")
+        if recording.failed:
+            yield terminal.styled(f"  not answered: {terminal.line(recording.failed)}", "bad")
+        yield from _table(recording.drift)
+    failed = sum([bool(recording.failed) for recording in result.asked])
     counts = [
         terminal.counted(len(result.asked), "call"),
         *([f"{failed} not answered"] if failed else []),
@@ -195,12 +199,12 @@ def document(result: LiveResult) -> Json:
     """The result of a comparison as JSON."""
     asked: list[Json] = [
         {
-            "index": request.index,
-            "request": request.request,
-            "failed": request.failed or None,
-            "drift": [asdict(difference) for difference in request.drift],
+            "index": recording.index,
+            "request": recording.request,
+            "failed": recording.failed or None,
+            "drift": [asdict(difference) for difference in recording.drift],
         }
-        for request in result.asked
+        for recording in result.asked
     ]
     not_asked: dict[str, Json] = {**result.not_asked}
     return {

@@ -71,13 +71,13 @@ def merge(base: Version, ours: Version, theirs: Version, rules: Rules) -> Merged
     """The merged cassette, under the rules of all and these besides."""
     head, conflicts = _merge_heads(base.head, ours.head, theirs.head)
     every = merged_rules(rules_of_meta(head.meta), rules)
-    sides = [_recordings(document, every) for document in (base, ours, theirs)]
+    sides = [_recordings(version, every) for version in (base, ours, theirs)]
     kept = list(_merge_recordings(sides[0], sides[1], sides[2], every))
     for index, (recording, conflict) in enumerate(kept):
         if conflict:
             shown = summary(replace(recording.item, index=index))
             conflicts.append(f"{shown}: {conflict}")
-    return Merged(head, [recording.recording.document for recording in kept], conflicts)
+    return Merged(head, [merged.recording.document for merged in kept], conflicts)
 
 
 def _recordings(version: Version, rules: Rules) -> list[_Recording]:
@@ -176,21 +176,21 @@ def _are_alike(ours: _Recording, theirs: _Recording, rules: Rules) -> bool:
 
 def _known_again(base: Sequence[_Recording], side: Sequence[_Recording]) -> dict[int, int]:
     """The positions in a side of the recordings of the base that it still has."""
-    pairs_of_both: dict[int, int] = {}
+    known: dict[int, int] = {}
     steps: list[Callable[[_Recording], Hashable]] = [
         lambda recording: recording.whole,
         _call_and_answer,
         lambda recording: recording.key,
     ]
     for digest_of in steps:
-        left = [position for position in range(len(base)) if position not in pairs_of_both]
-        taken = set(pairs_of_both.values())
+        left = [position for position in range(len(base)) if position not in known]
+        taken = set(known.values())
         right = [position for position in range(len(side)) if position not in taken]
         pairs = matched(
             [base[position] for position in left], [side[position] for position in right], digest_of
         )
-        pairs_of_both |= {left[one]: right[other] for one, other in pairs.items()}
-    return pairs_of_both
+        known |= {left[one]: right[other] for one, other in pairs.items()}
+    return known
 
 
 def _call_and_answer(recording: _Recording) -> tuple[bytes, bytes]:
@@ -253,8 +253,8 @@ def _merge_values(
 
 def _merge_sets(base: Json, ours: list[Json], theirs: list[Json]) -> list[Json]:
     known = base if isinstance(base, list) else []
-    kept = [index for index in ours if index in theirs or index not in known]
-    return kept + [index for index in theirs if index not in ours and index not in known]
+    kept = [item for item in ours if item in theirs or item not in known]
+    return kept + [item for item in theirs if item not in ours and item not in known]
 
 
 def _how_they_differ(ours: _Found, theirs: _Found) -> str:

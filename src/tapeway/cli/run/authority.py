@@ -59,7 +59,7 @@ class Authority:
         excluded: list[x509.GeneralName] = []
         if not any(isinstance(name, x509.IPAddress) for name in permitted):
             # A constraint of names alone says nothing of addresses.
-            excluded = [x509.IPAddress(addresses) for addresses in _ALL_ADDRESSES]
+            excluded = [x509.IPAddress(network) for network in _ALL_ADDRESSES]
         usage = _usage(key_cert_sign=True, crl_sign=True)
         key = self._key.public_key()
         return (

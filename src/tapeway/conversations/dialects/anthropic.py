@@ -42,9 +42,7 @@ def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
         error = error or error_of(value)
         if kind in ("message", "message_start"):
             message = value if kind == "message" else fields(value.get("message"))
-            blocks |= dict(
-                enumerate([dict(content) for content in objects(message.get("content"))])
-            )
+            blocks |= dict(enumerate([dict(block) for block in objects(message.get("content"))]))
             stop_reason = string(message.get("stop_reason")) or stop_reason
         elif kind == "content_block_start":
             blocks[position(value.get("index"))] = dict(fields(value.get("content_block")))

@@ -37,11 +37,10 @@ _THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking", "tool_plan")
 def parse_request(body: dict[str, Json]) -> ParsedRequest:
     """The messages of a request, or the prompts of an older one."""
     if "messages" not in body and "prompt" in body:
-        prompt = body["prompt"]
-        prompts = [prompt] if isinstance(prompt, str) else items(prompt)
+        given = body["prompt"]
+        prompts = [given] if isinstance(given, str) else items(given)
         return ParsedRequest(
-            (),
-            (ConversationTurn(USER, tuple([text(string(one_prompt)) for one_prompt in prompts])),),
+            (), (ConversationTurn(USER, tuple([text(string(prompt)) for prompt in prompts])),)
         )
     return split_instructions(map(parse_message, objects(body.get("messages"))))
 

@@ -277,7 +277,7 @@ def _distinct(ignores: Collection[Iterable[str]], document: Json) -> list[frozen
     """The lists reduced to the names that the document has: for most requests they are all empty."""
     lists = [frozenset(name.lower() for name in ignore) for ignore in ignores]
     names = set(_names(document)) if _may_have(document, frozenset().union(*lists)) else set()
-    return list(dict.fromkeys(names_of_one & names for names_of_one in lists))
+    return list(dict.fromkeys(ignored & names for ignored in lists))
 
 
 def _is_flat(text: str) -> bool:

@@ -187,7 +187,7 @@ def repeats_of_meta(meta: Mapping[str, Json]) -> Repeats:
 
 
 def meta_with_repeats(meta: Mapping[str, Json], repeats: Repeats) -> dict[str, Json]:
-    """The same `meta` with this repeat rule."""
+    """A copy of `meta` with this repeat rule."""
     return {**meta, REPEATS_FIELD: repeats}
 
 

@@ -77,7 +77,7 @@ class ReceivedRequest:
 
     @cached_property
     def opened_wide(self) -> "ReceivedRequest | None":
-        """The same request with every ambiguous field taken for a credential field, if it has more.
+        """This request with each ambiguous field as a credential field; None if there is no such field.
 
         Only a recording made with the very values of these fields answers it.
         """

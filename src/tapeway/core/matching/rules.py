@@ -164,7 +164,7 @@ def rules_of_meta(meta: Mapping[str, Json]) -> Rules:
 
 
 def meta_with_rules(meta: Mapping[str, Json], rules: Rules) -> dict[str, Json]:
-    """The same `meta` with these rules."""
+    """A copy of `meta` with these rules."""
     return {**meta, "rules": dict(rules_document(rules))}
 
 

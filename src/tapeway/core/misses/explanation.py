@@ -33,7 +33,8 @@ def explain(
 ) -> MissExplanation:
     """Explain a miss by some recordings. Shown requests are redacted.
 
-    `step` is called often: in a thread others may run then. A suggested rule keeps all different requests apart.
+    A suggested rule keeps all different requests apart. `step` is called often, so that other
+    threads can run.
     """
     if miss.used_up:
         used_up = [NearestRecording(index) for index in miss.used_up[:MOST_NEAREST]]

@@ -71,8 +71,9 @@ def nearest(
 ) -> tuple[ComparedRecording, ...]:
     """The recordings that differ least from a redacted request, the nearest first.
 
-    `step` is called after each recording that is read or compared. Recordings of equal route, method and path; or else of any route; or else of equal method
-    and a path that differs in an identifier or a version. Anything else is a different call.
+    Recordings of equal route, method and path; or else of any route; or else of equal method and a
+    path that differs in an identifier or a version. Anything else is a different call. `step` is
+    called after each recording that is read or compared.
     """
     if len(missed.body) > LARGEST:
         return ()

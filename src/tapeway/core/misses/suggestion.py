@@ -208,7 +208,7 @@ def _normalisers(
 
 
 def _fewest(names: Sequence[str], explain: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
-    """As few of some normalisers as explain all that they explain together."""
+    """The fewest of some normalisers that explain as much as all of them."""
     # The specific ones come first in the table, so the general ones are the first to be left out.
     for name in reversed(tuple(names)):
         if explain(fewer := [other for other in names if other != name]):

@@ -191,7 +191,7 @@ def adopted(recorded: WebSocketMessage, sent: WebSocketMessage) -> dict[str, str
 
 
 def _adopt(name: str, recorded: Json, sent: Json, renamed: dict[str, str]) -> bool:
-    """Whether two values under a name are alike; adds identifiers that differ to `renamed`."""
+    """Whether two values under a name are alike. `renamed` gets the identifiers that differ."""
     if isinstance(recorded, dict) and isinstance(sent, dict):
         return recorded.keys() == sent.keys() and all(
             _adopt(member, value, sent[member], renamed) for member, value in recorded.items()

@@ -15,7 +15,7 @@ CACHED_FILES = 64
 
 
 def equal_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of PIECE bytes; only the last one may be shorter."""
+    """The bytes cut anew into pieces of PIECE bytes; only the last piece may be shorter."""
     waiting = bytearray()
     for piece in pieces:
         waiting += piece
