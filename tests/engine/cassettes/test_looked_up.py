@@ -9,7 +9,7 @@ from tapeway.core.cassette.plan import Incoming, LiveCall
 from tapeway.core.matching import received_request
 from tapeway.core.matching.key import KeyAndBody, key_and_body
 from tapeway.core.matching.rules import Rules
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Lease, StoredCassette
 from tapeway.core.model.control import CursorMove
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
@@ -17,7 +17,7 @@ from tapeway.engine.cassettes import looked_up, remembered, views
 from tapeway.engine.cassettes.looked_up import LookedUp
 from tapeway.errors import AdminError, CassetteCorrupt, StoreAway
 from tapeway.ports import MoveDone
-from tests.support.fakes.broker import ServedAnswer
+from tests.support.fakes.broker import ServedAnswer, until
 from tests.support.fakes.live_service import FakeAnswer
 from tests.support.fakes.shared_brokers import JSON, shared_brokers, start, together
 from tests.support.fakes.store_instances import Common
@@ -71,6 +71,32 @@ async def test_a_lost_race_is_run_again_from_what_the_store_says_then() -> None:
 
         assert [recording.index for recording in (*seen, mine)] == [0, 1]
         assert one.store.lost == 1
+
+
+async def test_no_instance_replaces_a_recording_while_more_of_its_answer_is_written() -> None:
+    async with shared_brokers("record") as found:
+        one, other = found.instances
+        await one.get()
+        asked = Incoming(Request("openai", "GET", "/v1/x", base="https://up"))
+        live_call = await one.broker.decide("default", asked)
+        assert isinstance(live_call, LiveCall)
+        await other.broker.rewind()
+        claim, held_by_others = other.store.claim, list[bytes]()
+
+        async def follow(name: str, key: bytes, *, wait: bool = False) -> Lease | None:
+            if (name, key) in found.common.leases:
+                held_by_others.append(key)
+            return await claim(name, key, wait=wait)
+
+        other.store.claim = follow  # type: ignore[method-assign]  # tells of a refusal
+        async with one.broker.source.going_on(live_call, 0):
+            replacing = start(other.get)
+            await until(lambda: held_by_others or replacing.done())
+            assert not replacing.done()
+            assert found.stored() == [b"answer 1"]
+        await together(replacing)
+
+        assert found.stored() == [b"answer 2"]
 
 
 async def test_a_mode_is_in_force_on_all_instances() -> None:
