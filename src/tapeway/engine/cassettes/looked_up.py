@@ -363,12 +363,8 @@ class LookedUp(Source):
     async def _is_kept(self, live_call: LiveCall, index: int) -> bool:
         """Whether a later take has kept a recording of the take of this call."""
         name, own = live_call.cassette.name, live_call.take.number
-        for number in self.control.takes_of(name):
-            turns = (
-                {}
-                if number == own
-                else (await self.store.look(name, number, [live_call.key], ())).turns
-            )
+        for number in [take for take in self.control.takes_of(name) if take != own]:
+            turns = (await self.store.look(name, number, [live_call.key], ())).turns
             take = Take(number)
             for key, turn in turns.items():
                 take.restore_key(key, turn.state)
