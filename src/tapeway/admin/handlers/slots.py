@@ -69,9 +69,9 @@ async def list_slot_requests(
     redaction = context.broker.redaction
     return SentPage(
         requests=[
-            _sent_request(request, redaction.redact(sent.salt, replace(request.request, file=None)))
-            for request in sent.of_slot(call.slot)
-            if take in (None, request.take) and request.take >= (since or 0)
+            _sent_request(kept, redaction.redact(sent.salt, replace(kept.request, file=None)))
+            for kept in sent.of_slot(call.slot)
+            if take in (None, kept.take) and kept.take >= (since or 0)
         ]
     )
 

@@ -57,9 +57,9 @@ from tapeway.errors import StoreError
 class CassetteIndex:
     """The recordings of one loaded cassette, and the current take.
 
-    The rules come from `meta`. Raises RulesFault for unreadable rules. `other_routes`
-    are the routes of recordings outside `stored`, if only a part of the cassette is loaded.
-    `places` is then the order of the loaded part, by index, and `whole_version` the version of the whole.
+    The rules come from `meta`. Raises RulesFault for unreadable rules. If only a part of the cassette
+    is loaded, `other_routes` are the routes of recordings outside `stored`, `places` is the order of
+    the part, by index, and `whole_version` is the version of the whole cassette.
     """
 
     def __init__(

@@ -51,12 +51,12 @@ class RecordingFollowers:
         Call this again only after a return, and `leave` at the end: a follower holds the recording,
         also after the recording has ended.
         """
-        conversation = self._followers.get(follower) or self._new_follower(id)
-        if conversation is None:
+        known = self._followers.get(follower) or self._new_follower(id)
+        if known is None:
             return None
-        self._followers[follower] = conversation
-        is_last = conversation.is_at_the_end or self._broker.draining
-        return RecordingNews(await conversation.news(is_last=is_last), is_last)
+        self._followers[follower] = known
+        is_last = known.is_at_the_end or self._broker.draining
+        return RecordingNews(await known.news(is_last=is_last), is_last)
 
     def leave(self, follower: str) -> None:
         """Forget a follower."""
