@@ -17,8 +17,8 @@ _WRAPPED = "tapeway.wrapped_command"
 class LazyCommand(NamedTuple):
     """A command that is not imported yet: one line of help, and the defining module.
 
-    By default the module is the one of the command's name in the folder of its group. Only programs
-    call a `hidden` command, and no list shows it.
+    By default the module has the name of the command, in the folder of the group. Only programs call
+    a `hidden` command, and no list shows it.
     """
 
     summary: str
