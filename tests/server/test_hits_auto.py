@@ -70,6 +70,34 @@ async def test_what_a_run_recorded_answers_its_caller_at_once(
     assert taken >= 2
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        *(
+            b"Authorization: Bearer sk-%d-0123456789abcdef",
+            b"authorization:Bearer sk-%d-0123456789",
+        ),
+        *(
+            b"Cookie: theme=dark; session=0123456789abcdef-%d",
+            b"X-Api-Key: key-%d-0123456789abcdef",
+        ),
+    ],
+)
+async def test_an_answer_given_at_once_goes_to_its_own_caller_alone(field: bytes) -> None:
+    first, other = [field % number + b"\r\n" for number in range(2)]
+    async with (
+        answering(2) as peer,
+        running_proxy(peer.url, mode="auto") as proxy,
+        proxy.connect() as client,
+    ):
+        own = [await client.ask(asked(first)) for _ in range(3)]
+        assert hits_of(proxy).count == 2
+        in_turn = [await client.ask(asked(caller)) for caller in (other, first) * 2]
+
+    assert [answer.body for answer in own] == [b"answer 0"] * 3
+    assert [answer.body for answer in in_turn] == [b"answer 1", b"answer 0"] * 2
+
+
 async def test_the_body_of_what_a_run_recorded_is_parsed_for_its_first_replay_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
