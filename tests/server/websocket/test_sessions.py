@@ -398,7 +398,7 @@ async def test_in_auto_a_session_is_asked_for_where_its_recording_of_this_take_m
         assert len(service.handshakes) == (1 if outcome == "replayed" else 2)
 
 
-async def test_the_log_says_why_a_session_that_is_too_large_was_not_recorded(
+async def test_a_session_that_is_too_large_ends_without_a_close_frame_and_the_log_says_why(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with (
@@ -410,8 +410,13 @@ async def test_the_log_says_why_a_session_that_is_too_large_was_not_recorded(
             await client.send("x" * 100)
             assert await client.recv() == "X" * 100
         await client.close()
-        await until(lambda: bool(caplog.records))
+        assert client.close_code == 1006
+        await proxy.proxy.wait_until_idle()
+        assert (await proxy.recorded(), proxy.journal.counts) == ([], {"error": 1})
+        [report] = await proxy.broker.reports()
+        assert report.failed == {"upstream_too_large": 1}
 
-    (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    own = [entry for entry in caplog.records if entry.name == "tapeway.server.websocket.sessions"]
+    (warning,) = [entry.getMessage() for entry in own]
     assert "was not recorded into cassette 'default'" in warning
     assert "larger than --max-body (500 bytes)" in warning
