@@ -12,7 +12,9 @@ from websockets.exceptions import ConnectionClosed
 from tapeway.core.model.control import Mode
 from tapeway.server.websocket import upgrades
 from tests.server.in_process_proxy import RunningProxy, running_proxy
-from tests.server.websocket.conversing import connected, create, next_event, turn
+from tests.server.websocket.conversing import call, connected, create, next_event, turn
+from tests.server.websocket.json_rpc_service import news, notify
+from tests.server.websocket.responses_service import answer_responses
 from tests.server.websocket.websocket_service import serving
 
 TICKS = ["tick 0", "tick 1", "tick 2"]
@@ -156,6 +158,36 @@ async def test_a_feed_is_stored_while_its_client_says_nothing(
         await proxy.broker.set_mode("replay")
         async with connected(proxy.url, "/feed") as client:
             assert [await client.recv() for _ in TICKS] == TICKS
+
+
+@pytest.mark.parametrize("protocol", ["json_rpc", "responses"])
+async def test_a_client_that_only_listens_to_a_greeting_may_still_make_a_request(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgrades, "FEED_S", 0)
+    is_json_rpc = protocol == "json_rpc"
+
+    async def greet(socket: web.WebSocketResponse) -> None:
+        if is_json_rpc:
+            await socket.send_json(news("welcome"))
+            await notify(socket, await socket.receive_json(), [])
+            await socket.receive()
+            await socket.close()
+        else:
+            await socket.send_json({"type": "session.created", "session": {}})
+            await answer_responses(socket)
+
+    async with (
+        serving(greet) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        async with connected(proxy.url, "/rpc" if is_json_rpc else "/v1/responses") as client:
+            await next_event(client)
+            await (await client.ping())
+            await client.send(json.dumps(call(1) if is_json_rpc else create("hello")))
+            await next_event(client)
+        await proxy.proxy.wait_until_idle()
+        assert [bool(item.request.body) for item in await proxy.recorded()] == [False, True]
 
 
 @pytest.mark.parametrize("seconds", [[0, 0], [0, 1000], [1000, 0]])
