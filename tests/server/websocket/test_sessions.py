@@ -23,7 +23,6 @@ from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.websocket_service import serving
-from tests.support.fakes.broker import until
 
 REALTIME = "/v1/realtime?model=gpt-realtime"
 
