@@ -361,12 +361,14 @@ async def test_a_loaded_cassette_without_recordings_is_read_as_empty(
     async with world(store=store) as opened:
         await opened.done("POST", "/api/v1/insert", {"cassette": "new", "mode": "replay"})
 
-        read = [
-            await opened.got(f"/api/v1/cassettes/new{part}")
-            for part in ("", "/interactions", "/titles", "/messages", "/comparison?other=new")
-        ]
-
-        assert [each.get("interactions", []) for each in read] == [[]] * len(read)
+        for part, listed in (
+            ("", "interactions"),
+            ("/interactions", "interactions"),
+            ("/titles", "titles"),
+            ("/messages", "messages"),
+            ("/comparison?other=new", "rows"),
+        ):
+            assert (await opened.got(f"/api/v1/cassettes/new{part}"))[listed] == [], part
 
 
 async def test_a_report_has_its_cassettes_by_name(store: CassetteStore) -> None:

@@ -59,7 +59,7 @@ async def _move(source: CassetteInStore, target: CassetteInStore) -> None:
             raise await source.missing()
         if (folder := _folder(store)) is not None and folder == _folder(target.store):
             if source.name == target.name:
-                raise _name_is_taken(target)
+                raise _name_taken(target)
             _check_suffix(source, target, folder)
             offline.rename(folder, source.name, target.name)
             with suppress(ConfigError):
@@ -67,7 +67,7 @@ async def _move(source: CassetteInStore, target: CassetteInStore) -> None:
             return
         async with opened(target.store):
             if await target.store.stat(target.name) is not None:
-                raise _name_is_taken(target)
+                raise _name_taken(target)
             if source.store.url != target.store.url:
                 await _copy_and_remove(source, target)
             elif (shared := store.shared) is not None:
@@ -76,7 +76,7 @@ async def _move(source: CassetteInStore, target: CassetteInStore) -> None:
                 await _copy_and_remove(source, CassetteInStore(store, target.name, target.shown))
 
 
-def _name_is_taken(target: CassetteInStore) -> ConfigError:
+def _name_taken(target: CassetteInStore) -> ConfigError:
     return ConfigError(f"{target.shown} exists already: give another name")
 
 

@@ -5,6 +5,7 @@ They take names of cassettes only: a file or an address would let an agent read 
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from functools import wraps
 from typing import Annotated, Any, ParamSpec
 from urllib.parse import quote
@@ -84,10 +85,7 @@ class Tools:
             if (after is None or number > after) and conversation in (None, message.conversation)
         ]
         messages = [{"number": number, **document(message)} for number, message in later[:limit]]
-        left_out = [
-            {"interaction": omission.interaction, "reason": omission.reason}
-            for omission in transcript.left_out
-        ]
+        left_out = [asdict(omission) for omission in transcript.left_out]
         following = later[limit - 1][0] if len(later) > limit else None
         return {"messages": messages, "left_out": left_out, "next": following}
 
