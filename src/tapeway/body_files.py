@@ -32,7 +32,7 @@ PIECE = 256 * KIB
 _BUFFER = 1024 * KIB
 MOST_VERIFIED = 10_000
 _SETTLED_NS = 2_000_000_000
-"""A file that changed less than this before a read may change again and keep its times."""
+"""A file written less than this before a read may be written again with equal times."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -196,7 +196,7 @@ async def read_body(file: BodyFile) -> bytes:
 
 
 async def in_memory(item: AnyInteraction) -> AnyInteraction:
-    """The interaction with its bodies in memory, where they must fit."""
+    """The interaction with all bodies read into memory, which must have room for the bodies."""
     if not isinstance(item, Interaction):
         return item
     request = item.request
@@ -206,7 +206,7 @@ async def in_memory(item: AnyInteraction) -> AnyInteraction:
 
 
 async def with_body_in_memory(response: Response) -> Response:
-    """The response with its body in memory, where it must fit."""
+    """The response with the body read into memory, which must have room for the body."""
     if response.file is None:
         return response
     return replace(response, body=await read_body(response.file), file=None)
@@ -222,9 +222,9 @@ def _open(file: BodyFile) -> int:
 
 
 class VerifiedFiles:
-    """Files whose digest was right at the last read, and that have not changed since.
+    """Digests of files, each from a read in which the file had the recorded digest.
 
-    To compute a digest takes longer than to read and to send the file.
+    Computing a digest takes longer than reading and sending the file.
     """
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
@@ -233,7 +233,7 @@ class VerifiedFiles:
         self._digests: OrderedDict[tuple[int, ...], str] = OrderedDict()
 
     def has(self, status: os.stat_result, digest: str) -> bool:
-        """Whether the file had this digest, and has kept its times since."""
+        """Whether a read found this digest, and the file is unchanged since that read."""
         return self._digests.get(_identity(status)) == digest
 
     def add(self, before: os.stat_result, after: os.stat_result, digest: str) -> None:
@@ -246,7 +246,7 @@ class VerifiedFiles:
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
-    # A program that changes a file cannot set the last of these.
+    # A program can set the time of modification, but not the time of the status change.
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
@@ -272,7 +272,11 @@ def _checked(fd: int, file: BodyFile, piece_size: Callable[[], int]) -> Generato
 
 
 def _is_as_recorded(fd: int, file: BodyFile, before: os.stat_result, digest: str | None) -> bool:
-    """Whether a file ends here and is as recorded: by its digest, or without one by its state `before`."""
+    """Whether a file that was read whole is the recorded file.
+
+    `digest` is None if nothing was hashed, as for a file verified by an earlier read: such a file
+    must still be in the state `before`.
+    """
     after = os.fstat(fd)
     if after.st_size != file.size:
         return False
