@@ -140,6 +140,30 @@ async def test_what_is_in_force_is_known_while_another_process_holds_a_lock(
         await store.close()
 
 
+async def test_nobody_counts_as_silent_while_another_process_holds_a_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = [0.0]
+    monkeypatch.setattr(heartbeat, "BUSY_MS", 10)
+    store = SqliteStore(tmp_path / "calls.db", clock=lambda: time.monotonic() + ahead[0])
+    await store.open()
+    try:
+        control = await store.join(Control("replay", "x"), lambda _: None)
+        with closing(apsw.Connection(str(tmp_path / "calls.db.shared"))) as other:
+            other.set_busy_timeout(60_000)
+            other.execute(
+                "INSERT INTO instance (id, name, process, seen, joined, generation) "
+                "VALUES ('1', 'other', '', ?, 1, 0)",
+                (time.monotonic() + STALE_S,),
+            )
+            other.execute("BEGIN IMMEDIATE")
+            await _long_after(store, ahead)
+            assert await store.behind(control.generation) == ("other",)
+            other.execute("ROLLBACK")
+    finally:
+        await store.close()
+
+
 async def _long_after(store: SqliteStore, ahead: list[float]) -> None:
     """Let the time pass after which a process without the file is out of touch, several times."""
     for _ in range(3):
