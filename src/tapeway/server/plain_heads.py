@@ -184,7 +184,7 @@ def _read(lines: Iterable[bytes]) -> Headers:
 
 
 class _TellingLines(dict[bytes, bool]):
-    """Whether the lines of fields may tell callers apart, remembered like what they say."""
+    """Whether the line of a field may hold a credential or tell callers apart; most lines come again."""
 
     def __missing__(self, line: bytes) -> bool:
         if len(self) >= MOST_LINES:

@@ -61,7 +61,7 @@ _LEFT = "the client left before its WebSocket connection was open"
 FEED_S = 5.0
 """After this time, in seconds, a connection on which only the service has spoken is a session."""
 SILENCE_S = 15.0
-"""After so many silent seconds, a client waits for a service of which nothing is recorded."""
+"""After this time, in seconds, a silent client gets a miss if nothing of the service is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
