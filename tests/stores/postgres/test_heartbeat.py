@@ -118,6 +118,29 @@ async def test_what_is_in_force_is_known_while_nothing_can_be_written(
         assert len(bodies(await other.load("x", writable=False))) == 1
 
 
+async def test_nobody_counts_as_silent_while_nothing_can_be_written(
+    database: Database, ahead: list[float], postgres_dsn: str, postgres_url: str
+) -> None:
+    store = PostgresStore(database.url)
+    await store.open()
+    try:
+        control = await store.join(WANTED, lambda _: None)
+        await run(
+            postgres_dsn,
+            f"INSERT INTO {schema_of(postgres_url)}.instance "  # noqa: S608
+            "(id, name, process, seen, joined, generation) VALUES "
+            "('1', 'other', '', extract(epoch FROM clock_timestamp()) - 60, true, 0)",
+        )
+        assert await store.behind(control.generation) == ()
+        await database.refuse()
+        await _long_after([store], ahead)
+        ahead[0] += 1000
+        assert await store.behind(control.generation) == ("other",)
+        await database.allow()
+    finally:
+        await store.close()
+
+
 async def _long_after(stores: Sequence[SharedStore], ahead: list[float]) -> None:
     """Let twice the time pass after which an instance without the store is out of touch."""
     for _ in range(2):
