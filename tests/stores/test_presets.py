@@ -122,6 +122,16 @@ async def test_a_preset_that_was_removed_is_not_added_again(place: Place) -> Non
     assert await replayed(place, message("/home/ann", "more"), message("/x")) == [200, 400]
 
 
+async def test_a_cassette_that_was_ejected_gets_no_preset(place: Place) -> None:
+    async with recording(place) as proxy:
+        await ask(proxy, SDK, message("/home/ann", "first"))
+        await proxy.broker.eject("default")
+        await ask(proxy, CLAUDE, message("/home/ann"))
+
+    assert await rules(place) is None
+    assert await replayed(place, message("/home/ann"), message("/x")) == [200, 400]
+
+
 async def test_replaying_adds_no_preset(place: Place) -> None:
     async with recording(place, presets=False) as proxy:
         await ask(proxy, CLAUDE, message("/home/ann"))
