@@ -305,6 +305,25 @@ async def test_in_auto_the_first_message_comes_from_the_recording_and_once() -> 
         assert proxy.journal.counts == {"recorded": 3, "replayed": 2}
 
 
+@pytest.mark.parametrize("hellos", [0, 1, 2])
+async def test_in_auto_as_many_first_messages_of_the_service_are_left_out_as_the_client_has(
+    hellos: int,
+) -> None:
+    said = [[news("recorded")], [news("again"), news("more")][:hellos]]
+    async with (
+        serving(lambda socket: _greeting(*said.pop(0))(socket)) as service,
+        running_proxy(service.url, mode="auto") as proxy,
+    ):
+        await _greeted(proxy)
+        async with connected(proxy.url, "/rpc") as client:
+            found = [await next_event(client)]
+            await client.send(json.dumps(call(1, "new")))
+            found += await next_events(client, max(1, hellos))
+    assert found[0] == news("recorded")
+    assert [event for event in found if "id" not in event][1:] == [news("more")] * (hellos == 2)
+    assert [event["result"] for event in found if "id" in event] == ["done"]
+
+
 async def test_in_auto_a_used_up_first_message_comes_from_the_service_with_repeats_miss() -> None:
     async with (
         serving(_greeting(_numbered("welcome"))) as service,
