@@ -10,6 +10,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.model.control import Mode
+from tapeway.engine.recorder import Policy
 from tapeway.server.websocket import upgrades
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.conversing import call, connected, create, next_event, turn
@@ -92,6 +93,26 @@ async def test_a_replayed_session_opens_as_the_recording_of_its_own_query(
         again = {path: await _begun(proxy, path) for path in reversed(paths)}
         assert again == paths
         assert len(service.handshakes) == 3
+
+
+async def test_in_auto_a_used_up_silent_recording_keeps_no_client_from_a_recorded_session() -> None:
+    path = "/v1/realtime?model=one"
+    policy = Policy(repeats="miss")
+    async with (
+        serving(asking=_say_the_query) as service,
+        running_proxy(service.url, mode="record", policy=policy) as proxy,
+    ):
+        async with connected(proxy.url, path) as client:
+            await next_event(client)
+        await proxy.proxy.wait_until_idle()
+        assert await _begun(proxy, path) == "model=one"
+        await proxy.broker.set_mode("auto")
+        await proxy.broker.rewind()
+        async with connected(proxy.url, path) as client:
+            await next_event(client)
+        await proxy.proxy.wait_until_idle()
+        assert await _begun(proxy, path) == "model=one"
+        assert len(service.handshakes) == 2
 
 
 @pytest.mark.parametrize("path", ["/feed", "/v1/realtime?model=other"])
