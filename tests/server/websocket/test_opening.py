@@ -472,7 +472,7 @@ async def test_first_messages_keep_their_pace_at_most_until_the_client_asks() ->
     assert [said[0], said[1], said[2]["result"]] == [news(2), news(3), "done"]
 
 
-async def test_the_times_of_first_messages_count_from_the_handshake() -> None:
+async def test_first_messages_keep_the_time_between_them() -> None:
     goes_on = asyncio.Event()
 
     async def greet(socket: web.WebSocketResponse) -> None:
