@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tapeway.core.model.interaction import Interaction
 from tapeway.formats.native import document
-from tapeway.providers import stream_end
+from tapeway.providers.endpoints import ENDPOINTS
 from tapeway.stores.memory import MemoryStore
 from tests.server.in_process_proxy import running_proxy
 from tests.support.markdown import ROOT, blocks
@@ -26,15 +26,21 @@ def test_the_table_of_marks_has_every_endpoint_and_every_mark() -> None:
     shown = {
         endpoint: row for row in rows("Verdicts") for endpoint in re.findall(r"`([^`]+)`", row[0])
     }
-    known = {**stream_end.EVENTS, **stream_end.LAST_LINES, **stream_end.LAST_FRAMES}
+    known = {
+        name: row
+        for name, row in ENDPOINTS.items()
+        if row.events or row.last_line or row.last_frame
+    }
 
     assert set(shown) == set(known)
-    for endpoint, terms in stream_end.EVENTS.items():
-        for mark in terms.names | {text.decode() for text in terms.texts}:
+    for endpoint, row in known.items():
+        marks = row.events
+        for mark in marks.names | {text.decode() for text in marks.texts} if marks else ():
             assert mark in shown[endpoint][2], (endpoint, mark)
-    for endpoint, (field, value) in stream_end.LAST_LINES.items():
-        said = str(value).lower() if isinstance(value, bool) else f'"{value}"'
-        assert f'"{field}": {said}' in shown[endpoint][2]
+        if row.last_line is not None:
+            field, value = row.last_line
+            said = str(value).lower() if isinstance(value, bool) else f'"{value}"'
+            assert f'"{field}": {said}' in shown[endpoint][2]
 
 
 async def test_failures_written_by_hand_are_replayed() -> None:

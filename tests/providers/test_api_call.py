@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.model.messages import Headers, Request
-from tapeway.providers.api_call import ApiCall, describe_call
+from tapeway.providers.api_call import ApiCall, calls_model, describe_call
+from tapeway.providers.endpoints import endpoint_named
 
 JSON: Headers = ((b"Content-Type", b"application/json"),)
 BEDROCK_ID = "anthropic.claude-3-5-sonnet-20241022-v2%3A0"
@@ -215,6 +216,10 @@ def test_a_call_on_a_built_in_route_is_named_as_its_provider_does(
         ("http://gateway", "/model/m/converse-stream", "bedrock", "converse-stream"),
         ("http://gateway/g", "/v1beta/models/m:generateContent", "gemini", "generateContent"),
         ("http://gateway/ollama", "/api/chat", "ollama", "api.chat"),
+        ("http://gateway/g", "/v1/models/m:embedContent", "gemini", "embedContent"),
+        ("http://gateway/v1", "/images/generations", "openai", "images.generations"),
+        ("", "/v1/messages/count_tokens", "anthropic", "messages.count_tokens"),
+        ("http://gateway", "/v1/rerank", "cohere", "rerank"),
     ],
 )
 def test_a_stand_in_behind_a_default_route_is_recognised_by_its_path(
@@ -286,3 +291,67 @@ def test_any_target_and_body_can_be_described(target: str, body: bytes) -> None:
     for route in ("default", "openai", "gemini", "bedrock"):
         call = describe_call(route, Request(route, "POST", "/" + target, JSON, body))
         assert call is None or call.endpoint
+
+
+@pytest.mark.parametrize(
+    ("route", "target"),
+    [
+        ("openai", "/v1/chat/completions"),
+        ("gateway", "/llm/chat/completions"),
+        ("gateway", "/v1/embeddings?api-version=1"),
+        ("gateway", "/v1/audio/speech"),
+        ("gateway", "/v1/moderations"),
+        ("gateway", "/v1/messages/count_tokens"),
+        ("gateway", "/v1/responses/input_tokens"),
+        ("gateway", "/v2/rerank"),
+        ("gateway", "/v1beta/models/m:countTokens"),
+        ("azure", "/openai/deployments/d/images/generations"),
+        ("vertex", "/v1/projects/p/locations/l/publishers/google/models/m:predict"),
+        ("bedrock", "/model/m/invoke-with-response-stream"),
+        ("ollama", "/api/embed"),
+    ],
+)
+def test_a_call_to_a_model_is_known_by_its_path_on_any_route(route: str, target: str) -> None:
+    assert _calls_model(route, target)
+
+
+@pytest.mark.parametrize(
+    ("route", "target"),
+    [
+        ("openai", "/v1/batches"),
+        ("openai", "/v1/files"),
+        ("openai", "/v1/fine_tuning/jobs"),
+        ("openai", "/v1/responses/r/cancel"),
+        ("openai", "/v1/threads/t/messages"),
+        ("openai", "/v1/vector_stores"),
+        ("anthropic", "/v1/messages/batches"),
+        ("gateway", "/v1/models/m:predictLongRunning"),
+        ("gateway", "/channels/1/messages"),
+        ("gateway", "/rerank"),
+        ("gateway", "/v1/videos"),
+    ],
+)
+def test_a_job_or_a_write_is_no_call_to_a_model(route: str, target: str) -> None:
+    assert not _calls_model(route, target)
+
+
+def test_only_a_post_calls_a_model() -> None:
+    request = Request("openai", "GET", "/v1/chat/completions", JSON, b"")
+    call = describe_call("openai", request)
+
+    assert call is not None
+    assert not calls_model(call, request)
+
+
+def test_counting_tokens_samples_nothing() -> None:
+    counted, written = [
+        endpoint_named(name).samples for name in ("messages.count_tokens", "messages")
+    ]
+
+    assert (counted, written) == (False, True)
+
+
+def _calls_model(route: str, target: str) -> bool:
+    request = make_request(target, {"model": "m"}, route=route)
+    call = describe_call(route, request)
+    return call is not None and calls_model(call, request)

@@ -11,7 +11,8 @@ from tapeway.core.json_text import Json, json_object
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.providers.catalogue import PROVIDERS
-from tapeway.providers.paths import api_of_path, owner
+from tapeway.providers.endpoints import ENDPOINTS, api_of_path, endpoint_named
+from tapeway.providers.paths import owner
 
 
 class ApiCall(NamedTuple):
@@ -35,41 +36,18 @@ _VERBS = {
 _PREFIX = re.compile(
     r"(?:.*/)?(?:v\d\w*|api|openai|openapi|deployments/(?P<deployment>[^/]+))(?=/)", re.ASCII
 )
-_RESOURCE = re.compile(rf"/(?P<group>{_NAME})(?:/(?P<action>{_NAME}))?(?=/|$)")
-_GROUPS = frozenset({"audio", "chat", "fim", "images"})
-"""First segments that name an endpoint only together with the second."""
+_RESOURCE = re.compile(rf"/(?P<name>{_NAME})(?:/(?P<action>{_NAME}))?(?=/|$)")
 
 _BIDI = re.compile(
     r"/ws/google\.[\w.]+\.(?:GenerativeService\.|LlmBidiService/)(?P<verb>BidiGenerateContent)\w*$"
 )
 """The path of a Live session, at the Gemini API and at Vertex AI."""
 
-_SAMPLING = frozenset(
-    {
-        *("api.chat", "api.generate", "chat", "chat.completions", "completions", "converse"),
-        *("converse-stream", "fim.completions", "generateContent", "invoke"),
-        *("invoke-with-response-stream", "messages", "rawPredict", "responses"),
-        *("streamGenerateContent", "streamRawPredict"),
-    }
-)
-"""Endpoints at which a model writes an answer, in new words each time by default."""
-
-_MODEL_ENDPOINTS = _SAMPLING | {
-    *("api.embed", "api.embeddings", "audio.speech", "audio.transcriptions", "audio.translations"),
-    *("batchEmbedContents", "classify", "complete", "computeTokens", "countTokens", "edits"),
-    *("embed", "embedContent", "embeddings", "generateAnswer", "images.edits"),
-    *("images.generations", "images.variations", "moderations", "ocr", "predict", "rerank"),
-    *("serverStreamingPredict", "tokenize"),
-}
 _SETTINGS = (
     *("generationConfig", "generation_config", "inferenceConfig", "options", "parameters"),
     "textGenerationConfig",
 )
 """Members of a request's body in which some APIs have the temperature."""
-
-_COUNTS_TOKENS = ("/messages/count_tokens", "/responses/input_tokens")
-
-_STREAMS_UNASKED = frozenset({"api.chat", "api.generate"})
 
 
 def describe_call(route: str, request: Request, value: Json = None) -> ApiCall | None:
@@ -91,17 +69,18 @@ def describe_call(route: str, request: Request, value: Json = None) -> ApiCall |
 
 def calls_model(call: ApiCall, request: Request) -> bool:
     """Whether a call asks a model for an answer, and leaves nothing behind at the service."""
-    path = request.target.partition("?")[0].rstrip("/")
-    if request.method != "POST" or call.endpoint not in _MODEL_ENDPOINTS:
+    if request.method != "POST" or not endpoint_named(call.endpoint).calls_model:
         return False
+    path = request.target.partition("?")[0].rstrip("/")
     # `/messages/batches` and `/responses/ID/cancel` are other calls below the same resource.
     name = call.endpoint.removeprefix("api.").replace(".", "/")
-    return path.endswith((f"/{name}", f":{name}", f"%3A{name}", f"%3a{name}", *_COUNTS_TOKENS))
+    return path.endswith((f"/{name}", f":{name}", f"%3A{name}", f"%3a{name}"))
 
 
 def samples(interaction: Interaction) -> bool:
     """Whether a recorded call had a model sample its answer: asked again, it gives another one."""
-    if interaction.metadata.get("endpoint") not in _SAMPLING:
+    name = interaction.metadata.get("endpoint")
+    if not isinstance(name, str) or not endpoint_named(name).samples:
         return False
     fields = _fields(interaction.request)
     places = [fields, *[fields.get(name) for name in _SETTINGS]]
@@ -133,7 +112,7 @@ def _resource_call(provider: str, path: str, request: Request, value: Json) -> A
     model = fields.get("model", deployment)
     if model is None and endpoint == "realtime":
         model = _model_in_query(request.target)
-    stream = fields.get("stream", endpoint in _STREAMS_UNASKED)
+    stream = fields.get("stream", endpoint_named(endpoint).streams_unasked)
     return ApiCall(provider, endpoint, model if isinstance(model, str) else None, stream is True)
 
 
@@ -156,9 +135,9 @@ def _resource(path: str) -> tuple[str | None, str | None]:
     resource = _RESOURCE.match(path, prefix.end() if prefix else 0)
     if resource is None:
         return None, None
-    endpoint, action = resource["group"], resource["action"]
-    if endpoint in _GROUPS and action is not None:
-        endpoint = f"{endpoint}.{action}"
+    endpoint, action = resource["name"], resource["action"]
+    if (below := f"{endpoint}.{action}") in ENDPOINTS:
+        endpoint = below
     if prefix is None:
         return endpoint, None
     # Ollama's API has `api` in place of a version.

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tapeway.core.http.routing import DEFAULT_ROUTE, BaseUrlFault, RequestAddress
-from tapeway.providers.paths import api_of_path, owner
+from tapeway.providers.endpoints import api_of_path
+from tapeway.providers.paths import owner
 
 _WITHOUT_VERSION = frozenset({"/chat/completions", "/embeddings", "/messages", "/responses"})
 """Paths that only LLM APIs have below a version; `/models` is a path of many services."""

@@ -67,23 +67,6 @@ _GEMINI_PATH = re.compile(
     r"|/v1/models/[^/]+(?::|%3[aA])(?:\w*(?:Contents?|Tokens)|predict\w*)$"
 )
 
-# Gateways and self-hosted servers have these paths below any prefix. Only paths of a single API
-# are listed.
-_API_PATHS = (
-    (
-        re.compile(
-            r"/(?:openai/deployments/[^/]+/)?chat/completions$"
-            r"|/(?:v\d|openai/deployments/[^/]+)/(?:completions|embeddings|responses)$"
-        ),
-        "openai",
-    ),
-    (re.compile(r"/v1/messages$"), "anthropic"),
-    (re.compile(r"/v2/chat$"), "cohere"),
-    (re.compile(r"/models/[^/]+(?::|%3[aA])(?:streamG|g)enerateContent$"), "gemini"),
-    (re.compile(r"/model/[^/]+/(?:converse|invoke)(?:-[a-z-]+)?$"), "bedrock"),
-    (re.compile(r"/api/(?:chat|generate)$"), "ollama"),
-)
-
 
 def owner(target: str, headers: Headers) -> str | None:
     """The built-in route for a raw target without a route name, None if no provider is recognised."""
@@ -103,12 +86,4 @@ def owner(target: str, headers: Headers) -> str | None:
     # /v1/chat alone is Cohere's.
     if second in _OPENAI_RESOURCES or path.startswith("/v1/chat/completions"):
         return "openai"
-    return None
-
-
-def api_of_path(path: str) -> tuple[str, str] | None:
-    """The provider whose API a path ends with, below any prefix, and that part of the path."""
-    for pattern, provider in _API_PATHS:
-        if (match := pattern.search(path)) is not None:
-            return provider, match[0]
     return None
