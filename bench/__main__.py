@@ -25,7 +25,6 @@ from bench import (
     stores,
     waits,
     websocket,
-    workers,
 )
 from bench.figures import Table, chart, markdown, text
 
@@ -49,7 +48,6 @@ def tables() -> list[Table]:
         loading.measure,
         million.measure,
         start.measure,
-        workers.measure,
     ]
     if instructions.available():
         measures.append(instructions.measure)

@@ -175,12 +175,9 @@ async def hold(upstream: str) -> Callable[[], asyncio.Protocol]:
 
 async def main(kind: str, *more: str) -> None:
     if kind in ("parser", "protocol", "hold"):
-        port = int(more[0]) if more and kind == "protocol" else 0
         bare = ParsingProtocol if kind == "parser" else Protocol
         made = await hold(more[0]) if kind == "hold" else bare
-        server = await asyncio.get_running_loop().create_server(
-            made, "127.0.0.1", port, reuse_port=port > 0
-        )
+        server = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()[:2]
     else:
         runner: web.AppRunner | web.ServerRunner

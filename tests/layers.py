@@ -1,6 +1,6 @@
 """Who may import whom, room by room.
 
-`errors <- core <- formats, providers <- stores, upstream <- engine <- server, admin <- workers <- cli`;
+`errors <- core <- formats, providers <- stores, upstream <- engine <- server, admin <- cli`;
 `integrations` stands beside `server`.
 
 A room is a folder, or a module where a folder's modules build on each other. It may import itself,
@@ -131,10 +131,9 @@ ROWS: dict[str, tuple[str, ...]] = {
         "version",
     ),
     "server.lifecycle": ("server.wiring",),
-    "workers": ("server.lifecycle", "logs", "importing"),
     "html_report": ("embedded", "engine.report", "web"),
     "cli": (
-        *("workers", "descriptors", "integrations", "library", "html_report"),
+        *("server.lifecycle", "descriptors", "integrations", "library", "html_report"),
         "pytest_plugin.names",
         "embedded",
     ),

@@ -11,25 +11,23 @@ import pytest
 from tapeway.importing import imported, without_authorities
 from tests.upstream.certificate_authority import AUTHORITY
 
-_COLLECTIONS_OF_A_WORKER = """
-import gc, runpy, sys
+_COLLECTIONS_OF_A_SERVER = """
+import gc, sys
+import click
+from tapeway.cli.main import tapeway
 begun = 0
 def count(phase, info):
     global begun
     begun += phase == "start"
 gc.callbacks.append(count)
-sys.argv = ["worker"]
-try:
-    runpy.run_module("tapeway.workers", run_name="__main__", alter_sys=True)
-except TypeError:
-    # It got no descriptors to serve on; by then it has imported everything.
-    print(begun, "tapeway.server.lifecycle" in sys.modules)
+tapeway.get_command(click.Context(tapeway), "serve")
+print(begun, "tapeway.server.lifecycle" in sys.modules)
 """
 
 
-def test_a_worker_imports_the_server_without_collections() -> None:
+def test_the_command_imports_the_server_without_collections() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _COLLECTIONS_OF_A_WORKER], capture_output=True, text=True, check=True
+        [sys.executable, "-c", _COLLECTIONS_OF_A_SERVER], capture_output=True, text=True, check=True
     )
 
     begun, whole = done.stdout.split()
@@ -54,17 +52,7 @@ def test_collections_go_on_as_before(name: str, collects: bool) -> None:
 
 
 _AUTHORITIES_READ = """
-import sys
-from pathlib import Path
-from runpy import run_module
-if sys.argv[1] == "serve":
-    import tapeway.cli.serve
-else:
-    sys.argv[1:] = []
-    try:
-        run_module("tapeway.workers", run_name="__main__", alter_sys=True)
-    except TypeError:
-        pass
+import tapeway.cli.serve
 from aiohttp import connector
 import ssl
 contexts = (connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED)
@@ -80,9 +68,8 @@ def one_authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_authority")
-@pytest.mark.parametrize("program", ["serve", "worker"])
-def test_neither_a_server_nor_a_worker_reads_authorities_as_it_starts(program: str) -> None:
-    command = [sys.executable, "-c", _AUTHORITIES_READ, program]
+def test_a_server_reads_no_authorities_as_it_starts() -> None:
+    command = [sys.executable, "-c", _AUTHORITIES_READ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == ["0", "0", "1"]

@@ -63,17 +63,6 @@ def configure(
     logging.captureWarnings(True)
 
 
-def add_field(name: str, value: Value) -> None:
-    """Add a field to every line that the handlers of `configure` write from now on."""
-
-    def add(record: logging.LogRecord) -> bool:
-        setattr(record, name, value)
-        return True
-
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(add)
-
-
 class Mask:
     """Replaces known secrets in a text, percent-encoded ones too."""
 

@@ -65,10 +65,10 @@ class Passage:
 
 
 class LoopGuard:
-    """The requests in flight to upstreams that may lead back here. Workers share one `identity`."""
+    """The requests in flight to upstreams that may lead back here."""
 
-    def __init__(self, identity: str | None = None, *, late_s: float = LATE_S) -> None:
-        self._id = (identity or secrets.token_hex(8)).encode()
+    def __init__(self, *, late_s: float = LATE_S) -> None:
+        self._id = secrets.token_hex(8).encode()
         self._late_s = late_s
         self._is_tapeway: dict[str, bool] = {}
         """By the URL of an upstream that has answered."""

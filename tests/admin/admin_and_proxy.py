@@ -12,7 +12,6 @@ from aiohttp import ClientResponse, ClientSession, ClientTimeout, web
 
 from tapeway.admin.app import make_application
 from tapeway.admin.listener import AdminRunner
-from tapeway.admin.processes import ServingProcesses, SingleProcess
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
@@ -158,9 +157,6 @@ async def world(
     clock: Callable[[], float] = time.monotonic,
     heartbeat_s: float = 3600.0,
     listener_host: str = "127.0.0.1",
-    processes: Callable[[Broker, RequestJournal], ServingProcesses] = lambda broker, _: (
-        SingleProcess(broker)
-    ),
 ) -> AsyncIterator[World]:
     """Everything started, and stopped in reverse."""
     service, journal = service or Service(), RequestJournal(1000)
@@ -180,7 +176,6 @@ async def world(
         application = make_application(
             broker,
             journal,
-            processes(broker, journal),
             token=token,
             listener=(listener_host, 8081),
             version="1.2.3",

@@ -103,9 +103,7 @@ def test_help_imports_commands_alone_and_env_the_settings() -> None:
     }
 
 
-def test_a_server_imports_neither_workers_nor_the_libraries_that_few_need(
-    tmp_path: Path,
-) -> None:
+def test_a_server_imports_no_libraries_that_few_need(tmp_path: Path) -> None:
     found = _imported(
         *("serve", "--store", str(tmp_path), "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"),
         "--log-level=error",

@@ -132,6 +132,43 @@ def test_no_command_offers_an_option_that_it_refuses(
     assert f"{option} " not in run_tapeway(capsys, *command, "--help")[1]
 
 
+@pytest.mark.parametrize(
+    ("source", "arguments", "variable", "file"),
+    [
+        ("--workers", ("serve", "--workers", "2"), "", ""),
+        ("--workers", ("serve", "--workers=1"), "", ""),
+        ("--workers", ("run", "--workers", "2", "--", "true"), "", ""),
+        ("--workers", ("doctor", "--workers", "2", "--", "true"), "", ""),
+        ("TAPEWAY_WORKERS", ("serve",), "2", ""),
+        ("TAPEWAY_WORKERS", ("run", "--", "true"), "1", ""),
+        ("tapeway.toml: workers", ("serve",), "", "workers = 2\n"),
+    ],
+)
+def test_workers_are_2_wherever_they_are_given_and_what_to_use_instead_is_said(
+    source: str,
+    arguments: tuple[str, ...],
+    variable: str,
+    file: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TAPEWAY_WORKERS", variable)
+    Path("tapeway.toml").write_text(file)
+
+    code, out, err = run_tapeway(capsys, *arguments)
+
+    said = (
+        "tapeway has no workers any more, leave this out; to serve with several processes, start "
+    )
+    said += "several instances with the same --store postgresql://…"
+    assert (code, out, err) == (2, "", f"tapeway: {source}: {said}\n")
+
+
+@pytest.mark.parametrize("command", ["serve", "run", "doctor"])
+def test_no_help_tells_of_workers(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert "workers" not in run_tapeway(capsys, command, "--help")[1]
+
+
 def leaves(group: click.Group, *path: str) -> Iterator[tuple[str, click.Command]]:
     """Each command with its name."""
     for name in group.list_commands(click.Context(group)):

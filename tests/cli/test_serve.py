@@ -85,7 +85,7 @@ def test_a_flag_wins_over_its_variable(
 
 def test_every_option_is_a_flag() -> None:
     assert isinstance(serve, Command)
-    flags = {p.name for p in serve.params if isinstance(p, Option)}
+    flags = {p.name for p in serve.params if isinstance(p, Option) and not p.hidden}
 
     assert flags == set(OPTIONS)
 

@@ -33,7 +33,6 @@ from tapeway.formats.native import document
 from tapeway.server import lifecycle
 from tapeway.settings.options import Settings
 from tapeway.stores.file.store import FileStore
-from tapeway.workers import supervisor
 from tests.cli.conftest import own_surroundings
 from tests.cli.invocation import written
 from tests.formats.other_tools.example_files import text
@@ -193,7 +192,6 @@ class Runner:
         started: list[Settings] = []
         with self._monkeypatch.context() as patch:
             patch.setattr(lifecycle, "serve", started.append)
-            patch.setattr(supervisor, "serve", started.append)
             for name, _, value in (part.partition("=") for part in shlex.split(environ)):
                 patch.setenv(name, value)
             with pytest.raises(SystemExit) as ended:

@@ -28,7 +28,6 @@ from tapeway.stores.remote import client
 from tapeway.stores.sql import coordination
 from tapeway.stores.sqlite import connection
 from tapeway.stores.support import large_bodies
-from tapeway.workers import pool as worker_pool
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -151,7 +150,6 @@ FIXED = {
     "another tapeway as the store that does not answer": (
         f"{client.PATIENCE_S:g} s, silent {client.SILENCE_S:g} s"
     ),
-    "workers that end within a minute": f"{worker_pool.MAX_FAILURES}",
     "replays answered without aiohttp: heads, bodies and answers of": (
         f"{plain_heads.LARGEST_HEAD // KIB} KiB, {plain_heads.LARGEST_BODY // KIB} KiB, "
         f"{prepared_answers.LARGEST_PREPARED // KIB} KiB"

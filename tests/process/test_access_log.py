@@ -17,7 +17,7 @@ FIELDS = [
     *("client_address", "method", "path", "cassette", "route", "outcome", "status", "bytes"),
     *("duration_ms", "id", "request_id", "trace_id"),
 ]
-ONE, SHARED = (), ("--workers", "2", "--store", "sqlite:recorded.db")
+STORES = ((), ("--store", "sqlite:recorded.db"))
 
 
 def lines(tapeway: Tapeway) -> list[dict[str, Any]]:
@@ -32,7 +32,7 @@ async def answer_to(tapeway: Tapeway, sent: bytes) -> Answer:
         return await client.answer()
 
 
-@pytest.mark.parametrize("options", [ONE, SHARED], ids=["one process", "workers"])
+@pytest.mark.parametrize("options", STORES, ids=["a folder", "sqlite"])
 async def test_each_request_has_one_line_with_its_outcome(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
@@ -52,9 +52,7 @@ async def test_each_request_has_one_line_with_its_outcome(
         ("miss", 400),
     ]
     for line, entry in zip(found, reversed(journal), strict=True):
-        names = [
-            name for name in line if name not in ("at", "level", "logger", "message", "worker")
-        ]
+        names = [name for name in line if name not in ("at", "level", "logger", "message")]
         assert names == FIELDS
         assert {name: entry[name] for name in entry if name in names} == {
             name: line[name] for name in names if name in entry

@@ -26,10 +26,7 @@ async def chat(tapeway: Tapeway) -> str | None:
 
 
 @pytest.mark.parametrize("given", ["HTTP_PROXY", "TAPEWAY_UPSTREAM_PROXY", "a file"])
-@pytest.mark.parametrize("mode", ["process", "workers"])
-async def test_a_password_of_a_proxy_is_used_and_shown_nowhere(
-    tmp_path: Path, given: str, mode: str
-) -> None:
+async def test_a_password_of_a_proxy_is_used_and_shown_nowhere(tmp_path: Path, given: str) -> None:
     password = canary.canary()
     async with (
         StandIn() as upstream,
@@ -42,11 +39,8 @@ async def test_a_password_of_a_proxy_is_used_and_shown_nowhere(
         if given == "a file":
             (tmp_path / "proxy").write_text(url + "\n")
             environ = {"TAPEWAY_UPSTREAM_PROXY_FILE": str(tmp_path / "proxy")}
-        workers = ("--workers", "2", "--store", f"sqlite:{tmp_path}/store.db")
         options = ("--upstream", "http://api.example.com", "--log-level", "debug")
-        async with Tapeway(
-            tmp_path, *options, *(workers if mode == "workers" else ()), environ=environ
-        ) as tapeway:
+        async with Tapeway(tmp_path, *options, environ=environ) as tapeway:
             assert await chat(tapeway)
             asked = len(proxy.heads)
             assert await chat(tapeway)

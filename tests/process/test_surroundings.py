@@ -38,9 +38,7 @@ def urlopen_status(url: str) -> int:
 
 
 @pytest.mark.slow
-async def test_processes_and_workers_that_are_each_others_upstream_end_in_508(
-    tmp_path: Path,
-) -> None:
+async def test_processes_that_are_each_others_upstream_end_in_508(tmp_path: Path) -> None:
     ports = free_ports(2)
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
@@ -55,11 +53,10 @@ async def test_processes_and_workers_that_are_each_others_upstream_end_in_508(
         )
         for own, other in (ports, reversed(ports))
     ]
-    shared = ("--workers", "2", "--store", "sqlite:x.db")
     async with (
         asyncio.timeout(DEADLINE_S),
-        Tapeway(tmp_path / "one", *options[0], *shared) as one,
-        Tapeway(tmp_path / "two", *options[1], *shared) as two,
+        Tapeway(tmp_path / "one", *options[0]) as one,
+        Tapeway(tmp_path / "two", *options[1]) as two,
     ):
         for each in (one, two, one):
             answer = await asyncio.to_thread(urlopen_status, f"{each.proxy}/x")
@@ -77,10 +74,7 @@ async def test_a_private_authority_can_be_named(tmp_path: Path) -> None:
             assert (await tapeway.ask("/x")).outcome == b"recorded"
 
 
-@pytest.mark.parametrize("options", [(), ("--workers", "2", "--store", "sqlite:all.db")])
-async def test_an_authority_of_the_system_is_known_and_no_other(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
+async def test_an_authority_of_the_system_is_known_and_no_other(tmp_path: Path) -> None:
     AUTHORITY.cert_pem.write_to_path(str(tmp_path / "system.pem"))
     environ = {"SSL_CERT_FILE": str(tmp_path / "system.pem"), "SSL_CERT_DIR": str(tmp_path)}
     async with (
@@ -88,7 +82,7 @@ async def test_an_authority_of_the_system_is_known_and_no_other(
         Peer(tls=server("unknown authority")) as stranger,
         Tapeway(
             tmp_path,
-            *("--upstream", peer.url, "--route", f"stranger={stranger.url}", *options),
+            *("--upstream", peer.url, "--route", f"stranger={stranger.url}"),
             environ=environ,
         ) as tapeway,
     ):

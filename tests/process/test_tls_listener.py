@@ -53,14 +53,12 @@ async def chat(url: str, key: str) -> tuple[str, str]:
     return answer.headers["tapeway-outcome"], text
 
 
-@pytest.mark.parametrize("several", [False, True])
 async def test_a_client_of_openai_records_and_replays_over_tls(
-    tmp_path: Path, certificate: tuple[str, str], several: bool
+    tmp_path: Path, certificate: tuple[str, str]
 ) -> None:
     cert, key = certificate
-    workers = ("--workers", "2", "--store", f"sqlite:{tmp_path}/store.db") if several else ()
     async with StandIn() as upstream:
-        options = ("--upstream", upstream.url, "--tls-cert", cert, "--tls-key", key, *workers)
+        options = ("--upstream", upstream.url, "--tls-cert", cert, "--tls-key", key)
         async with Tapeway(tmp_path, *options) as proxy:
             assert proxy.ready["proxy"].startswith("https://127.0.0.1:")
             assert proxy.ready["admin"].startswith("http://127.0.0.1:")

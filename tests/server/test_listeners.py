@@ -7,7 +7,7 @@ import pytest
 from aiohttp import ClientConnectionError, ClientSession, web
 
 from tapeway.errors import TapewayError
-from tapeway.server.listeners import LateListener, inherited_listener, listen, listen_shared, mount
+from tapeway.server.listeners import LateListener, adopt, listen, mount
 
 
 def test_a_port_is_taken_from_the_moment_it_is_given_out() -> None:
@@ -48,43 +48,13 @@ def test_a_place_that_is_not_ours_is_named(host: str, said: str) -> None:
     assert refusal.value.message.startswith(f"--listen {host}")
 
 
-def test_several_listen_on_one_port_and_each_gets_some_of_the_connections() -> None:
-    with ExitStack() as stack:
-        together = listen_shared("--listen", "127.0.0.1", 0, 3)
-        for listener in together:
-            stack.enter_context(closing(listener.socket))
-        places = {listener.address for listener in together}
-        for _ in range(300):
-            stack.enter_context(socket.create_connection(together[0].address))
-        taken = [_waiting(listener.socket, stack) for listener in together]
-
-    assert len(places) == 1
-    assert sum(taken) == 300
-    assert min(taken) > 0
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_port_that_several_share_is_taken_for_everybody_else(count: int) -> None:
-    # Another tapeway with workers would get a part of the connections, and nobody would know.
-    together = listen_shared("--listen", "127.0.0.1", 0, 2)
-    with ExitStack() as stack:
-        for listener in together:
-            stack.enter_context(closing(listener.socket))
-        with pytest.raises(TapewayError, match="taken by another process"):
-            listen_shared("--listen", "127.0.0.1", together[0].port, count)
-
-
-def test_a_taken_port_is_not_shared() -> None:
-    first = listen("--listen", "127.0.0.1", 0)
-    with closing(first.socket), pytest.raises(TapewayError, match="taken by another process"):
-        listen_shared("--listen", "127.0.0.1", first.port, 2)
-
-
-def test_one_that_was_handed_over_knows_where_it_listens() -> None:
-    listener = listen("--listen", "127.0.0.1", 0)
-    other = inherited_listener(listener.socket.detach())
-    with closing(other.socket):
-        assert other.url == listener.url
+def test_a_listener_of_the_parent_is_taken_where_its_address_is_asked_for() -> None:
+    opened = listen("--listen", "127.0.0.1", 0)
+    number = opened.socket.detach()
+    adopt(number)
+    adopted = listen("--listen", "127.0.0.1", opened.port)
+    with closing(adopted.socket):
+        assert (adopted.socket.fileno(), adopted.url) == (number, opened.url)
 
 
 class Made:

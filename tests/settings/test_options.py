@@ -53,7 +53,6 @@ def test_every_word_there_is_can_be_set(option: str, words: tuple[str, ...]) -> 
         ({"store": ""}, "must not be empty"),
         ({"miss_status": "200"}, "from 400 to 599"),
         ({"journal_size": 0}, "from 1 to"),
-        ({"workers": 0}, "from 1 to"),
         ({"route": "grok"}, "'grok' is not a built-in route; give grok=URL, or one of openai"),
         ({"route": "grok=off"}, "'grok' is not a built-in route"),
         ({"nonsense": 1}, "there is no option 'nonsense'"),

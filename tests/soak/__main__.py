@@ -1,4 +1,4 @@
-"""Attacks instances and workers for a while, and checks what clients saw.
+"""Attacks instances and a process over SQLite for a while, and checks what clients saw.
 
 python -m tests.soak [postgres|sqlite ...] [--seed N] [--check FILE]
 

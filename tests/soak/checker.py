@@ -43,9 +43,7 @@ OUTCOMES = {
 }
 _KEPT = frozenset({"recorded", "replayed"})
 _NOT_SERVED = frozenset({"error", "none", "left"})
-_TAKES_A_LEASE: frozenset[FaultKind] = frozenset(
-    {"kill", "stop", "drop", "crash", "restart", "starved"}
-)
+_TAKES_A_LEASE: frozenset[FaultKind] = frozenset({"kill", "stop", "drop", "crash", "starved"})
 _STARVES_S = 45.0
 """No fault lasts half as long, so whoever waits longer is forgotten."""
 _SEARCHED, _LONGEST_SECRET = 2**20, 2**10

@@ -1,8 +1,6 @@
-"""What is attacked: four instances over PostgreSQL, or four workers over SQLite."""
+"""What is attacked: four instances over PostgreSQL, or one process over SQLite."""
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -11,7 +9,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.process.serving import Tapeway
-from tests.process.workers.worker_processes import Crew, gone
 from tests.soak.history import FaultKind, Kind
 from tests.soak.network import Relay
 from tests.soak.schedule import INSTANCES
@@ -97,7 +94,7 @@ class Cluster:
     kind: Kind
 
     def __init__(self, folder: Path, upstream: str, key: str, *, jumping: bool) -> None:
-        """`jumping` starts the first instance, or all workers, so that their clock can jump."""
+        """`jumping` starts the first instance so that its clock can jump."""
         self.folder = folder
         self.upstream = upstream
         self.key = key
@@ -217,8 +214,8 @@ class PostgresInstances(Cluster):
                     yield f"table {name}", raw
 
 
-class SqliteWorkers(Cluster):
-    """One `tapeway serve --workers 4`."""
+class SqliteProcess(Cluster):
+    """One process over SQLite, for every client."""
 
     kind = "sqlite"
 
@@ -227,46 +224,25 @@ class SqliteWorkers(Cluster):
         return f"sqlite:{self.folder}/disk/all.db"
 
     def processes(self, instance: int) -> Sequence[int]:
-        """One of the workers, by age."""
-        workers = self.members[0]
-        assert isinstance(workers, Crew)
-        found = workers.workers
-        return [found[instance % len(found)]] if found else []
+        return [self.members[0].pid]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """While the block runs."""
         if self.jumping:
             self.clock = PythonClock(self.folder / "clock")
-        crew = Crew(
-            *(self.folder, INSTANCES, "--store", self.store, "--upstream", self.upstream),
+        process = Tapeway(
+            *(self.folder, "--store", self.store, "--upstream", self.upstream),
             environ=None if self.clock is None else self.clock.environ,
         )
-        crew.key = self.key
-        self.members.append(crew)
+        process.key = self.key
+        self.members.append(process)
         (self.folder / "disk").mkdir(exist_ok=True)
         try:
-            await crew.start()
+            await process.start()
             yield
         finally:
-            await self.kill_all()
-
-    async def kill_all(self) -> None:
-        """Kill the supervisor and all workers."""
-        (crew,) = self.members
-        assert isinstance(crew, Crew)
-        pids = [] if not Path(f"/proc/{crew.pid}").exists() else crew.workers
-        await crew.kill()
-        for pid in pids:
-            _kill(pid)
-        await gone(pids)
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+            await process.kill()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.soak.clusters import LEASE_S, Cluster, PostgresInstances, SqliteWorkers
+from tests.soak.clusters import LEASE_S, Cluster, PostgresInstances, SqliteProcess
 from tests.soak.history import Fault, FaultKind, History, Steered
 from tests.soak.schedule import PlannedFault
 from tests.soak.takes import START_MODE
@@ -17,7 +17,7 @@ _TERMINATE = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE application_name = 'tapeway' AND pid <> pg_backend_pid()
 """
-_OF_ALL: frozenset[FaultKind] = frozenset({"crash", "terminate", "full", "restart", "starved"})
+_OF_ALL: frozenset[FaultKind] = frozenset({"crash", "terminate", "full", "starved"})
 _JUMPS = ("+3h", "-2d", "+400d", "-1h")
 _BEAT_S = 0.05
 _DELAY_S = 0.3
@@ -45,8 +45,8 @@ class Faults:
         match self._cluster:
             case PostgresInstances() as cluster:
                 await self._to_instances(cluster, planned)
-            case SqliteWorkers() as cluster:
-                await self._to_workers(cluster, planned, began)
+            case SqliteProcess() as cluster:
+                await self._to_process(cluster, planned, began)
         await self._cluster.well()
         await asyncio.sleep(_AFTERWARDS_S[self._cluster.kind])
         await self._cluster.well()
@@ -87,20 +87,18 @@ class Faults:
             case _:
                 await self._clock(planned)
 
-    async def _to_workers(
-        self, cluster: SqliteWorkers, planned: PlannedFault, began: float
+    async def _to_process(
+        self, cluster: SqliteProcess, planned: PlannedFault, began: float
     ) -> None:
+        (process,) = cluster.members
         match planned.kind:
             case "kill":
-                _signal(cluster.processes(planned.instance), signal.SIGKILL)
+                await process.kill()
                 await asyncio.sleep(planned.lasts_s)
+                await process.start()
+                self._history.steered.append(Steered("start", None, START_MODE, began, self._now()))
             case "stop":
                 await _stopped(cluster.processes(planned.instance), planned.lasts_s)
-            case "restart":
-                await cluster.kill_all()
-                await asyncio.sleep(planned.lasts_s)
-                await cluster.members[0].start()
-                self._history.steered.append(Steered("start", None, START_MODE, began, self._now()))
             case "full":
                 await _filled(cluster, planned.lasts_s)
             case _:

@@ -13,7 +13,7 @@ Kind = Literal["postgres", "sqlite"]
 Mode = Literal["replay", "record", "auto", "passthrough"]
 What = Literal["mode", "rewind", "eject", "insert", "start"]
 FaultKind = Literal[
-    "kill", "stop", "crash", "terminate", "drop", "delay", "clock", "full", "restart", "starved"
+    "kill", "stop", "crash", "terminate", "drop", "delay", "clock", "full", "starved"
 ]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.soak.checker import secrets_seen
 from tests.soak.clients import Clients
-from tests.soak.clusters import Cluster, PostgresInstances, SqliteWorkers
+from tests.soak.clusters import Cluster, PostgresInstances, SqliteProcess
 from tests.soak.faults import Faults
 from tests.soak.history import History, Kind
 from tests.soak.network import Upstream
@@ -69,14 +69,14 @@ async def _cluster(
     schema: str,
     jumping: bool,
 ) -> AsyncIterator[Cluster]:
-    cluster: PostgresInstances | SqliteWorkers
+    cluster: PostgresInstances | SqliteProcess
     if kind == "postgres":
         assert server is not None
         cluster = PostgresInstances(
             folder, upstream.url, canary("key"), server, schema, jumping=jumping
         )
     else:
-        cluster = SqliteWorkers(folder, upstream.url, canary("key"), jumping=jumping)
+        cluster = SqliteProcess(folder, upstream.url, canary("key"), jumping=jumping)
     async with cluster.running():
         yield cluster
 

@@ -87,10 +87,9 @@ FAULTS: dict[Kind, dict[FaultKind, tuple[float, float]]] = {
         "full": (1, 3),
     },
     "sqlite": {
-        "kill": (0.1, 0.3),
+        "kill": (0.1, 0.5),
         "stop": (3, 18),
         "full": (1, 3),
-        "restart": (0.1, 0.5),
         "clock": (0.5, 1),
     },
 }
@@ -98,7 +97,7 @@ FAULTS: dict[Kind, dict[FaultKind, tuple[float, float]]] = {
 
 SHORT: dict[Kind, Sequence[FaultKind]] = {
     "postgres": ("stop", "crash", "drop"),
-    "sqlite": ("kill", "full", "restart"),
+    "sqlite": ("kill", "full"),
 }
 """Those of a short run, which takes each once; other tests kill instances and end connections."""
 

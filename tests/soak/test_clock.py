@@ -1,4 +1,4 @@
-"""The clock of the workers in the soak: it jumps for what Python shows, and for nothing else."""
+"""The clock of the process over SQLite in the soak: it jumps for what Python shows, and for nothing else."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Every fault once, on instances over PostgreSQL and on workers over SQLite: no promise is broken."""
+"""Every fault once, on instances over PostgreSQL and on a process over SQLite: no promise is broken."""
 
 import os
 from contextlib import ExitStack
@@ -47,7 +47,7 @@ async def test_four_instances_over_postgresql_keep_their_promises(
     check(history, number, tmp_path)
 
 
-async def test_four_workers_over_sqlite_keep_their_promises(tmp_path: Path) -> None:
+async def test_a_process_over_sqlite_keeps_its_promises(tmp_path: Path) -> None:
     number = seed()
     with ExitStack() as stack:
         disk = stack.enter_context(limited_disk(tmp_path / "disk", "sqlite"))

@@ -10,34 +10,26 @@ if __name__ == "__main__":
     os.umask(mask)
     variables = [name + b"=" + value for name, value in os.environb.items()]
     name = os.path.basename(__file__)
-    # The last arguments of a worker are the descriptors that it inherits besides.
-    inherited = [0, 1, 2, *(map(int, sys.argv[-3:]) if name == "worker" else ())]
     asked = b"\0".join(
         [
             os.fsencode(os.getcwd()),
             b"%d" % mask,
-            b",".join([b"%d" % position for position in inherited]),
             b"%d" % len(variables),
             *variables,
-            *{
-                "pytest": [b"-m", b"pytest"],
-                "python": [b"python"],
-                # The supervisor knows it by this number.
-                "worker": [b"worker", b"%d" % os.getpid()],
-            }.get(name, []),
+            *{"pytest": [b"-m", b"pytest"], "python": [b"python"]}.get(name, []),
             *[os.fsencode(argument) for argument in sys.argv[1:]],
         ]
     )
     server = _socket.socket(_socket.AF_UNIX)
     server.connect(os.path.dirname(__file__) + "/socket")
     server.send(len(asked).to_bytes(8))
-    numbers = b"".join([descriptor.to_bytes(4, sys.byteorder) for descriptor in inherited])
+    numbers = b"".join([descriptor.to_bytes(4, sys.byteorder) for descriptor in range(3)])
     sent = server.sendmsg([asked], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
     while sent < len(asked):
         sent += server.send(asked[sent:])
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: server.send(bytes([number])))
-    for descriptor in inherited:
+    for descriptor in range(3):
         os.close(descriptor)
     code = int.from_bytes(server.recv(2, _socket.MSG_WAITALL), "big", signed=True)
     if code < 0:

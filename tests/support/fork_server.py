@@ -4,10 +4,6 @@ An interpreter works for half a second to import tapeway, and for four to import
 does what is tested. The child gets what a start gives: arguments, environment, folder, umask,
 limits, rights and the first three descriptors. A test of the start itself, or of options of the interpreter, starts one
 from scratch.
-
-The workers of `tapeway serve` are forked too: the supervisor's child is then the program that asks
-for the fork, which ends as the worker does and takes it along. OWN_WORKERS in the environment has
-them started from scratch, for tests that stop them or look at their processes.
 """
 
 import contextlib
@@ -38,12 +34,9 @@ _IMPORTED = (
     "tapeway.cli.run.command",
     "tapeway.cli.serve",
     "tapeway.cli.main",
-    "tapeway.workers.supervisor",
-    "tapeway.workers.worker",
     "tapeway.embedded.deck",
     "pytest",
 )
-OWN_WORKERS = "OWN_WORKERS"
 _CAPABILITY_VERSION_3 = 0x20080522
 _HIGH = 200
 """Descriptors from here on are nobody's."""
@@ -59,7 +52,7 @@ def program() -> Path:
     It ends as the child does, passes on what asks it to stop, and takes the child along if it ends
     before.
     """
-    return _programs(sys.executable, _IMPORTED, "tapeway", "pytest", "worker") / "tapeway"
+    return _programs(sys.executable, _IMPORTED, "tapeway", "pytest") / "tapeway"
 
 
 @cache
@@ -128,18 +121,18 @@ def _children(folder: Path) -> list[str]:
 
 def _child(client: socket.socket) -> list[str]:
     size = int.from_bytes(client.recv(8, socket.MSG_WAITALL))
-    asked, descriptors, _, _ = socket.recv_fds(client, 1, 6)
+    asked, descriptors, _, _ = socket.recv_fds(client, 1, 3)
     (asking,) = struct.unpack("i8x", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     while len(asked) < size:
         asked += client.recv(size - len(asked))
     child = os.fork()
     if child:
-        for descriptor in (0, 1, 2, *descriptors):
+        for descriptor in (*range(3), *descriptors):
             os.close(descriptor)
         _wait(child, client)
     client.close()
-    folder, umask, numbers, count, *rest = asked.split(b"\0")
-    _move(descriptors, [int(part) for part in numbers.split(b",")])
+    folder, umask, count, *rest = asked.split(b"\0")
+    _move(descriptors)
     variables, arguments = rest[: int(count)], rest[int(count) :]
     os.chdir(folder)
     os.umask(int(umask))
@@ -167,12 +160,12 @@ def _rights(pid: int) -> tuple[int, ...]:
     return tuple(int(status.split(f"{name}:")[1].split()[0], 16) for name in names)
 
 
-def _move(descriptors: list[int], numbers: list[int]) -> None:
+def _move(descriptors: list[int]) -> None:
     # One may have the number that is another's in the end.
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _HIGH) for descriptor in descriptors]
     for descriptor in descriptors:
         os.close(descriptor)
-    for descriptor, number in zip(high, numbers, strict=True):
+    for descriptor, number in zip(high, range(3), strict=True):
         os.dup2(descriptor, number)
         os.close(descriptor)
 
@@ -225,14 +218,8 @@ if __name__ == "__main__":
     match _children(folder):
         case ["-m" | "-c", *_] as arguments:
             _interpret(arguments)
-        case ["worker", pid, *arguments]:
-            vars(os)["getpid"] = lambda: int(pid)
-            _interpret(arguments)
         case ["python", *arguments]:
             _interpret(arguments)
         case arguments:
             sys.argv = ["tapeway", *arguments]
-            if "serve" in arguments and os.environ.pop(OWN_WORKERS, None) is None:
-                # It is what workers are started with.
-                sys.executable = f"{folder}/worker"
             sys.modules["tapeway.cli.main"].main()

@@ -15,7 +15,6 @@ from tapeway.admin.context import HandlerContext, InteractionCounts
 from tapeway.admin.handlers.status import is_page, page_file
 from tapeway.admin.openapi import document
 from tapeway.admin.operation import Operation
-from tapeway.admin.processes import ServingProcesses, SingleProcess
 from tapeway.admin.request_body import MAX_BODY
 from tapeway.admin.responses import (
     SECURITY_HEADERS,
@@ -45,14 +44,10 @@ _STATUS = "/api/v1/status"
 
 _LONGEST_VERSION = 40
 
-_LIVENESS = "/healthz"
-"""Answers for this process alone, and waits for no worker."""
-
 
 def make_application(
     broker: Broker,
     journal: RequestJournal,
-    processes: ServingProcesses | None = None,
     *,
     token: str | None,
     listener: tuple[str, int],
@@ -67,15 +62,13 @@ def make_application(
 ) -> web.Application:
     """The admin API of this broker.
 
-    The application takes calls whose Host names `listener` or one of `hosts`. `processes` are the
-    workers that serve requests; by default this process serves alone. `proxy` is the URL of the
-    proxy, `named_routes` are the routes named in the settings, and `certificate` is the file of the
-    listener's certificate, if any.
+    The application takes calls whose Host names `listener` or one of `hosts`. `proxy` is the URL of
+    the proxy, `named_routes` are the routes named in the settings, and `certificate` is the file of
+    the listener's certificate, if any.
 
     Raises ConfigError if other machines could reach the listener and there is no token.
     """
     guard = AdminGuard(HostList.of(listener[0], hosts), token, GuessLimiter(clock))
-    processes = processes or SingleProcess(broker)
     context = HandlerContext(
         broker=broker,
         journal=journal,
@@ -83,13 +76,12 @@ def make_application(
         proxy=proxy,
         named_routes=named_routes,
         certificate=certificate,
-        metrics=cache(lambda: _metrics(broker, processes, version)),
+        metrics=cache(lambda: _metrics(broker, version)),
         counts=InteractionCounts(),
         known=KnownCassettes(),
         # Made at the first call: it takes a tenth of the time of a start.
         openapi=cache(lambda: dump(document(operations, version, locked=guard.locked))),
         heartbeat_s=heartbeat_s,
-        processes=processes,
     )
     public = frozenset(operation.path for operation in operations if operation.public)
     application = web.Application(
@@ -154,11 +146,11 @@ def _check_store(request: web.Request, version: str) -> None:
     STORE_HOPS.set(hops)
 
 
-def _metrics(broker: Broker, processes: ServingProcesses, version: str) -> "Metrics":
+def _metrics(broker: Broker, version: str) -> "Metrics":
     # When they are first asked for: the client library of Prometheus takes a while to import.
     from tapeway.admin.metrics import Metrics
 
-    return Metrics(broker, processes, version)
+    return Metrics(broker, version)
 
 
 def _add_routes(
@@ -183,8 +175,6 @@ def _handler(
     operation: Operation, context: HandlerContext
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def serve(request: web.Request) -> web.StreamResponse:
-        if operation.path != _LIVENESS:
-            await context.processes.sync()
         return await operation.serve(context, request)
 
     return serve

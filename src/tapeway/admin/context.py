@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tapeway.admin.processes import ServingProcesses
 from tapeway.core.model.cassette import CassetteStat
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
@@ -34,7 +33,6 @@ class HandlerContext:
     known: KnownCassettes
     openapi: Callable[[], bytes]
     heartbeat_s: float
-    processes: ServingProcesses
 
 
 class InteractionCounts:

@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format: the broker's counts and the resources of all processes.
+"""Metrics in Prometheus' text format: the broker's counts and the resources of the process.
 
 Metrics are made on request from the counts of the journal. The only label that grows with use is
 the cassette's name, and at most a hundred names appear.
@@ -17,7 +17,6 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from tapeway.admin.processes import ServingProcesses
 from tapeway.core.model.control import MODE_POLICIES, Outcome
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassettes.context import CassetteCounts
@@ -29,8 +28,6 @@ from tapeway.engine.journal import (
     RequestJournal,
 )
 
-_NOT_SUMMED = frozenset({"process_start_time_seconds", "process_max_fds"})
-_CPU = "process_cpu_seconds"
 _OUTCOMES: tuple[Outcome, ...] = ("replayed", "recorded", "live", "miss", "error")
 _FROM_UPSTREAM = frozenset({"recorded", "live"})
 _BOUNDS = (*(f"{ms / 1000:g}" for ms in BUCKETS_MS), "+Inf")
@@ -41,10 +38,10 @@ class Metrics:
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
-    def __init__(self, broker: Broker, processes: ServingProcesses, version: str) -> None:
+    def __init__(self, broker: Broker, version: str) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_ProcessCollector(processes))
-        self._broker = _BrokerCollector(broker, processes, version)
+        ProcessCollector(registry=self._registry)
+        self._broker = _BrokerCollector(broker, version)
         self._registry.register(self._broker)
 
     def text(self, loaded: Sequence[CassetteCounts] | None, *, can_record: bool) -> bytes:
@@ -53,34 +50,9 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class _ProcessCollector(Collector):
-    """The resources of all processes; a value that cannot be summed is the first process's."""
-
-    def __init__(self, processes: ServingProcesses) -> None:
-        self._processes = processes
-
-    def collect(self) -> Iterator[Metric]:
-        first, *others = self._processes.pids
-        added: dict[str, float] = {_CPU: self._processes.past_cpu_s}
-        for pid in others:
-            for metric in _of_process(pid):
-                added[metric.name] = added.get(metric.name, 0.0) + metric.samples[0].value
-        for metric in _of_process(first):
-            if metric.name not in _NOT_SUMMED:
-                sample = metric.samples[0]
-                metric.samples = [sample._replace(value=sample.value + added.get(metric.name, 0.0))]
-            yield metric
-
-
-def _of_process(pid: int) -> Iterator[Metric]:
-    # Yields nothing for a process that has ended meanwhile.
-    yield from ProcessCollector(pid=lambda: pid, registry=None).collect()
-
-
 class _BrokerCollector(Collector):
-    def __init__(self, broker: Broker, processes: ServingProcesses, version: str) -> None:
+    def __init__(self, broker: Broker, version: str) -> None:
         self._broker = broker
-        self._processes = processes
         self._version = version
         self.loaded: Sequence[CassetteCounts] | None = ()
         self.can_record = True
@@ -99,13 +71,13 @@ class _BrokerCollector(Collector):
         yield CounterMetricFamily(
             "tapeway_upstream_connections",
             "Connections to upstreams opened",
-            value=self._processes.connections,
+            value=broker.recorder.responder.connections,
         )
         yield CounterMetricFamily("tapeway_takes", "Takes started", value=broker.takes)
         yield GaugeMetricFamily(
             "tapeway_recordings_in_flight",
             "Live calls in progress that will be recorded",
-            value=self._processes.in_flight,
+            value=broker.in_flight,
         )
         yield self._mode()
         if self.loaded is not None:
@@ -123,7 +95,7 @@ class _BrokerCollector(Collector):
         )
 
     def _is_ready(self) -> bool:
-        serves = not self._broker.draining and self._processes.readiness_error() is None
+        serves = not self._broker.draining and self._broker.store.trouble is None
         return serves and self.can_record
 
     def _mode(self) -> Metric:

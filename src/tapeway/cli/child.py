@@ -47,7 +47,7 @@ def _served(**flags: object) -> int:
     }
     sys.stdout.write(f"{json.dumps(known)}\n")
     sys.stdout.flush()
-    imported("tapeway.cli.serve").start(settings)
+    imported("tapeway.cli.serve").lifecycle.serve(settings)
     return 0
 
 

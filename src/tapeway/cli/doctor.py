@@ -50,7 +50,7 @@ _RUN_TWICE = {"mode": "record", "store": "memory:"}
 _EMPTY = StoredCassette(CassetteHead("", ""))
 
 
-@command(but=("workers", "mode", "admin_listen"), cls=WrappingCommand)
+@command(but=("mode", "admin_listen"), cls=WrappingCommand)
 @click.argument("cassettes", nargs=-1, metavar="[FIRST SECOND | -- COMMAND…]")
 @click.option("--write", is_flag=True, help="Add the rules to cassette FIRST.")
 @click.option(

@@ -20,7 +20,7 @@ from tapeway.embedded.client_variables import ADMIN_URL_VARIABLE
 from tapeway.errors import CassetteLocked, StoreAway, TapewayError
 from tapeway.logs import configure
 from tapeway.settings.options import OPTION_OF, Option, Settings, known_secrets
-from tapeway.settings.sources import OPTIONS, flag_of, load_settings
+from tapeway.settings.sources import OPTIONS, REMOVED, flag_of, load_settings
 
 OutputFormat = Literal["text", "json"]
 _MakeCommand = Callable[[Callable[..., int]], click.Command]
@@ -174,10 +174,15 @@ def _flags(
     if "store" in names:
         # Another tapeway as the store needs these.
         names += ("store_token", "store_ca")
+    removed = () if names else REMOVED
     return [
-        _flag(name, option, defaults.get(name, option.default))
-        for name, option in OPTION_OF.items()
-        if name in OPTIONS and name not in but and (not names or name in names)
+        *(
+            _flag(name, option, defaults.get(name, option.default))
+            for name, option in OPTION_OF.items()
+            if name in OPTIONS and name not in but and (not names or name in names)
+        ),
+        # Taken only to say what to do instead.
+        *(click.Option([flag_of(name), name], hidden=True) for name in removed),
     ]
 
 

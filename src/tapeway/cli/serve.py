@@ -4,7 +4,6 @@ import click
 
 from tapeway.cli.options import command, prepare
 from tapeway.importing import without_authorities
-from tapeway.settings.options import Settings
 
 with without_authorities():
     from tapeway.server import lifecycle
@@ -37,16 +36,5 @@ def serve(address: str | None, **flags: object) -> int:
         if flags["listen"] is not None:
             raise click.UsageError(f"give the address once: {address}, or --listen.")
         flags["listen"] = address
-    start(prepare(flags))
+    lifecycle.serve(prepare(flags))
     return 0
-
-
-def start(settings: Settings) -> None:
-    """Serve with these settings until a signal ends the server."""
-    if settings.workers == 1:
-        lifecycle.serve(settings)
-    else:
-        # Nearly every server is one process and need not import the supervisor.
-        from tapeway.workers import supervisor
-
-        supervisor.serve(settings)

@@ -391,10 +391,6 @@ class Broker:
         """How many live calls under way will be recorded."""
         return len(self._calls)
 
-    async def wait_for_calls(self, name: str) -> None:
-        """Wait until no live call records to this cassette."""
-        await self._calls.ended(name)
-
     def recordings_in_flight(self, name: str) -> int:
         """How many live calls of this instance record to a cassette now."""
         return self._calls.count(name)

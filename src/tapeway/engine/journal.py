@@ -234,7 +234,7 @@ def charged_tokens(interaction: Interaction) -> tuple[tuple[int, ...], str]:
 
 
 class ServedRequests(Protocol):
-    """Takes an entry for each served request of any process."""
+    """Takes an entry for each served request."""
 
     def add(self, served: ServedRequest) -> None:
         """Enter a request, before its answer goes out: whoever has the answer may ask for the entry."""
@@ -371,11 +371,6 @@ class Tally:
     """When each recording was asked for, in seconds since the epoch."""
     elsewhere: dict[str, None] = field(default_factory=dict)
     """Origins that responses handed out and that no route leads to."""
-
-    @property
-    def answered(self) -> bool:
-        """Whether any request was answered, by a recording or by the upstream."""
-        return any(self.outcomes[outcome] for outcome in ("replayed", "recorded", "live"))
 
     def add(self, served: ServedRequest) -> None:
         """Count a request, and for a replay the tokens the upstream would have charged for it."""
@@ -552,7 +547,7 @@ class RequestJournal(ServedRequests):
 
     @property
     def tallies(self) -> dict[str, Tally]:
-        """A tally for each loaded cassette. A worker's cassette has a tally from the first request on."""
+        """A tally for each loaded cassette."""
         self._add_all()
         return self._tallies
 

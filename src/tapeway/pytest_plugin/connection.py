@@ -180,7 +180,6 @@ def _own_server(config: pytest.Config) -> ServerProcess:
         {
             # Requests past the slots are never asked live.
             "mode": "replay",
-            "workers": 1,
             "journal_size": _JOURNAL_SIZE,
             "admin_tls": False,
             "page_url": last_url(config.rootpath),

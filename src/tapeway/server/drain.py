@@ -3,12 +3,12 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tapeway.errors import Draining
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class OpenWaits:
@@ -44,14 +44,10 @@ class OpenWaits:
 
 
 class Stopping(asyncio.Event):
-    """Set by the first signal. A second one ends the process, after `before_exit`."""
-
-    before_exit: Callable[[], None] | None = None
+    """Set by the first signal. A second one ends the process."""
 
     def on_signal(self) -> None:
         if self.is_set():
-            if self.before_exit is not None:
-                self.before_exit()
             # At once: whatever was acknowledged is durable already.
             os._exit(1)
         self.set()
@@ -61,7 +57,7 @@ def stop_on_signals() -> Stopping:
     """An event that SIGTERM, SIGINT and SIGHUP set."""
     stopping = Stopping()
     loop = asyncio.get_running_loop()
-    for stop_signal in STOP_SIGNALS:
+    for stop_signal in _STOP_SIGNALS:
         # Under nohup SIGHUP is ignored: the process must outlive its terminal.
         if stop_signal != signal.SIGHUP or signal.getsignal(stop_signal) != signal.SIG_IGN:
             loop.add_signal_handler(stop_signal, stopping.on_signal)

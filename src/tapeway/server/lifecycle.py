@@ -1,4 +1,4 @@
-"""`tapeway serve` in one process: start, announce, drain, stop."""
+"""`tapeway serve`: start, announce, drain, stop."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 _CLOSE_S = 0.25
 """The least time for writing cassettes in their final form."""
 
-ABORT_S = 0.5
+_ABORT_S = 0.5
 """After the drain: the time left to tell waiting clients that their call was aborted."""
 _DURABILITY = {
     "process": "recordings are kept in memory",
@@ -72,31 +72,20 @@ def serve(settings: Settings) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
-    """The proxy on its listener."""
+class Service:
+    """Everything that runs in this process: the proxy on its listener, and the admin API."""
 
     settings: Settings
     broker: Broker
     proxy: Proxy
     mounted: MountedListener
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """Everything that runs in this process: the proxy and the admin API."""
-
-    serving: Serving
     journal: RequestJournal
     admin: LateListener | None
 
     @property
-    def broker(self) -> Broker:
-        return self.serving.broker
-
-    @property
     def url(self) -> str:
         """Where apps connect."""
-        return self.serving.mounted.listener.url
+        return self.mounted.listener.url
 
 
 @asynccontextmanager
@@ -114,7 +103,7 @@ async def _serve(settings: Settings) -> None:
     stopping = stop_on_signals()
     async with serving(settings) as service:
         admin = service.admin.listener.url if service.admin else None
-        announce(settings, service.broker, service.url, admin)
+        _announce(settings, service.broker, service.url, admin)
         await stopping.wait()
         log.info("stopping: waiting for %d calls in flight", service.broker.in_flight)
         # At its end Python would traverse all recordings once more.
@@ -123,17 +112,17 @@ async def _serve(settings: Settings) -> None:
 
 async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     tune_for_start()
-    tls = proxy_tls(settings)
+    tls = _proxy_tls(settings)
     proxy_listener = listen("--listen", settings.listen.host, settings.listen.port).over_tls(tls)
     stack.callback(proxy_listener.socket.close)
-    admin_listener = listen_for_admin(settings, stack)
+    admin_listener = _listen_for_admin(settings, stack)
     own = [listener.address for listener in (proxy_listener, admin_listener) if listener]
     client = await stack.enter_async_context(make_client(settings, own))
     journal = RequestJournal(settings.journal_size)
     store = await _known_store(settings, stack)
     broker = make_broker(settings, store, client, journal)
     await stack.enter_async_context(broker)
-    await prepare_cassette(settings, broker)
+    await _prepare_cassette(settings, broker)
     admin_url = admin_listener.url if admin_listener else None
     proxy = make_proxy(settings, broker, journal, admin_url, client)
     server = FrontServer(proxy, settings.send_timeout, proxy.hits, proxy.refused)
@@ -145,7 +134,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
         )
         admin = LateListener(stack, make, admin_listener)
     tune_for_serving()
-    return Service(Serving(settings, broker, proxy, mounted), journal, admin)
+    return Service(settings, broker, proxy, mounted, journal, admin)
 
 
 async def _known_store(settings: Settings, stack: AsyncExitStack) -> CassetteStore:
@@ -169,14 +158,14 @@ def _is_shared(store: CassetteStore) -> bool:
     return store.shared is not None
 
 
-def proxy_tls(settings: Settings) -> ssl.SSLContext | None:
+def _proxy_tls(settings: Settings) -> ssl.SSLContext | None:
     """The TLS context of the proxy listener, None without TLS. Raises ConfigError."""
     if settings.tls_cert is None:
         return None
     return certificate_context(settings.tls_cert, settings.tls_key)
 
 
-async def prepare_cassette(settings: Settings, broker: Broker) -> None:
+async def _prepare_cassette(settings: Settings, broker: Broker) -> None:
     """Load the active cassette: an unreadable cassette stops the start.
 
     Warns if the cassette to be replayed does not exist. Raises StoreError.
@@ -191,45 +180,45 @@ async def prepare_cassette(settings: Settings, broker: Broker) -> None:
         log.warning("there is no cassette '%s' in %s: its requests miss%s", name, store.url, meant)
 
 
-def listen_for_admin(settings: Settings, stack: AsyncExitStack) -> Listener | None:
+def _listen_for_admin(settings: Settings, stack: AsyncExitStack) -> Listener | None:
     """The listener of the admin API, open until the stack ends. Raises TapewayError."""
     if (admin := settings.admin_listen) is None:
         return None
     listener = listen("--admin-listen", admin.host, admin.port)
     if settings.admin_tls:
-        listener = listener.over_tls(proxy_tls(settings))
+        listener = listener.over_tls(_proxy_tls(settings))
     stack.callback(listener.socket.close)
     return listener
 
 
-async def drain_proxy(serving: Serving) -> None:
-    """Let calls in flight end, up to the drain timeout, then abort them with an error response."""
-    serving.proxy.drain()
-    serving.mounted.close()
-    if not await completed_within(serving.settings.drain_timeout, _idle(serving)):
-        log.warning("aborting calls that did not end within --drain-timeout")
-        serving.broker.cancel()
-        serving.proxy.break_off()
-        await completed_within(ABORT_S, _idle(serving))
-
-
 async def _drain(service: Service) -> None:
-    end = time.monotonic() + service.serving.settings.drain_timeout
+    end = time.monotonic() + service.settings.drain_timeout
     service.broker.drain()
-    await drain_proxy(service.serving)
+    await _drain_proxy(service)
     service.journal.close()
     if service.admin is not None:
         await service.admin.close()
-        await completed_within(max(ABORT_S, end - time.monotonic()), service.admin.ended())
+        await _completed_within(max(_ABORT_S, end - time.monotonic()), service.admin.ended())
     service.broker.close_within(max(_CLOSE_S, end - time.monotonic()))
 
 
-async def _idle(serving: Serving) -> None:
-    await serving.proxy.wait_until_idle()
-    await serving.mounted.ended()
+async def _drain_proxy(service: Service) -> None:
+    """Let calls in flight end, up to the drain timeout, then abort them with an error response."""
+    service.proxy.drain()
+    service.mounted.close()
+    if not await _completed_within(service.settings.drain_timeout, _idle(service)):
+        log.warning("aborting calls that did not end within --drain-timeout")
+        service.broker.cancel()
+        service.proxy.break_off()
+        await _completed_within(_ABORT_S, _idle(service))
 
 
-async def completed_within(seconds: float, work: Coroutine[None, None, None]) -> bool:
+async def _idle(service: Service) -> None:
+    await service.proxy.wait_until_idle()
+    await service.mounted.ended()
+
+
+async def _completed_within(seconds: float, work: Coroutine[None, None, None]) -> bool:
     """Whether the work completed in time; if not, it is cancelled."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -238,7 +227,7 @@ async def completed_within(seconds: float, work: Coroutine[None, None, None]) ->
     return False
 
 
-def announce(settings: Settings, broker: Broker, proxy: str, admin: str | None) -> None:
+def _announce(settings: Settings, broker: Broker, proxy: str, admin: str | None) -> None:
     """Log what is served, and write the ready line for programs to standard output."""
     store = broker.store
     log.info(

@@ -64,39 +64,16 @@ def listen(option: str, host: str, port: int) -> Listener:
 
     Early clients wait until the listener is served.
     """
-    return _adopted.pop((host, port), None) or _listen(option, host, port, shared=False)
+    return _adopted.pop((host, port), None) or _bound(option, host, port)
 
 
 def adopt(fd: int) -> None:
     """Have `listen` use a listening socket that the parent process opened."""
-    listener = inherited_listener(fd)
+    listener = _of_socket(socket.socket(fileno=fd))
     _adopted[listener.address] = listener
 
 
-def listen_shared(option: str, host: str, port: int, count: int) -> list[Listener]:
-    """`count` listeners on one port; the kernel distributes connections among them.
-
-    A listener that is passed to a worker stays open here too. Clients that connect while
-    the worker is replaced wait for the new one. Raises TapewayError that names the option.
-    """
-    first = _listen(option, host, port, shared=True)
-    listeners = [first]
-    try:
-        while len(listeners) < count:
-            listeners.append(_listen(option, first.host, first.port, shared=True, joins=True))
-    except BaseException:
-        for listener in listeners:
-            listener.socket.close()
-        raise
-    return listeners
-
-
-def inherited_listener(fd: int) -> Listener:
-    """The listener of an inherited file descriptor."""
-    return _of_socket(socket.socket(fileno=fd))
-
-
-def _listen(option: str, host: str, port: int, *, shared: bool, joins: bool = False) -> Listener:
+def _bound(option: str, host: str, port: int) -> Listener:
     try:
         # As bytes: for a text Python would import the encoding of international names.
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -110,12 +87,7 @@ def _listen(option: str, host: str, port: int, *, shared: bool, joins: bool = Fa
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if joins:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(address)
-        if shared:
-            # After the bind: set before, the option would silently share another tapeway's port.
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         # Binding alone does not reserve the port: a process with SO_REUSEADDR can bind it too.
         bound.listen(BACKLOG)
     except OSError as exc:

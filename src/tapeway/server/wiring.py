@@ -44,7 +44,6 @@ from tapeway.version import VERSION
 
 if TYPE_CHECKING:
     from tapeway.admin.listener import AdminRunner
-    from tapeway.admin.processes import ServingProcesses
 
 _SWITCH_INTERVAL_S = 0.0002
 """How long the event loop waits for a thread that computes; Python's default is 5 ms.
@@ -62,9 +61,7 @@ def make_store(settings: Settings) -> CassetteStore:
     return open_store(settings.store, token=settings.store_token, ca=settings.store_ca)
 
 
-def make_client(
-    settings: Settings, own: Collection[BoundAddress], loops: LoopGuard | None = None
-) -> UpstreamClient:
+def make_client(settings: Settings, own: Collection[BoundAddress]) -> UpstreamClient:
     """The client for upstreams, which refuses to ask our `own` listeners. Raises ConfigError."""
     hosts = {urlsplit(p.url).hostname for p in PROVIDERS.values() if p.url}
     guard = AddressGuard(
@@ -78,7 +75,7 @@ def make_client(
             settings.upstream_timeout,
             max_upstream_connections(),
         ),
-        loops or LoopGuard(),
+        LoopGuard(),
         tls=_tls(settings, None),
         certificates={
             certificate.name: _tls(settings, certificate) for certificate in settings.upstream_cert
@@ -159,11 +156,10 @@ def make_admin(
     broker: Broker,
     journal: RequestJournal,
     listener: Listener,
-    processes: "ServingProcesses | None" = None,
     *,
     proxy: str,
 ) -> Callable[[], Awaitable[Server]]:
-    """A function that makes the admin API of one process or of several, not yet listening.
+    """A function that makes the admin API, not yet listening.
 
     Raises ConfigError at once if it would be open to other hosts without a token.
     """
@@ -176,7 +172,6 @@ def make_admin(
         application = app.make_application(
             broker,
             journal,
-            processes,
             token=settings.admin_token,
             listener=listener.address,
             version=VERSION,

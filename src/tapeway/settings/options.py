@@ -290,13 +290,6 @@ class Settings:
         None,
         "The file to read options from. By default ./tapeway.toml, if it exists.",
     )
-    workers: int = _option(
-        partial(parsers.integer, least=1, most=256),
-        "N",
-        "1",
-        "How many processes serve the port. More than one need a shared store, `sqlite:FILE` or "
-        "`postgresql://…`.",
-    )
     drain_timeout: float = _option(
         partial(parsers.seconds, least=0),
         "SECONDS",

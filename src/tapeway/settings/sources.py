@@ -22,6 +22,12 @@ OPTIONS = tuple(name for name in OPTION_OF if name not in TABLES)
 SWITCHES_OFF = {f"no_{name}": name for name, option in OPTION_OF.items() if option.flag}
 """`--no-presets` is `TAPEWAY_NO_PRESETS=true` or `no_presets = true` too."""
 
+REMOVED = {
+    "workers": "tapeway has no workers any more, leave this out; to serve with several processes, start "
+    "several instances with the same --store postgresql://…",
+}
+"""Options that tapeway does not have any more, and what to do instead: giving one is an error."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
@@ -65,6 +71,9 @@ def load_settings(
     given = _of_file(given.get("config"), directory) | given
     if defaults := environ.get(DEFAULTS_VARIABLE):
         given = _of_file(_SourcedValue(defaults, DEFAULTS_VARIABLE), directory) | given
+    for option, instead in REMOVED.items():
+        if option in given:
+            raise ConfigError(f"{given[option].source}: {instead}")
     try:
         settings = Settings.parse({option: one.value for option, one in given.items()})
     except OptionFault as exc:
@@ -81,7 +90,7 @@ def _of_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, _SourcedValue]
 
 
 def _of_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, _SourcedValue]]:
-    for option in OPTIONS:
+    for option in (*OPTIONS, *REMOVED):
         if value := environ.get(variable_of(option)):
             yield option, _SourcedValue(value, variable_of(option))
     for option in IN_FILES:
@@ -137,7 +146,7 @@ def _of_file(config: _SourcedValue | None, directory: Path) -> dict[str, _Source
     for key, value in keys.items():
         name = key.replace("-", "_")
         option, source = SWITCHES_OFF.get(name, name), f"{shown}: {key}"
-        if option not in (*OPTIONS, *TABLES) or option == "config":
+        if option not in (*OPTIONS, *TABLES, *REMOVED) or option == "config":
             raise ConfigError(f"{shown}: unknown key {key}{_nearest(option)}")
         if option in given:
             raise ConfigError(f"{given[option].source} is also given as {key}")

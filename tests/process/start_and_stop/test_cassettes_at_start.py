@@ -200,11 +200,8 @@ async def test_a_second_writer_of_another_cassette_gets_on_with_the_first(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["1", "2"])
-async def test_the_start_says_that_the_cassette_to_replay_does_not_exist(
-    tmp_path: Path, workers: str
-) -> None:
-    shared = ("--store", f"sqlite:{tmp_path}/cassettes.db", "--workers", workers)
+async def test_the_start_says_that_the_cassette_to_replay_does_not_exist(tmp_path: Path) -> None:
+    shared = ("--store", f"sqlite:{tmp_path}/cassettes.db")
     async with Upstream() as upstream:
         recording = Tapeway(tmp_path, *shared, "--upstream", upstream.url, "--cassette", "smoke")
         async with recording as tapeway:

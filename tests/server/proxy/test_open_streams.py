@@ -50,7 +50,7 @@ async def serving(
 
 async def recorded(proxy: RunningProxy, count: int = 1) -> list[tuple[str, bytes, tuple[int, ...]]]:
     """Verdict, body and requests of each recording, once there are so many."""
-    await proxy.broker.wait_for_calls("default")
+    await until(lambda: not proxy.broker.in_flight)
     found = [exchange.response for exchange in await proxy.recorded()]
     assert len(found) == count
     return [(answer.verdict, answer.body, answer.after_requests) for answer in found]

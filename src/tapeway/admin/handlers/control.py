@@ -23,7 +23,6 @@ from tapeway.admin.models.control import (
 )
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
-from tapeway.admin.processes import SingleProcess
 from tapeway.admin.responses import json_response
 from tapeway.engine.report.forms import TEXT_FORMS
 from tapeway.engine.report.summary import CassetteReport
@@ -67,11 +66,10 @@ async def get_eject(
     instances, lagging = await broker.instances()
     slots = broker.source.control.slots
     recorded = broker.journal.tallies[name].outcomes["recorded"] if loaded is not None else 0
-    single = isinstance(context.processes, SingleProcess)
     return EjectPreview(
         cassette=name,
         loaded=loaded is not None,
-        in_flight=broker.recordings_in_flight(name) if single else context.processes.in_flight,
+        in_flight=broker.recordings_in_flight(name),
         interactions=0 if loaded is None else loaded.interactions,
         recorded=recorded,
         unused=0 if loaded is None else loaded.unused,
@@ -84,11 +82,10 @@ async def get_eject(
 async def eject(context: HandlerContext, call: OperationCall[Nothing, Ejection]) -> Ejected:
     """Wait for recordings in flight, write the cassette's final file, unload it, and report."""
     name = call.body.cassette or context.broker.active
-    await context.processes.wait_for_recordings(name)
     report = await context.broker.eject(name, prune=call.body.prune)
     return Ejected(
         cassettes=[await asyncio.to_thread(reported_cassette, report)],
-        upstream_connections=context.processes.connections,
+        upstream_connections=context.broker.recorder.responder.connections,
         laggards=list(report.laggards),
         left_over=await context.broker.store.erase(),
     )
@@ -105,7 +102,7 @@ async def report(
 ) -> Report | web.Response:
     """Hits, misses, live calls, unused recordings and tokens saved, by loaded cassette."""
     reports = await context.broker.reports()
-    connections = context.processes.connections
+    connections = context.broker.recorder.responder.connections
     if (form := _FORMS.get(call.query.format)) is not None:
         suffix, content_type = form
         text = await asyncio.to_thread(TEXT_FORMS[suffix], reports)

@@ -17,11 +17,9 @@ from tapeway.admin.models.slots import (
     SlotInForce,
 )
 from tapeway.admin.operation import OperationCall, PlainCall
-from tapeway.admin.processes import SingleProcess
 from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.messages import Request
 from tapeway.engine.journal import SentThroughSlot
-from tapeway.errors import AdminError
 
 
 async def get_slot(context: HandlerContext, call: PlainCall) -> SlotInForce:
@@ -56,12 +54,6 @@ async def list_slot_requests(
     context: HandlerContext, call: OperationCall[SentQuery, Nothing]
 ) -> SentPage:
     """What was sent through a slot: method, path, headers and parsed body."""
-    if not isinstance(context.processes, SingleProcess):
-        raise AdminError(
-            "several workers serve requests, and none of them keeps what was sent: use --workers 1",
-            status=409,
-            code="several_workers",
-        )
     take, since = call.query.take, call.query.since
     if take is None and since is None:
         since = context.broker.slot(call.slot).since

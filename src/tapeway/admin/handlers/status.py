@@ -29,7 +29,7 @@ from tapeway.web.files import CONTENT_SECURITY_POLICY, START, page_files
 
 async def status(context: HandlerContext, call: PlainCall) -> Status:
     """Version, mode, store, counters, and the loaded cassettes."""
-    broker = context.broker
+    broker, responder = context.broker, context.broker.recorder.responder
     # For thousands of cassettes this takes tens of milliseconds.
     loaded = await asyncio.to_thread(_listed, broker, await broker.source.counts())
     return Status(
@@ -38,9 +38,9 @@ async def status(context: HandlerContext, call: PlainCall) -> Status:
         cassette=broker.active,
         store=StoreStatus(url=broker.store.url, durability=broker.store.facts.durability),
         takes=broker.takes,
-        upstream_connections=context.processes.connections,
-        open_connections=UpstreamConnections(**context.processes.open_connections._asdict()),
-        in_flight=context.processes.in_flight,
+        upstream_connections=responder.connections,
+        open_connections=UpstreamConnections(**responder.open_connections._asdict()),
+        in_flight=broker.in_flight,
         counts=Counts.model_validate(dict(broker.journal.counts)),
         cassettes=loaded,
     )
@@ -71,10 +71,10 @@ async def healthz(context: HandlerContext, call: PlainCall) -> Health:
 async def readyz(
     context: HandlerContext, call: OperationCall[ReadinessQuery, Nothing]
 ) -> Readiness:
-    """Readiness: it is not stopping, all workers serve, and the store can record what is asked."""
+    """Readiness: it is not stopping, and the store can record what is asked."""
     if context.broker.draining:
         raise Draining("tapeway is stopping")
-    if (error := context.processes.readiness_error()) is not None:
+    if (error := context.broker.store.trouble) is not None:
         raise copy_of(error)
     if (unwritable := await context.broker.write_error(record=call.query.record)) is not None:
         code = unwritable.code if isinstance(unwritable, StoreAway) else "store_unwritable"

@@ -39,7 +39,7 @@ _NOT_CLEAN = 3
 """The exit code if the command succeeded, but its run does not count."""
 
 
-@command(but=("workers",), cls=PrefixCommand, defaults=FREE_PORTS)
+@command(cls=PrefixCommand, defaults=FREE_PORTS)
 @click.option(
     "--report",
     "reports",

@@ -171,7 +171,7 @@ def _google_login(
     if settings.mode != "replay" or not _leads_to_vertex(service.broker.routes) or has_one:
         yield {}
         return
-    service.serving.proxy.own_answers[TOKEN_TARGET] = token(DUMMY_KEY)
+    service.proxy.own_answers[TOKEN_TARGET] = token(DUMMY_KEY)
     with tempfile.TemporaryDirectory(prefix="tapeway-run-") as folder:
         project = run.environ.get("GOOGLE_CLOUD_PROJECT")
         yield {VARIABLE: str(write_login(Path(folder), service.url, project))}
@@ -224,7 +224,7 @@ def _forward_proxy(
     *,
     offline: bool,
 ) -> ForwardProxy:
-    proxy = service.serving.proxy
+    proxy = service.proxy
 
     def server_of(host: RoutedHost) -> FrontServer:
         handle = proxy.serving_for(host)

@@ -1,11 +1,11 @@
-"""The recordings under way in a process, and the part of each that a follower has seen.
+"""The recordings under way, and the part of each that a follower has seen.
 
 Nothing is prepared for a follower: a follower looks a few times a second at the recorder.
 """
 
 import asyncio
 import re
-from typing import NamedTuple
+from typing import Self
 
 from tapeway.admin.models.inspection import RecordingEvent, RecordingUnderWay
 from tapeway.core.cassette.plan import Answer
@@ -17,63 +17,24 @@ from tapeway.errors import TapewayError
 from tapeway.inspection.exchange import answer_text
 from tapeway.inspection.reading import HEAD
 
-MOST_LISTED = 1000
+_MOST_LISTED = 1000
 _MOST_CHUNKS = 5000
 _KEY_BLOCK = "-----BEGIN"
 _LAST_WORD = re.compile(r"\S*\Z")
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
-class RecordingNews(NamedTuple):
-    """What is new of a recording: the data of an event, None for nothing; and whether it is the last."""
-
-    event: bytes | None
-    is_last: bool
-
-
-class RecordingFollowers:
-    """The recordings under way in this process."""
-
-    def __init__(self, broker: Broker, prefix: str = "") -> None:
-        """Ids begin with `prefix`, which tells several processes apart."""
-        self._broker = broker
-        self._prefix = prefix
-        self._followers: dict[str, Follower] = {}
-
-    def under_way(self) -> list[RecordingUnderWay]:
-        """The live calls that are asked or recorded now, at most 1,000."""
-        calls = list(self._broker.recorder.under_way.items())[:MOST_LISTED]
-        return [_shown(f"{self._prefix}{number}", call) for number, call in calls]
-
-    async def news(self, id: str, follower: str) -> RecordingNews | None:
-        """The part of a recording that a follower has not seen; None for an unknown recording.
-
-        Call this again only after a return, and `leave` at the end: a follower holds the recording,
-        also after the recording has ended.
-        """
-        known = self._followers.get(follower) or self._new_follower(id)
-        if known is None:
-            return None
-        self._followers[follower] = known
-        is_last = known.is_at_the_end or self._broker.draining
-        return RecordingNews(await known.news(is_last=is_last), is_last)
-
-    def leave(self, follower: str) -> None:
-        """Forget a follower."""
-        self._followers.pop(follower, None)
-
-    def _new_follower(self, id: str) -> "Follower | None":
-        number = id.removeprefix(self._prefix)
-        if not id.startswith(self._prefix) or _NUMBER.fullmatch(number) is None:
-            return None
-        call = self._broker.recorder.under_way.get(int(number))
-        return None if call is None else Follower(id, call)
+def under_way(broker: Broker) -> list[RecordingUnderWay]:
+    """The live calls that are asked or recorded now, at most 1,000."""
+    calls = list(broker.recorder.under_way.items())[:_MOST_LISTED]
+    return [_shown(str(number), call) for number, call in calls]
 
 
 class Follower:
-    """How far one follower has seen a recording."""
+    """How far one follower has seen a recording, which it holds also after the end."""
 
-    def __init__(self, id: str, call: RunningCall) -> None:
+    def __init__(self, broker: Broker, id: str, call: RunningCall) -> None:
+        self._broker = broker
         self._id = id
         self._call = call
         self._state = ""
@@ -82,10 +43,18 @@ class Follower:
         self._text = ""
         self._cut = False
 
+    @classmethod
+    def of(cls, broker: Broker, id: str) -> "Self | None":
+        """A follower of the recording with this id; None if no such recording is under way."""
+        if _NUMBER.fullmatch(id) is None:
+            return None
+        call = broker.recorder.under_way.get(int(id))
+        return None if call is None else cls(broker, id, call)
+
     @property
     def is_at_the_end(self) -> bool:
-        """Whether nothing more will come of it."""
-        return self._call.result is not None
+        """Whether nothing more will be said of it."""
+        return self._call.result is not None or self._broker.draining
 
     async def news(self, *, is_last: bool) -> bytes | None:
         """An event with what is new, None for nothing."""

@@ -1,1 +1,0 @@
-"""Several processes serve one port; a supervisor starts and replaces them."""
