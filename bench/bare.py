@@ -5,8 +5,7 @@
 `protocol` one that finds the end of a head and writes: the floor. `relay`, with the URL of an upstream
 and a file, passes each request on and appends what came, without waiting for the disk: the floor of a
 recording. `hold`, with the URL of an upstream, collects an answer without looking at it and sends it
-on once it has come to its end: what reading and sending it takes. `protocol`, with a port, shares that
-with other processes.
+on once it has come to its end: what reading and sending it takes.
 """
 
 import asyncio

@@ -5,7 +5,9 @@ import re
 import tomllib
 
 import yaml
+from packaging.requirements import Requirement
 
+from tapeway.embedded.server_process import VERSIONS
 from tapeway.version import VERSION
 from tests.support.markdown import ROOT
 
@@ -14,9 +16,14 @@ def test_all_packages_have_one_version_which_the_changelog_begins_with() -> None
     client = tomllib.loads((ROOT / "clients/python/pyproject.toml").read_text("utf-8"))
     node = json.loads((ROOT / "clients/node/package.json").read_text("utf-8"))
 
-    assert client["project"]["version"] == node["version"] == VERSION
+    # npm reads 1.0.0-rc.1 where Python's packages have 1.0.0rc1.
+    assert client["project"]["version"] == node["version"].replace("-rc.", "rc") == VERSION
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    assert re.findall(r"^## \[(.+?)\]", changelog, re.MULTILINE)[0] == VERSION
+    assert re.findall(r"^## \[(.+?)\]", changelog, re.MULTILINE)[0] == VERSION.partition("rc")[0]
+
+
+def test_what_the_small_package_runs_by_uvx_includes_a_tapeway_of_its_own_version() -> None:
+    assert Requirement(VERSIONS).specifier.contains(VERSION)
 
 
 def test_the_packages_for_python_name_the_same_versions_of_it() -> None:

@@ -74,8 +74,8 @@ def on_path(folder: Path, name: str, words: str) -> str:
     ("name", "words"),
     [
         ("tapeway", ""),
-        ("uvx", "--from tapeway>=1,<2 tapeway"),
-        ("pipx", "run --spec tapeway>=1,<2 tapeway"),
+        ("uvx", "--from tapeway>=1.0.0rc1,<2 tapeway"),
+        ("pipx", "run --spec tapeway>=1.0.0rc1,<2 tapeway"),
     ],
 )
 def test_a_suite_records_and_replays_with_a_tapeway_of_another_environment(

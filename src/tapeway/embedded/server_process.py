@@ -20,11 +20,12 @@ from .client_variables import ADMIN_URL_VARIABLE, COMMAND_VARIABLE, URL_VARIABLE
 ARGUMENTS_VARIABLE = "TAPEWAY_ARGUMENTS"
 """Hands the arguments to the process, as a list in JSON."""
 
-_VERSIONS = "tapeway>=1,<2"
+VERSIONS = "tapeway>=1.0.0rc1,<2"
+"""The versions that work with this package."""
 _RUNNERS = {
     "tapeway": ("tapeway",),
-    "uvx": ("uvx", "--from", _VERSIONS, "tapeway"),
-    "pipx": ("pipx", "run", "--spec", _VERSIONS, "tapeway"),
+    "uvx": ("uvx", "--from", VERSIONS, "tapeway"),
+    "pipx": ("pipx", "run", "--spec", VERSIONS, "tapeway"),
 }
 """Commands that run tapeway from a separate environment, the preferred first."""
 _STOP_S = 30.0
