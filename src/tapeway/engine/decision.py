@@ -74,11 +74,13 @@ class Planner:
         redacted, secrets = self._as_stored(cassette.head, cassette.rules, request, incoming)
         key = _stored_key(asked, redacted, large)
         if policy.replays:
-            if found_key is None and key != asked.key and key in cassette:
+            if found_key is None and key != asked.key:
                 # Only this look-up finds placeholders inside a coded or opaque body.
-                found_key = FoundKey(key)
-                if replay := self._replay(cassette, found_key, asked, can_ask=policy.asks):
-                    return replay
+                keys = (key, self._older_key(cassette.head, asked, redacted, key, incoming))
+                if held := next((held for held in keys if held in cassette), None):
+                    found_key = FoundKey(held)
+                    if replay := self._replay(cassette, found_key, asked, can_ask=policy.asks):
+                        return replay
             # Few cassettes have aliases, and computing those of a large body takes time.
             aliases = self._aliases_in(cassette, incoming, redacted) if cassette.aliases else ()
             if aliases and (
@@ -223,8 +225,9 @@ class Planner:
         asked = _received_request(head, rules, incoming)
         redacted, _ = self._as_stored(head, rules, asked.request, incoming)
         key = _stored_key(asked, redacted, incoming.large_for(head, rules))
+        older = self._older_key(head, asked, redacted, key, incoming)
         digests = [
-            *map(key_digest, (asked.open_key, key)),
+            *map(key_digest, (asked.open_key, key, older)),
             *map(open_digest, (asked.open_key, asked.outline_key)),
         ]
         if (wide := asked.opened_wide) is not None:
@@ -251,6 +254,27 @@ class Planner:
         if incoming.large_body is not None:
             request = replace(request, file=incoming.large_body.stored)
         return self._redaction.redact_and_learn(head.run_id, request, rules)
+
+    def _older_key(
+        self,
+        head: CassetteHead,
+        asked: ReceivedRequest,
+        redacted: Request,
+        key: bytes,
+        incoming: Incoming,
+    ) -> bytes:
+        """The match key of a request as earlier versions stored it; `key` is that of this version."""
+        request = asked.request
+        if (large_body := incoming.large_body) is not None:
+            if large_body.older == large_body.stored:
+                return key
+            request = replace(request, file=large_body.older)
+        elif redacted.body == request.body:
+            return key
+        older = self._redaction.as_of_earlier_versions(head.run_id, request, asked.rules)
+        if (older.body, older.file) == (redacted.body, redacted.file):
+            return key
+        return request_key(older, asked.rules)
 
     def whole_path_key(self, rules: Rules, incoming: Incoming) -> bytes:
         """The key of the request with the route's path put before the target."""

@@ -20,6 +20,7 @@ from tapeway.core.http.content_codings import (
     keeps_coding,
     without_coding_fields,
 )
+from tapeway.core.http.headers import find_header
 from tapeway.core.matching.body_digest import BodyDigester
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
@@ -60,12 +61,25 @@ async def digest_large_body(request: Request, redactor: Redactor) -> LargeBodyDi
     """The digests of a request's large body. Raises StoreError."""
     if request.file is None:
         raise ValueError("there is no large body")
-    sent, stored = BodyDigester(request.headers), BodyDigester(request.headers)
-    body = _BodyRedactor(redactor).redact(_digested(sent, body_pieces(request.file)))
-    async with aclosing(in_threads(_digest_pieces(stored, body))) as steps:
+    sent = BodyDigester(request.headers)
+    body = _digested(sent, body_pieces(request.file))
+    stored, has_secret = await _digest_stored(request.headers, body, redactor)
+    older = stored
+    if has_secret:
+        pieces = body_pieces(request.file)
+        older, _ = await _digest_stored(request.headers, pieces, redactor.of_earlier_versions)
+    return LargeBodyDigests(sent.finish(), stored, older)
+
+
+async def _digest_stored(
+    headers: Headers, body: Iterable[bytes], redactor: Redactor
+) -> tuple[BodyFile, bool]:
+    """The digests of a large body without secrets, and whether it has any."""
+    digester, redacting = BodyDigester(headers), _BodyRedactor(redactor, headers)
+    async with aclosing(in_threads(_digest_pieces(digester, redacting.redact(body)))) as steps:
         async for _ in steps:
             pass
-    return LargeBodyDigests(sent.finish(), stored.finish())
+    return digester.finish(), redacting.has_replaced
 
 
 def has_large_body(item: Interaction) -> bool:
@@ -93,7 +107,7 @@ class LargeBodyStorage:
         """
         request, response = interaction.request, interaction.response
         if request.file is not None and asked.file is not None:
-            redacting = _BodyRedactor(self._redactor)
+            redacting = _BodyRedactor(self._redactor, asked.headers)
             file = await self._keep(redacting.redact(body_pieces(asked.file)))
             request = replace(request, file=replace(file, parts=request.file.parts))
         if response.file is not None:
@@ -122,7 +136,7 @@ class LargeBodyStorage:
                 if shown is not None:
                     warn_stored_plain(self._name, request, response.headers)
                     return replace(shown, body=b"", file=await self._keep([shown.body]))
-        redacting = _BodyRedactor(self._redactor, response.arrivals())
+        redacting = _BodyRedactor(self._redactor, response.headers, response.arrivals())
         file = await self._keep(redacting.redact(body_pieces(raw)))
         return replace(response.with_arrivals(redacting.moved()), file=file)
 
@@ -134,14 +148,14 @@ class LargeBodyStorage:
 
     async def _decoded(self, response: Response, raw: BodyFile) -> Response:
         decoding = self._decoding(response)
-        redacting = _BodyRedactor(self._redactor, decoding.arrivals)
+        redacting = _BodyRedactor(self._redactor, response.headers, decoding.arrivals)
         file = await self._keep(redacting.redact(decoding.decode(body_pieces(raw))))
         head = replace(response.head, headers=without_coding_fields(response.headers))
         return replace(response.with_arrivals(redacting.moved()), head=head, file=file)
 
     async def _has_secret(self, response: Response, raw: BodyFile) -> bool:
         """Whether a secret stands in a coded body. Raises UndecodableBody, StoreError."""
-        redacting = _BodyRedactor(self._redactor)
+        redacting = _BodyRedactor(self._redactor, response.headers)
         plain = self._decoding(response).decode(body_pieces(raw))
         async with aclosing(in_threads(_emptied(redacting.redact(plain)))) as steps:
             async for _ in steps:
@@ -181,8 +195,10 @@ def _emptied(source: Iterable[bytes]) -> Generator[bool]:
 class _BodyRedactor:
     """Takes the secrets out of a body and moves its chunk ends accordingly."""
 
-    def __init__(self, redactor: Redactor, arrivals: ChunkTimes = NO_CHUNK_TIMES) -> None:
-        self._window = redactor.stream()
+    def __init__(
+        self, redactor: Redactor, headers: Headers, arrivals: ChunkTimes = NO_CHUNK_TIMES
+    ) -> None:
+        self._window = redactor.stream(find_header(headers, b"content-type") or b"")
         self._arrivals = arrivals
 
     def redact(self, source: Iterable[bytes]) -> Generator[bytes]:

@@ -216,7 +216,7 @@ def test_base64_in_a_body_that_comes_in_parts_is_read_wherever_a_part_begins(
     octets = draw.randbytes(draw.randrange(300_000)) + b" %b " % secret.encode()
     octets = b"".join([octets, draw.randbytes(200_001), b" %b " % secret.encode(), bytes(400)])
     body = b'{"file":"%b"}' % base64.b64encode(octets)
-    redacting = REDACTOR.stream()
+    redacting = REDACTOR.stream(b"text/plain")
     pieces = [redacting.feed(body[at : at + size]) for at in range(0, len(body), size)]
     file = json.loads(b"".join([*pieces, redacting.finish()]))["file"]
 

@@ -193,7 +193,7 @@ def test_no_placeholder_looks_like_a_key_to_a_scanner(label: str, secret: bytes)
 
 
 def through_a_window(pieces: list[bytes]) -> bytes:
-    window = REDACTOR.stream()
+    window = REDACTOR.stream(b"text/plain")
     return b"".join([*[window.feed(piece) for piece in pieces], window.finish()])
 
 
@@ -249,7 +249,7 @@ def test_what_is_let_out_may_end_at_any_place_of_a_secret(text: str) -> None:
 
 
 def test_no_more_is_held_back_than_twice_the_bound_and_a_piece() -> None:
-    window = REDACTOR.stream()
+    window = REDACTOR.stream(b"text/plain")
     given_, taken = 0, 0
     for _ in range(200):
         given_ += 10_000

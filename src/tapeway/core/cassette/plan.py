@@ -21,16 +21,19 @@ from tapeway.core.model.control import Mode, ModePolicy, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.spans import PLACEHOLDER
+from tapeway.core.redaction.spans import MARKS, PLACEHOLDER
 
 _MOST_IDS_NAMED = 5
 
 
 class LargeBodyDigests(NamedTuple):
-    """The digests of a large body as received, and as recorded: without secrets."""
+    """The digests of a large body as received, as recorded (without secrets), and as earlier
+    versions recorded it.
+    """
 
     sent: BodyFile
     stored: BodyFile
+    older: BodyFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,4 +180,4 @@ class Answer(NamedTuple):
         if response is not self.response:
             held += [response.body, *[value for _, value in response.headers]]
         text = b"\n".join(held)
-        return len({*PLACEHOLDER.findall(text)}) if text.find(b"REDACTED") >= 0 else 0
+        return len({*PLACEHOLDER.findall(text)}) if max(map(text.find, MARKS)) >= 0 else 0

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from tapeway.core.redaction import coded_texts
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.spans import (
+    MARKS,
     PLACEHOLDER,
     Layer,
     Span,
@@ -23,16 +24,12 @@ from tapeway.core.redaction.spans import (
     secret_placeholder,
 )
 
-MARK = b"REDACTED."
-"""How each placeholder begins."""
-_IN_BASE64 = tuple(coded_texts.base64_forms(MARK))
-_MARKS = (
-    MARK,
+_IN_BASE64 = tuple([form for mark in MARKS for form in coded_texts.base64_forms(mark)])
+_ENCODED_MARKS = (
     *_IN_BASE64,
     *[form for text in _IN_BASE64 for form in coded_texts.base64_forms(text)],
 )
 _PLACEHOLDER = re.compile(PLACEHOLDER.pattern.decode())
-_DIGEST_LENGTH = 8
 _MOST_TRIES = 256
 """Of one text: a short piece between two placeholders may occur very often."""
 
@@ -62,8 +59,12 @@ class SecretDigests:
         """Whether a recorded placeholder stands for a text, or for the text's own placeholder."""
         own = digest_of(recorded)
         if _PLACEHOLDER.fullmatch(text):
-            return digest_of(text) == own
-        return any(own in self._digests(value) for value in spellings(text))
+            # That of a short value has a part of the letters.
+            other = digest_of(text)
+            return own.startswith(other) or other.startswith(own)
+        return any(
+            digest.startswith(own) for value in spellings(text) for digest in self._digests(value)
+        )
 
     def _digests(self, value: bytes) -> tuple[str, str]:
         digest = secret_digest(self._salt, value)
@@ -72,14 +73,14 @@ class SecretDigests:
 
 
 def digest_of(text: str) -> str:
-    """The digest at the end of a placeholder."""
-    return text[-_DIGEST_LENGTH:]
+    """The digest at the end of a placeholder; of a placeholder for a short value its beginning."""
+    return text.rpartition(".")[2].strip("-")
 
 
 def may_have_placeholder(octets: bytes) -> bool:
     """Whether octets may have a placeholder in them, plain or in base64."""
     # `find`, since `in` makes an error message, and forgets it, before it searches bytes for bytes.
-    return max(map(octets.find, _MARKS)) >= 0
+    return max(map(octets.find, (*MARKS, *_ENCODED_MARKS))) >= 0
 
 
 def has_placeholder(text: str) -> bool:
@@ -161,7 +162,7 @@ def _placeholders(octets: bytes) -> list[Span]:
     def search(text: bytes) -> list[Span]:
         return [Span(*match.span(), Secret("", match[0])) for match in PLACEHOLDER.finditer(text)]
 
-    hidden = coded_texts.find(octets, search) if max(map(octets.find, _MARKS[1:])) >= 0 else []
+    hidden = coded_texts.find(octets, search) if max(map(octets.find, _ENCODED_MARKS)) >= 0 else []
     return merge_spans([*search(octets), *hidden])
 
 

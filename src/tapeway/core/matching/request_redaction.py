@@ -68,6 +68,14 @@ class RequestRedaction:
         """The request as the cassette with this salt and these rules would store it."""
         return self.redact_and_learn(salt, request, rules)[0]
 
+    def as_of_earlier_versions(self, salt: str, request: Request, rules: Rules) -> Request:
+        """The request as earlier versions stored it, whose placeholders kept no length."""
+        head = (*_head_secrets(request), *self._learned_secrets(salt))
+        redactor = self._cached_redactor(salt, head).of_earlier_versions
+        return with_fields(
+            redactor.request(request), request.headers, (*rules.match, *request.varied), redactor
+        )
+
     def redact_and_learn(
         self, salt: str, request: Request, rules: Rules = NO_RULES
     ) -> tuple[Request, tuple[Secret, ...]]:

@@ -74,14 +74,14 @@ def find(
     """
     media = media_type(content_type)
     spans: list[Span] = []
-    documents = [] if in_response else [(0, len(body))] if _is_document(body) else []
+    documents = [] if in_response else [(0, len(body))] if is_document(body) else []
     if media == b"application/x-www-form-urlencoded":
         # curl labels every body a form.
         spans += _in_form(body, own, in_response=in_response)
     elif media.startswith(b"multipart/"):
-        for name, start, end in _parts(body, content_type):
-            spans += _in_part(name, body[start:end], start, own)
-            if _is_document(body[start:end]):
+        for head, start, end in find_parts(body, content_type):
+            spans += _in_part(_part_name(head), body[start:end], start, own)
+            if is_document(body[start:end]):
                 documents.append((start, end))
     return spans + list(_in_text(body, documents))
 
@@ -97,7 +97,7 @@ def reads_whole(content_type: bytes) -> bool:
     )
 
 
-def _is_document(text: bytes) -> bool:
+def is_document(text: bytes) -> bool:
     """Whether this is JSON or XML, not a text in which there may be some."""
     return text[:_MOST_SPACE].lstrip(_SPACE_OR_MARK)[:1] in (b"{", b"[", b"<")
 
@@ -293,8 +293,8 @@ def _in_part(name: str, value: bytes, start: int, own: frozenset[str]) -> Iterat
         yield replace(span, start=start + span.start, end=start + span.end)
 
 
-def _parts(body: bytes, content_type: bytes) -> Iterator[tuple[str, int, int]]:
-    """The name of each part, and where its content starts and ends."""
+def find_parts(body: bytes, content_type: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """The head of each part of a multipart body, and where its content starts and ends."""
     boundary = forms.boundary(content_type)
     if boundary is None:
         return
@@ -305,10 +305,14 @@ def _parts(body: bytes, content_type: bytes) -> Iterator[tuple[str, int, int]]:
         end = len(body) if next_part < 0 else next_part
         head = _END_OF_HEAD.search(body, at + len(delimiter), min(end, at + forms.MAX_HEAD))
         if head is not None:
-            named = _PART_NAME.search(body, at + len(delimiter), head.start())
-            name = (named[1] or named[2]).decode("latin-1") if named is not None else ""
-            yield name, head.end(), head.end() + len(body[head.end() : end].removesuffix(b"\r"))
+            content = body[head.end() : end].removesuffix(b"\r")
+            yield body[at + len(delimiter) : head.start()], head.end(), head.end() + len(content)
         at = next_part + 1 if next_part >= 0 else -1
+
+
+def _part_name(head: bytes) -> str:
+    named = _PART_NAME.search(head)
+    return (named[1] or named[2]).decode("latin-1") if named is not None else ""
 
 
 @cache

@@ -6,8 +6,8 @@ Base64 is recognised by its length alone, in both alphabets, with its slashes es
 broken into lines. The beginning is not always visible (`/files/c2stcHJv…`), so a run is read from
 each of four places. Random octets show no secret, so ids, pictures and sounds do not change.
 
-In base64 only the groups of four characters with a part of the secret are replaced: the rest decodes
-unchanged.
+In base64 only the groups of four characters with a part of the secret are replaced, by as many: the
+rest decodes unchanged.
 """
 
 import re
@@ -17,8 +17,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from urllib.parse import quote_from_bytes, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
+from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.spans import Span, merge_spans
 
 Search = Callable[[bytes], Sequence[Span]]
@@ -26,6 +27,7 @@ Search = Callable[[bytes], Sequence[Span]]
 _LINE_BREAK = rb"(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,8}"
 """What may break base64 into lines, also in a string of JSON."""
 _BETWEEN = re.compile(rb"\\{1,8}(?=/)|%b" % _LINE_BREAK)
+_BREAK = re.compile(_LINE_BREAK)
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
@@ -54,6 +56,8 @@ _RUN = re.compile(
 _PERCENT = re.compile(rb"%[0-9A-Fa-f]{2}")
 _JSON_ESCAPE = re.compile(rb"\\{1,8}u00[2-7][0-9A-Fa-f]")
 """Of a character in ASCII; each JSON around the JSON doubles the backslash."""
+_ESCAPED = b"+/="
+"""What base64 has of the characters that percent-encoding escapes."""
 _STRETCH = re.compile(rb'[^\s"]*')
 _BLANKS = (b" ", b"\n", b"\r", b"\t", b'"')
 _LONGEST_CONTEXT = 4096
@@ -72,7 +76,7 @@ def base64_forms(part: bytes) -> Iterator[bytes]:
 
 def decodings(text: bytes, depth: int = _DEPTH) -> Iterator[bytes]:
     """Every text that may be encoded inside `text`."""
-    for decoded, _ in _parts(text):
+    for decoded, _, _ in _parts(text):
         yield decoded
         if depth > 1:
             yield from decodings(decoded, depth - 1)
@@ -81,15 +85,32 @@ def decodings(text: bytes, depth: int = _DEPTH) -> Iterator[bytes]:
 def find(text: bytes, search: Search, depth: int = _DEPTH) -> list[Span]:
     """The finds of `search` in texts encoded inside `text`, as spans of `text`."""
     spans: list[Span] = []
-    for decoded, placed in _parts(text):
+    for decoded, group, placed in _parts(text):
         inner = list(search(decoded))
         if depth > 1:
             inner += find(decoded, search, depth - 1)
-        spans += [placed(span) for span in merge_spans(inner)]
+        spans += [placed(span) for span in _joined(merge_spans(inner), decoded, group)]
     return spans
 
 
-def _parts(text: bytes) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
+def _joined(spans: Sequence[Span], text: bytes, group: int) -> Sequence[Span]:
+    """The spans, those joined that share a group of octets, which are encoded together."""
+    joined: list[Span] = []
+    for span in spans:
+        last = joined[-1] if joined else None
+        if last is None or last.secret is None or (last.end - 1) // group < span.start // group:
+            joined.append(span)
+        else:
+            secret = Secret(last.secret.label, text[last.start : span.end])
+            joined[-1] = Span(last.start, span.end, secret)
+    return joined
+
+
+_Part = tuple[bytes, int, Callable[[Span], Span]]
+"""A decoded text, how many octets are encoded together, and where its spans are in the encoding."""
+
+
+def _parts(text: bytes) -> Iterator[_Part]:
     """Each text encoded inside `text`, with a function from its spans to spans of `text`."""
     yield from _in_base64(text)
     # `find`, since `in` makes an error message, and forgets it, before it searches bytes for bytes.
@@ -99,7 +120,7 @@ def _parts(text: bytes) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
         yield from _in_escapes(text, _JSON_ESCAPE, _without_json_escapes)
 
 
-def _in_base64(text: bytes) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
+def _in_base64(text: bytes) -> Iterator[_Part]:
     masked = text.translate(_MASK)
     at = masked.find(_CANDIDATE)
     while at >= 0:
@@ -109,7 +130,7 @@ def _in_base64(text: bytes) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
         while at < end and (run := _RUN.search(text, at)) is not None and run.start() < end:
             at = run.end()
             for offset, decoded in _decoded_run(run[0]):
-                yield decoded, partial(_place_in_run, run.start(), run[0], offset, decoded)
+                yield decoded, 3, partial(_place_in_run, run.start(), run[0], offset, decoded)
         at = masked.find(_CANDIDATE, max(at, end))
 
 
@@ -138,26 +159,22 @@ def _decoded(run: bytes) -> list[tuple[int, bytes]]:
 
 def _place_in_run(start: int, run: bytes, offset: int, decoded: bytes, span: Span) -> Span:
     first, last = span.start // 3, (span.end - 1) // 3
-    before, after = decoded[3 * first : span.start], decoded[span.end : 3 * last + 3]
+    places = _character_places(run)
+    begin = places[offset + 4 * first]
+    end = places[min(offset + 4 * last + 4, len(places)) - 1] + 1
     layer = _Base64Layer(
-        before,
-        after,
-        (len(before) + span.end - span.start + len(after)) % 3,
+        decoded[3 * first : span.start],
+        decoded[span.end : 3 * last + 3],
+        span.end - span.start,
+        run[begin:end],
         url_safe=run.find(b"-") >= 0 or run.find(b"_") >= 0,
     )
-    places = _character_places(run)
-    end = min(offset + 4 * last + 4, len(places)) - 1
-    return replace(
-        span,
-        start=start + places[offset + 4 * first],
-        end=start + places[end] + 1,
-        layers=(*span.layers, layer),
-    )
+    return replace(span, start=start + begin, end=start + end, layers=(*span.layers, layer))
 
 
 def _in_escapes(
     text: bytes, escape: re.Pattern[bytes], decode: Callable[[bytes], bytes]
-) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
+) -> Iterator[_Part]:
     """Each stretch without blanks and quotes in which characters are escaped."""
     at = 0
     while (match := escape.search(text, at)) is not None:
@@ -166,7 +183,7 @@ def _in_escapes(
         stretch = _STRETCH.match(text, match.start())
         at = len(text) if stretch is None else stretch.end()
         encoded = text[start:at]
-        yield decode(encoded), partial(_place_in_escapes, start, encoded, escape)
+        yield decode(encoded), 1, partial(_place_in_escapes, start, encoded, escape)
 
 
 def _place_in_escapes(start: int, encoded: bytes, escape: re.Pattern[bytes], span: Span) -> Span:
@@ -179,7 +196,10 @@ def _place_in_escapes(start: int, encoded: bytes, escape: re.Pattern[bytes], spa
     first = span.start + longer[bisect_left(places, span.start)]
     end = span.end + longer[bisect_left(places, span.end)]
     # In JSON base64 needs no escape.
-    layers = (*span.layers, _PERCENT_LAYER) if span.layers and escape is _PERCENT else span.layers
+    layers = span.layers
+    if layers and escape is _PERCENT:
+        escapes = (end - first - span.end + span.start) // 2
+        layers = (*layers, _PercentLayer(span.end - span.start, escapes=escapes))
     return replace(span, start=start + first, end=start + end, layers=layers)
 
 
@@ -189,24 +209,32 @@ def _without_json_escapes(text: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Base64Layer:
-    """The octets that share the outer groups of base64 with a secret.
+    """The octets that share the outer groups of base64 with a secret of some size.
 
-    `length` is the number of octets in all groups modulo 3: an equal length leaves the decoding of
-    later groups unchanged.
+    `written` is the base64 of all these, with the line breaks in it.
     """
 
     before: bytes
     after: bytes
-    length: int
+    size: int
+    written: bytes
     url_safe: bool
 
-    def encode(self, text: bytes) -> bytes | None:
-        """The groups with a text in place of the secret, None for a text of the wrong length."""
-        octets = self.before + text + self.after
-        if len(octets) % 3 != self.length:
-            return None
-        encoded = b64encode(octets).rstrip(b"=")
-        return encoded.translate(_URL_SAFE) if self.url_safe else encoded
+    def encode(self, text: bytes) -> bytes:
+        """The groups with a text in place of the secret, on the same lines."""
+        encoded = b64encode(self.before + text + self.after).rstrip(b"=")
+        if self.url_safe:
+            encoded = encoded.translate(_URL_SAFE)
+        if not _has_breaks(self.written):
+            return encoded
+        pieces: list[bytes] = []
+        at = written = 0
+        for line_break in _BREAK.finditer(self.written):
+            line = _base64_characters(self.written[written : line_break.start()])
+            pieces += encoded[at : at + len(line)], line_break[0]
+            at += len(line)
+            written = line_break.end()
+        return b"".join([*pieces, encoded[at:]])
 
     def decode(self, encoded: bytes) -> bytes | None:
         """The text between these octets, None if different octets stand there."""
@@ -217,21 +245,28 @@ class _Base64Layer:
         return octets[len(self.before) : end]
 
 
+@dataclass(frozen=True, slots=True)
 class _PercentLayer:
-    """Percent-encoding around base64; a placeholder alone needs none."""
+    """Percent-encoding around base64 of some size, in which so many characters are escaped."""
 
-    __slots__ = ()
+    size: int
+    escapes: int
 
-    def encode(self, text: bytes) -> bytes | None:
-        """The text percent-encoded."""
-        return quote_from_bytes(text, safe="").encode()
+    def encode(self, text: bytes) -> bytes:
+        """The text with as many escapes; a placeholder alone needs none."""
+        needed = [at for at, octet in enumerate(text) if octet in _ESCAPED]
+        others = [at for at, octet in enumerate(text) if octet not in _ESCAPED]
+        escaped = {*needed, *others[: max(0, self.escapes - len(needed))]}
+        return b"".join(
+            [
+                b"%%%02X" % octet if at in escaped else bytes([octet])
+                for at, octet in enumerate(text)
+            ]
+        )
 
     def decode(self, encoded: bytes) -> bytes | None:
         """The text decoded."""
         return unquote_to_bytes(encoded)
-
-
-_PERCENT_LAYER = _PercentLayer()
 
 
 def _decode_base64(characters: bytes) -> bytes:

@@ -11,7 +11,7 @@ from tapeway.core.redaction import body_fields, coded_texts
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import HIDDEN_NAME
 from tapeway.core.redaction.patterns import find_in_text
-from tapeway.core.redaction.spans import PLACEHOLDER, SHORT_PREFIX, Span, merge_spans
+from tapeway.core.redaction.spans import PLACEHOLDER, Span, label_of, merge_spans
 from tapeway.core.text import read_utf16
 
 ENCODED = frozenset({"body_b64", "__agenttape_bytes__"})
@@ -123,8 +123,7 @@ def _replaced_in_texts(before: bytes, after: bytes, at: Pointer) -> Iterator[Fin
         end = before.find(right, start + 1) if right else len(before)
         value = before[start : end if end >= 0 else len(before)]
         if value != placeholder:
-            label = placeholder.split(b".")[1].decode()
-            yield Finding(at, label.removeprefix(SHORT_PREFIX).rstrip("-"), masked_prefix(value))
+            yield Finding(at, label_of(placeholder), masked_prefix(value))
         start += len(value)
     yield from _replaced_in_coded(before, after, at)
 

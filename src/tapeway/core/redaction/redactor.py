@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, chain, pairwise
 from urllib.parse import quote
 
@@ -27,6 +27,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
 )
 from tapeway.core.redaction import body_fields, coded_texts, patterns
+from tapeway.core.redaction.binary_content import binary_places, names_text
 from tapeway.core.redaction.credentials import (
     LINK_URL,
     MIN_COOKIE,
@@ -77,12 +78,20 @@ class Redactor:
     known place.
 
     `known` are the process's own values, the same for every exchange; `secrets` those of this one.
+    Unless it `keeps_lengths`, its placeholders in octets that are no text are those of recordings
+    by earlier versions.
     """
 
     def __init__(
-        self, salt: str, secrets: Iterable[Secret] = (), known: KnownValues = NO_KNOWN_VALUES
+        self,
+        salt: str,
+        secrets: Iterable[Secret] = (),
+        known: KnownValues = NO_KNOWN_VALUES,
+        *,
+        keeps_lengths: bool = True,
     ) -> None:
         self._salt = salt.encode()
+        self._keeps_lengths = keeps_lengths
         self._known = known
         self._of_exchange = KnownValues(secrets)
 
@@ -90,6 +99,13 @@ class Redactor:
     def secrets(self) -> tuple[Secret, ...]:
         """The values replaced in every place."""
         return (*self._known.secrets, *self._of_exchange.secrets)
+
+    @property
+    def of_earlier_versions(self) -> "Redactor":
+        """A redactor whose placeholders are those of recordings by earlier versions."""
+        return Redactor(
+            self._salt.decode(), self._of_exchange.secrets, self._known, keeps_lengths=False
+        )
 
     def request(self, request: Request, credentials: CredentialHeaders = ()) -> Request:
         """The request as it may be stored: allowed fields only, no credential anywhere.
@@ -128,7 +144,9 @@ class Redactor:
             request.method,
             redactor._target(request.target, own, suspect=suspect),
             redactor._stored(fields) if suspect else fields,
-            redactor._body(request.body, in_fields, wide) if suspect else request.body,
+            redactor._body(request.body, header.content_type, in_fields, wide)
+            if suspect
+            else request.body,
             without_userinfo(request.base) if "@" in request.base else request.base,
             file=request.file,
             credentials=credentials or request.credentials,
@@ -185,7 +203,9 @@ class Redactor:
             reason=reason.decode("utf-8", "surrogateescape"),
             headers=redactor._fields(head.headers, suspect=suspect),
         )
-        return head, redactor._replacements(body, in_fields, wide) if suspect else []
+        if not suspect:
+            return head, []
+        return head, redactor._replacements(body, content_type, in_fields, wide)
 
     def message(self, data: bytes, *, in_response: bool) -> bytes:
         """One message or frame of a socket, text or binary, without its secrets.
@@ -196,17 +216,18 @@ class Redactor:
         if not self._is_suspect(data):
             return data
         in_fields = self._in_fields(data, b"", suspect=True, in_response=in_response)
-        return self._with_learned(_learned(in_fields))._body(data, in_fields)
+        return self._with_learned(_learned(in_fields))._body(data, b"", in_fields)
 
-    def stream(self) -> "StreamRedactor":
+    def stream(self, content_type: bytes) -> "StreamRedactor":
         """Removes secrets from a body of any length in pieces: known values and patterns, no names.
 
-        Digits are replaced as they are, since no one can tell what the rest of the line was.
+        Digits are replaced as they are, since no one can tell what the rest of the line was. Only
+        the content type tells whether the body is text.
         """
         longest = max([len(secret.value) for secret in self.secrets], default=0)
         return StreamRedactor(
             lambda data, start: list(self._find(data, start)),
-            self._replacement,
+            partial(self._replacement, keeps_length=not names_text(content_type)),
             max(patterns.MAX_LENGTH, _LONGEST_CHARACTER * longest),
         )
 
@@ -306,7 +327,12 @@ class Redactor:
         """A redactor that also replaces the given values everywhere."""
         if not learned:
             return self
-        return Redactor(self._salt.decode(), (*self._of_exchange.secrets, *learned), self._known)
+        return Redactor(
+            self._salt.decode(),
+            (*self._of_exchange.secrets, *learned),
+            self._known,
+            keeps_lengths=self._keeps_lengths,
+        )
 
     def _streamed(self, texts: StreamedTexts) -> list[Span]:
         def search(text: bytes) -> list[Span]:
@@ -314,16 +340,29 @@ class Redactor:
 
         return list(_find_streamed(texts, search))
 
-    def _body(self, body: bytes, in_fields: Sequence[Span], wide: Utf16Text | None = None) -> bytes:
-        return replace_spans(body, self._replacements(body, in_fields, wide))
+    def _body(
+        self,
+        body: bytes,
+        content_type: bytes,
+        in_fields: Sequence[Span],
+        wide: Utf16Text | None = None,
+    ) -> bytes:
+        return replace_spans(body, self._replacements(body, content_type, in_fields, wide))
 
     def _replacements(
-        self, body: bytes, in_fields: Sequence[Span], wide: Utf16Text | None
+        self,
+        body: bytes,
+        content_type: bytes,
+        in_fields: Sequence[Span],
+        wide: Utf16Text | None,
     ) -> list[tuple[Span, bytes]]:
         """Spans of the body with replacements; `in_fields` are spans of the decoded text."""
         text = body if wide is None else wide.text
         spans = merge_spans([*in_fields, *json_safe_spans(text, self._find_plain(text))])
-        replacements = [(span, self._replacement(span)) for span in spans]
+        places = binary_places(body, content_type, wide) if spans else []
+        replacements = [
+            (span, self._replacement(span, keeps_length=_is_within(span, places))) for span in spans
+        ]
         if wide is None:
             return replacements
         in_text = [
@@ -334,7 +373,10 @@ class Redactor:
             for span, hidden in replacements
         ]
         # Octets that begin like UTF-16 may be something else.
-        in_octets = [(span, self._replacement(span)) for span in merge_spans(self._find(body))]
+        in_octets = [
+            (span, self._replacement(span, keeps_length=True))
+            for span in merge_spans(self._find(body))
+        ]
         return _without_overlaps([*in_text, *in_octets])
 
     def _in_aws_frames(
@@ -357,8 +399,8 @@ class Redactor:
         replacements = [(span, self._replacement(span)) for span in merge_spans(spans)]
         return replace_spans(data, replacements) if replacements else data
 
-    def _replacement(self, span: Span) -> bytes:
-        return replacement(span, self._salt)
+    def _replacement(self, span: Span, *, keeps_length: bool = False) -> bytes:
+        return replacement(span, self._salt, keeps_length=keeps_length and self._keeps_lengths)
 
     def _target(
         self, target: str, own: frozenset[str], *, suspect: bool, in_response: bool = False
@@ -548,6 +590,10 @@ def _length(characters: list[str], text: bytes) -> int:
     """How many bytes of the body this beginning of a piece takes."""
     count = len(text.decode("utf-8", "surrogateescape"))
     return len("".join(characters[:count]).encode("utf-8", "surrogateescape"))
+
+
+def _is_within(span: Span, places: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= span.start and span.end <= end for start, end in places)
 
 
 def _without_overlaps(replacements: Iterable[tuple[Span, bytes]]) -> list[tuple[Span, bytes]]:

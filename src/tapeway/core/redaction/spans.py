@@ -11,10 +11,14 @@ from typing import Protocol
 from tapeway.core.model.messages import ChunkTimes
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret
 
-PLACEHOLDER = re.compile(rb"REDACTED\.[A-Za-z0-9_-]+\.[0-9a-p]{8}")
+PLACEHOLDER = re.compile(rb"REDACTED\.[A-Za-z0-9_-]+\.[0-9a-p]{8}|RED\.(?:-*[a-p]{8}|[a-p]{1,6}-)")
 """Safe in JSON, URLs, header fields and cookies. New placeholders have no digits, so that scanners
-of repositories do not take them for keys; earlier ones had digits.
+of repositories do not take them for keys; earlier ones had digits. The forms without a label are
+those of short values whose length is kept; each form shows where it ends, whatever follows.
 """
+
+MARKS = (b"REDACTED.", b"RED.")
+"""How each placeholder begins."""
 
 SHORT_PREFIX = "short-"
 """Begins the label of a value too short to be a key for certain. The placeholder counts in the match
@@ -23,11 +27,12 @@ key, unlike the placeholder of a long value.
 
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 _NOT_IN_LABEL = re.compile(r"[^A-Za-z_-]+")
+_LEAST_LABELLED = len("REDACTED.x.abcdefgh")
+_LEAST_UNLABELLED = len("RED.abcdefgh")
+_LEAST_SHORT = len("RED.a-")
 _AFTER_NUMBER = re.compile(rb"\s*(?:[,\]}]|\Z)")
 _ESCAPED = re.compile(rb"\\.")
 
-
-_MOST_PADDING = 12
 _LONGEST_PADDING = 2
 """The equals signs at the end of base64, which the place of a value there may or may not include."""
 
@@ -35,8 +40,12 @@ _LONGEST_PADDING = 2
 class Layer(Protocol):
     """One encoding around a text."""
 
-    def encode(self, text: bytes) -> bytes | None:
-        """What stands for the text in the encoding, None where a text of its length cannot."""
+    @property
+    def size(self) -> int:
+        """The length of the text."""
+
+    def encode(self, text: bytes) -> bytes:
+        """What stands for another text of this length in the encoding."""
 
     def decode(self, encoded: bytes) -> bytes | None:
         """The decoded text of a place, None if the place is not encoded."""
@@ -70,8 +79,37 @@ def secret_digest(salt: bytes, value: bytes) -> bytes:
 
 def placeholder(label: str, digest: bytes) -> bytes:
     """The placeholder of a secret seen in this place; the digest distinguishes it from others."""
-    letters = digest[:4].hex().translate(_LETTERS)
-    return f"REDACTED.{_NOT_IN_LABEL.sub('-', label) or 'value'}.{letters}".encode()
+    return f"REDACTED.{_written_label(label)}.{_letters(digest)}".encode()
+
+
+def fitted_placeholder(label: str, digest: bytes, size: int) -> bytes:
+    """The placeholder of a secret in so many octets.
+
+    A few octets leave no room for the label, then for some of the letters, and at last for any.
+    """
+    letters = _letters(digest)
+    if size >= _LEAST_LABELLED:
+        room = size - _LEAST_LABELLED + 1
+        return f"REDACTED.{_written_label(label)[:room].ljust(room, '-')}.{letters}".encode()
+    if size >= _LEAST_UNLABELLED:
+        return f"RED.{letters.rjust(size - len('RED.'), '-')}".encode()
+    if size >= _LEAST_SHORT:
+        return f"RED.{letters[: size - len('RED.-')]}-".encode()
+    return b"*" * size
+
+
+def label_of(placeholder: bytes) -> str:
+    """The label that a placeholder shows."""
+    label = placeholder.split(b".")[1].decode() if placeholder.count(b".") > 1 else "value"
+    return label.removeprefix(SHORT_PREFIX).rstrip("-")
+
+
+def _letters(digest: bytes) -> str:
+    return digest[:4].hex().translate(_LETTERS)
+
+
+def _written_label(label: str) -> str:
+    return _NOT_IN_LABEL.sub("-", label) or "value"
 
 
 @lru_cache(maxsize=1024)
@@ -83,21 +121,32 @@ def secret_placeholder(salt: bytes, label: str, value: bytes) -> bytes:
     return placeholder(label, secret_digest(salt, value))
 
 
-def replacement(span: Span, salt: bytes) -> bytes:
-    """The replacement of a span in the cassette with this salt."""
+def replacement(span: Span, salt: bytes, *, keeps_length: bool = False) -> bytes:
+    """The replacement of a span in the cassette with this salt.
+
+    Inside an encoding a placeholder always has the length of what it replaces, so that the rest is
+    decoded unchanged; with `keeps_length` the whole span keeps its length.
+    """
+    size = span.end - span.start
     if span.secret is None:
-        return b""
+        return b"-" * size if keeps_length else b""
     label, digest = span.secret.label, secret_digest(salt, span.secret.value)
-    if not span.layers:
-        return span.quote + placeholder(label, digest) + span.quote
-    # Behind a text of another length base64 would be decoded to something else.
-    for padding in range(_MOST_PADDING):
-        text: bytes | None = placeholder(label + padding * "-", digest)
+    if span.layers:
+        text = fitted_placeholder(label, digest, span.layers[0].size)
         for layer in span.layers:
-            text = layer.encode(text) if text is not None else None
-        if text is not None:
+            text = layer.encode(text)
+        if len(text) == size or not keeps_length:
             return text
-    raise AssertionError(span.layers)
+    quotes = 2 * len(span.quote)
+    if keeps_length and size <= quotes:
+        # Too few octets for a string of JSON's.
+        return b"0" * size
+    text = (
+        fitted_placeholder(label, digest, size - quotes)
+        if keeps_length
+        else placeholder(label, digest)
+    )
+    return span.quote + text + span.quote
 
 
 def merge_spans(spans: Iterable[Span]) -> list[Span]:

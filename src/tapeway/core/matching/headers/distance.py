@@ -167,7 +167,7 @@ def _redacted(label: str, value: bytes, placeholder: Callable[[str, bytes], byte
 
 def _placeholder_digest(text: str) -> str:
     # The label is the field's name, and an answer may hold the value under a different name.
-    return text.rpartition(".")[2]
+    return text.rpartition(".")[2].strip("-")
 
 
 def _printable(name: bytes) -> str:

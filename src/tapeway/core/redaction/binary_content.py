@@ -1,0 +1,67 @@
+"""Which octets of a body are no text, so that their lengths count.
+
+A binary format says how long its fields are, in places that nobody knows who does not know the
+format. So a placeholder there has the length of the secret. Text ends where a quote, a line or a tag
+ends; the placeholder may be longer.
+
+Where in doubt, octets are no text: a placeholder of the secret's length breaks no text.
+"""
+
+import re
+
+from tapeway.core.http.headers import media_type
+from tapeway.core.redaction.body_fields import find_parts, is_document
+from tapeway.core.text import Utf16Text, decode_utf8
+
+_CONTROL = re.compile(rb"[^\t\n\f\r\x1b\x1e\x20-\x7e\x80-\xff]")
+"""What no text has. Texts may have the escape of terminals, and the separator of JSON texts."""
+
+_TEXT = re.compile(rb"text/|.*(?:json|xml|yaml|script|graphql)")
+"""Media types of text, by what the names of subtypes have in common."""
+
+_UNRELIABLE = frozenset({b"", b"application/x-www-form-urlencoded"})
+"""Media types that say nothing: curl sends every file as a form."""
+
+_PART_TYPE = re.compile(rb"^content-type:[ \t]*([^\r\n]+)", re.IGNORECASE | re.MULTILINE)
+
+
+def binary_places(
+    body: bytes, content_type: bytes, wide: Utf16Text | None = None
+) -> list[tuple[int, int]]:
+    """Where the octets of a body that are no text start and end.
+
+    The parts of a multipart body are looked at one by one. `wide` is the body as UTF-16, if it is:
+    the places are then those of its text.
+    """
+    if wide is not None:
+        return [(0, len(wide.text))] if _has_controls(wide.text) else []
+    if media_type(content_type).startswith(b"multipart/"):
+        return [
+            (start, end)
+            for head, start, end in find_parts(body, content_type)
+            if not _is_text(body[start:end], _type_of(head))
+        ]
+    return [] if _is_text(body, content_type) else [(0, len(body))]
+
+
+def names_text(content_type: bytes) -> bool:
+    """Whether a media type is one of text."""
+    return _TEXT.match(media_type(content_type)) is not None
+
+
+def _is_text(octets: bytes, content_type: bytes) -> bool:
+    if _has_controls(octets):
+        return False
+    if is_document(octets) or names_text(content_type):
+        return True
+    return media_type(content_type) in _UNRELIABLE and decode_utf8(octets) is not None
+
+
+def _has_controls(octets: bytes) -> bool:
+    # Some protocols end a text with NUL.
+    return _CONTROL.search(octets.rstrip(b"\0")) is not None
+
+
+def _type_of(head: bytes) -> bytes:
+    named = _PART_TYPE.search(head)
+    return named[1] if named is not None else b""
