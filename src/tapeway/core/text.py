@@ -15,6 +15,10 @@ _ASCII = 128
 _LEAST = 4
 _CHARSET = re.compile(rb"utf-?16-?(le|be)?", re.IGNORECASE)
 _SLICE = 256 * 1024
+_OF_TEXTS = bytes([*b"\t\n\f\r\x1b\x1e", *range(0x20, 0x7F), *range(0x80, 0x100)])
+"""The octets of texts. Control characters among them are blanks, the escape of terminals, and the
+separator of JSON texts.
+"""
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -77,6 +81,12 @@ def decode_utf8(data: bytes) -> str | None:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return None
+
+
+def has_controls(octets: bytes) -> bool:
+    """Whether there are control characters that no text has."""
+    # Some protocols end a text with NUL.
+    return bool(octets.rstrip(b"\0").translate(None, _OF_TEXTS))
 
 
 def is_utf8(text: bytes | str) -> bool:

@@ -10,11 +10,11 @@ Where in doubt, octets are no text: a placeholder of the secret's length breaks 
 import re
 
 from tapeway.core.http.headers import media_type
-from tapeway.core.redaction.body_fields import find_parts, is_document
-from tapeway.core.text import Utf16Text, decode_utf8
+from tapeway.core.redaction.body_fields import find_parts
+from tapeway.core.text import Utf16Text, decode_utf8, has_controls
 
-_CONTROL = re.compile(rb"[^\t\n\f\r\x1b\x1e\x20-\x7e\x80-\xff]")
-"""What no text has. Texts may have the escape of terminals, and the separator of JSON texts."""
+_CLOSING = {b"{": b"}", b"[": b"]", b"<": b">"}
+_BLANK = b" \t\r\n\x1e"
 
 _TEXT = re.compile(rb"text/|.*(?:json|xml|yaml|script|graphql)")
 """Media types of text, by what the names of subtypes have in common."""
@@ -34,7 +34,7 @@ def binary_places(
     the places are then those of its text.
     """
     if wide is not None:
-        return [(0, len(wide.text))] if _has_controls(wide.text) else []
+        return [(0, len(wide.text))] if has_controls(wide.text) else []
     if media_type(content_type).startswith(b"multipart/"):
         return [
             (start, end)
@@ -50,16 +50,17 @@ def names_text(content_type: bytes) -> bool:
 
 
 def _is_text(octets: bytes, content_type: bytes) -> bool:
-    if _has_controls(octets):
+    if has_controls(octets):
         return False
-    if is_document(octets) or names_text(content_type):
+    if names_text(content_type) or _is_document(octets):
         return True
     return media_type(content_type) in _UNRELIABLE and decode_utf8(octets) is not None
 
 
-def _has_controls(octets: bytes) -> bool:
-    # Some protocols end a text with NUL.
-    return _CONTROL.search(octets.rstrip(b"\0")) is not None
+def _is_document(octets: bytes) -> bool:
+    """Whether this is JSON or XML, whatever its type says."""
+    text = octets.strip(_BLANK)
+    return bool(text) and text[-1:] == _CLOSING.get(text[:1])
 
 
 def _type_of(head: bytes) -> bytes:

@@ -34,6 +34,7 @@ from tapeway.core.redaction.secret_names import (
     without_scheme,
 )
 from tapeway.core.redaction.spans import PLACEHOLDER, Span, label_for
+from tapeway.core.text import has_controls
 
 _LONGEST_NAME = 80
 _MOST_SPACE = 64
@@ -62,6 +63,8 @@ _PART_NAME = re.compile(
 )
 _MOST_OF_NAME = 256
 _PAIR = re.compile(rb"(?:\A|(?<=&))([^=&]+)=([^&]+)")
+_PLAIN_PAIR = re.compile(rb"(?:\A|(?<=&))([^=&]+)=([!-%'-~]+)")
+"""A pair in octets that are no form: a value ends where the plain characters end."""
 
 
 def find(
@@ -74,14 +77,14 @@ def find(
     """
     media = media_type(content_type)
     spans: list[Span] = []
-    documents = [] if in_response else [(0, len(body))] if is_document(body) else []
+    documents = [] if in_response else [(0, len(body))] if _is_document(body) else []
     if media == b"application/x-www-form-urlencoded":
         # curl labels every body a form.
         spans += _in_form(body, own, in_response=in_response)
     elif media.startswith(b"multipart/"):
         for head, start, end in find_parts(body, content_type):
             spans += _in_part(_part_name(head), body[start:end], start, own)
-            if is_document(body[start:end]):
+            if _is_document(body[start:end]):
                 documents.append((start, end))
     return spans + list(_in_text(body, documents))
 
@@ -97,7 +100,7 @@ def reads_whole(content_type: bytes) -> bool:
     )
 
 
-def is_document(text: bytes) -> bool:
+def _is_document(text: bytes) -> bool:
     """Whether this is JSON or XML, not a text in which there may be some."""
     return text[:_MOST_SPACE].lstrip(_SPACE_OR_MARK)[:1] in (b"{", b"[", b"<")
 
@@ -256,7 +259,8 @@ def _in_form(body: bytes, own: frozenset[str], *, in_response: bool) -> Iterator
     form = body.decode("latin-1")
     # A file that is sent as a form has very many pairs, most of one name or of long ones.
     names: dict[bytes, str] = {}
-    for pair in _PAIR.finditer(body):
+    pairs = _PLAIN_PAIR if has_controls(body) else _PAIR
+    for pair in pairs.finditer(body):
         written = pair[1][-_MOST_OF_NAME:]
         if (name := names.get(written)) is None:
             name = names[written] = _telling_name(written)

@@ -43,8 +43,9 @@ LONGEST_CONTEXT = 512
 
 _LOGIN = r"[A-Za-z]://[^/?#\s:@\"'<>\\]{0,64}:"
 _URL_CANDIDATE = rf"(?i:(?:[?&]|\\u0026|&amp;)(?:{LINK_NAMES})=)|{_LOGIN}"
-_PARAMETER_VALUE = re.compile(rb"""[^&?#\s"'<>\\,;)\]}]{16,4096}""")
-_PASSWORD = re.compile(rb"""([^/?#\s"'<>\\`]{1,256})@(?=[\w\[])""")
+# A control character ends a value too: in a binary message what follows is a length.
+_PARAMETER_VALUE = re.compile(rb"""[^&?#\x00-\x20\x7f"'<>\\,;)\]}]{16,4096}""")
+_PASSWORD = re.compile(rb"""([^/?#\x00-\x20\x7f"'<>\\`]{1,256})@(?=[\w\[])""")
 # What documentation writes for a password.
 _STAND_INS = frozenset(
     {
@@ -67,12 +68,13 @@ _NAME_BEFORE = re.compile(rb"[A-Za-z0-9_.-]{0,60}\Z")
 _ASSIGNMENT = re.compile(
     rb"""[A-Za-z0-9_. -]{1,80}?['"\\]{0,6}[ \t]{0,3}(?::=|=>|=|:)[ \t]{0,3}"""
     rb"""(?:(?i:bearer|basic|token) )?['"\\]{0,6}"""
-    rb"""([^\s"'<>{}()\[\],;&\\=]{1,2048}(?:\\/[^\s"'<>{}()\[\],;&\\=]{1,2048}){0,8}={0,2})"""
+    rb"""([^\x00-\x20\x7f"'<>{}()\[\],;&\\=]{1,2048}"""
+    rb"""(?:\\/[^\x00-\x20\x7f"'<>{}()\[\],;&\\=]{1,2048}){0,8}={0,2})"""
 )
 # `request.form.password`, in code.
 _ATTRIBUTE = re.compile(rb"[A-Za-z_]\w*(?:\.\w+)*")
 _LOGIN_OPTION = r"""(?:-u|--user|--proxy-user)(?:[ =]|%20|\+)?['"\\]{0,6}[A-Za-z0-9_.@-]{1,64}:"""
-_LOGIN_PASSWORD = re.compile(rb"""[^\s"'<>\\`]{1,256}""")
+_LOGIN_PASSWORD = re.compile(rb"""[^\x00-\x20\x7f"'<>\\`]{1,256}""")
 _USER = re.compile(rb"[A-Za-z0-9_.@-]{1,64}\Z")
 _LOGIN_COMMAND = 300
 """How far before its option `curl` may be."""

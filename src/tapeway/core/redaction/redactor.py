@@ -207,16 +207,16 @@ class Redactor:
             return head, []
         return head, redactor._replacements(body, content_type, in_fields, wide)
 
-    def message(self, data: bytes, *, in_response: bool) -> bytes:
-        """One message or frame of a socket, text or binary, without its secrets.
+    def message(self, data: bytes, *, in_response: bool, content_type: bytes = b"") -> bytes:
+        """One message, text or binary, without its secrets.
 
         `in_response` distinguishes the upstream from the client: names mean more in what a client
         sends.
         """
         if not self._is_suspect(data):
             return data
-        in_fields = self._in_fields(data, b"", suspect=True, in_response=in_response)
-        return self._with_learned(_learned(in_fields))._body(data, b"", in_fields)
+        in_fields = self._in_fields(data, content_type, suspect=True, in_response=in_response)
+        return self._with_learned(_learned(in_fields))._body(data, content_type, in_fields)
 
     def stream(self, content_type: bytes) -> "StreamRedactor":
         """Removes secrets from a body of any length in pieces: known values and patterns, no names.

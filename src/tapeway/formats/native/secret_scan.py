@@ -50,6 +50,7 @@ _UNBOUNDED = 1 << 62
 # The most characters that encode one: an escape after eight backslashes.
 _ESCAPED_LENGTH = 13
 _BASE64 = ENCODED | {"raw_b64"}
+_OCTETS = b"application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +255,7 @@ def _redacted_bytes(value: Json, redactor: Redactor, *, in_response: bool) -> Js
         encoded = value.get(BYTES_NAME)
         plain = decode_base64(encoded) if isinstance(encoded, str) and len(value) == 1 else None
         if plain is not None:
-            redacted = redactor.message(plain, in_response=in_response)
+            redacted = redactor.message(plain, in_response=in_response, content_type=_OCTETS)
             return (
                 {BYTES_NAME: base64.b64encode(redacted).decode("ascii")}
                 if redacted != plain
