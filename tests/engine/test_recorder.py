@@ -353,7 +353,7 @@ async def test_no_fault_of_redaction_lets_a_credential_be_stored(
     monkeypatch.setattr(
         Redactor,
         "stream",
-        lambda self: StreamRedactor(lambda data, start: [], lambda span: b"", 9),
+        lambda self, content_type: StreamRedactor(lambda data, start: [], lambda span: b"", 9),
     )
     key = canary()
     request = Request("openai", "GET", "/v1/x", ((b"x-api-key", key.encode()),), base="https://up")

@@ -26,7 +26,7 @@ from tapeway.core.model.messages import (
     Response,
     ResponseHead,
 )
-from tapeway.core.redaction import body_fields, coded_texts, patterns
+from tapeway.core.redaction import body_fields, coded_texts, framed_keys, patterns
 from tapeway.core.redaction.binary_content import binary_places, names_text
 from tapeway.core.redaction.credentials import (
     LINK_URL,
@@ -60,7 +60,7 @@ from tapeway.core.redaction.spans import (
 from tapeway.core.streams import aws_frames
 from tapeway.core.streams.aws_frames import AwsFrame
 from tapeway.core.streams.streamed_texts import Piece, StreamedTexts, may_be_stream
-from tapeway.core.text import Utf16Text, read_utf16
+from tapeway.core.text import Utf16Text, has_controls, read_utf16
 
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _JSON_LINES = b"application/x-ndjson"
@@ -131,7 +131,9 @@ class Redactor:
         fields = stored_request_headers(request.headers)
         shown = text if wide is None else text + b"\n" + request.body
         target = request.target.encode("utf-8", "surrogateescape")
-        suspect = self._is_suspect(_searched_text(target, fields, shown))
+        suspect = self._is_suspect(_searched_text(target, fields, shown)) or _may_have_framed_keys(
+            text, header.content_type
+        )
         own = own_parameters(request)
         in_fields = self._in_fields(
             text, header.content_type, suspect=suspect, in_response=False, own=own
@@ -188,7 +190,9 @@ class Redactor:
         text = body if wide is None else wide.text
         reason = head.reason.encode("utf-8", "surrogateescape")
         shown = text if wide is None else text + b"\n" + body
-        suspect = self._is_suspect(_searched_text(reason, head.headers, shown))
+        suspect = self._is_suspect(
+            _searched_text(reason, head.headers, shown)
+        ) or _may_have_framed_keys(text, content_type)
         in_fields = self._in_fields(text, content_type, suspect=suspect, in_response=True)
         redactor = self._with_learned(_learned(in_fields))
         if may_be_stream(text, content_type):
@@ -213,7 +217,7 @@ class Redactor:
         `in_response` distinguishes the upstream from the client: names mean more in what a client
         sends.
         """
-        if not self._is_suspect(data):
+        if not (self._is_suspect(data) or _may_have_framed_keys(data, content_type)):
             return data
         in_fields = self._in_fields(data, content_type, suspect=True, in_response=in_response)
         return self._with_learned(_learned(in_fields))._body(data, content_type, in_fields)
@@ -306,7 +310,9 @@ class Redactor:
         """The secrets of a text that was decoded, or assembled from pieces."""
         if not self._is_plainly_suspect(text):
             return []
-        return [*body_fields.find(text, b"", in_response=True), *self._find_plain(text)]
+        framed = list(framed_keys.find(text)) if has_controls(text) else []
+        plain = _ending_with(framed, self._find_plain(text))
+        return [*body_fields.find(text, b"", in_response=True), *framed, *plain]
 
     def _in_fields(
         self,
@@ -358,8 +364,12 @@ class Redactor:
     ) -> list[tuple[Span, bytes]]:
         """Spans of the body with replacements; `in_fields` are spans of the decoded text."""
         text = body if wide is None else wide.text
-        spans = merge_spans([*in_fields, *json_safe_spans(text, self._find_plain(text))])
-        places = binary_places(body, content_type, wide) if spans else []
+        places = binary_places(body, content_type, wide)
+        framed = (
+            [span for span in framed_keys.find(text) if _is_within(span, places)] if places else []
+        )
+        plain = _ending_with(framed, json_safe_spans(text, self._find_plain(text)))
+        spans = merge_spans([*in_fields, *framed, *plain])
         replacements = [
             (span, self._replacement(span, keeps_length=_is_within(span, places))) for span in spans
         ]
@@ -590,6 +600,17 @@ def _length(characters: list[str], text: bytes) -> int:
     """How many bytes of the body this beginning of a piece takes."""
     count = len(text.decode("utf-8", "surrogateescape"))
     return len("".join(characters[:count]).encode("utf-8", "surrogateescape"))
+
+
+def _may_have_framed_keys(body: bytes, content_type: bytes) -> bool:
+    """Whether a body that may be no text may have keys with their lengths before them."""
+    return bool(body) and not names_text(content_type) and framed_keys.may_have_any(body)
+
+
+def _ending_with(framed: Sequence[Span], spans: Iterable[Span]) -> Iterator[Span]:
+    """The spans but those that go on behind a framed key at their beginning."""
+    ends = {span.start: span.end for span in framed}
+    return (span for span in spans if span.end <= ends.get(span.start, span.end))
 
 
 def _is_within(span: Span, places: Sequence[tuple[int, int]]) -> bool:
