@@ -81,12 +81,12 @@ def _frame(flag: int, message: bytes) -> bytes:
 
 
 def _frames(octets: bytes, last: int) -> list[bytes]:
-    reader, frames = _Reader(octets), []
+    reader, flags, frames = _Reader(octets), list[int](), []
     while not reader.ended:
-        flag = reader.number("B")
+        flags.append(reader.number("B"))
         frames.append(reader.take(reader.number(">I")))
-        if flag != (last if reader.ended else 0):
-            raise ValueError(f"flag {flag}")
+    if flags != [0] * (len(flags) - 1) + [last]:
+        raise ValueError(f"flags {flags}")
     return frames
 
 

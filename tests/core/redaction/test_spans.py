@@ -2,17 +2,20 @@
 
 from itertools import accumulate, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.model.messages import ChunkTimes
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.spans import (
+    PLACEHOLDER,
     Span,
     merge_spans,
     move_chunk_ends,
     moved_ends,
     replace_spans,
+    replacement,
 )
 
 A, B = Secret("a", b"a"), Secret("b", b"b")
@@ -78,3 +81,44 @@ def test_a_secret_goes_to_the_chunk_it_began_in(
     found = move_chunk_ends(ChunkTimes((float(at), n) for at, n in enumerate(pieces)), spans)
 
     assert list(found) == [(float(at), size) for at, size in enumerate(sizes) if size]
+
+
+SALT = b"run"
+
+
+@pytest.mark.parametrize("size", range(6, 60))
+def test_a_placeholder_of_any_length_is_known_by_its_form_and_shows_where_it_ends(
+    size: int,
+) -> None:
+    value = b"x" * size
+    hidden = replacement(Span(0, size, Secret("api_key", value)), SALT, keeps_length=True)
+
+    assert len(hidden) == size
+    for behind in (b"", b"a", b"-", b".", b"_"):
+        match = PLACEHOLDER.match(hidden + behind)
+        assert match is not None
+        assert match[0] == hidden
+
+
+@pytest.mark.parametrize("size", [12, 18, 19, 30, 200])
+def test_a_placeholder_of_a_kept_length_has_the_letters_of_the_secret_s_other_placeholders(
+    size: int,
+) -> None:
+    span = Span(0, size, Secret("api_key", b"x" * size))
+    letters = replacement(span, SALT)[-8:]
+
+    assert replacement(span, SALT, keeps_length=True).endswith(letters)
+
+
+@pytest.mark.parametrize("size", [8, 9, 12, 18, 19, 40])
+def test_placeholders_of_one_length_tell_secrets_apart(size: int) -> None:
+    spans = [Span(0, size, Secret("x", b"%0*d" % (size, number))) for number in range(40)]
+
+    assert len({replacement(span, SALT, keeps_length=True) for span in spans}) == 40
+
+
+def test_few_octets_leave_no_room_for_letters() -> None:
+    spans = [Span(0, size, Secret("x", b"x" * size)) for size in range(1, 6)]
+
+    hidden = [replacement(span, SALT, keeps_length=True) for span in spans]
+    assert hidden == [b"*" * size for size in range(1, 6)]

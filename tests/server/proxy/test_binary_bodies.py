@@ -1,13 +1,21 @@
 """Bodies that are no text, recorded and replayed over sockets: their lengths stay right."""
 
 import base64
+import json
 import random
 import string
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from tapeway.core.model.messages import LARGE_BODY
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import LARGE_BODY, Response, ResponseHead
+from tapeway.core.redaction.findings import find_secrets
+from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.redactor import Redactor
+from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.core.websocket.session_lines import session_line
 from tapeway.ports import CassetteStore
 from tapeway.server.proxy import ProxyOptions
 from tests.core.redaction.key_kinds import KEYS
@@ -227,6 +235,75 @@ async def test_a_large_archive_keeps_its_lengths() -> None:
     assert TOKEN not in same.body
 
 
+def of_earlier_version(exchange: Interaction, body: bytes) -> Interaction:
+    """A recording as versions made it whose placeholders kept no length."""
+    redactor = Redactor("run").of_earlier_versions
+    plain = replace(exchange.request, body=body)
+    return replace(exchange, request=redactor.request(plain))
+
+
+@pytest.mark.parametrize("media_type", [b"application/x-tar", b"multipart/form-data; boundary=x"])
+async def test_a_recording_with_a_placeholder_of_another_length_is_found(
+    media_type: bytes,
+) -> None:
+    body = BINARY_FORMATS["tar"].write([b"KEY=" + TOKEN, b"end"])
+    if media_type.startswith(b"multipart"):
+        head = b'--x\r\nContent-Disposition: form-data; name="f"; filename="f.tar"\r\n\r\n'
+        body = head + body + b"\r\n--x--\r\n"
+    fields = typed(media_type)
+    store = await recorded([OK], [(body, *fields)])
+    stored = await store.load("default", writable=False)
+    assert stored is not None
+    (exchange,) = stored.interactions
+    assert isinstance(exchange, Interaction)
+    older = of_earlier_version(exchange, body)
+    assert len(older.request.body) < len(exchange.request.body)
+    await store.save("default", replace(stored, interactions=(older,)))
+
+    async with running_proxy(NOWHERE, mode="replay", store=store) as proxy:
+        outcomes = [
+            (await ask(proxy, b"/0", body.replace(TOKEN, key), *fields)).outcome
+            for key in (TOKEN, OTHER)
+        ]
+
+    assert outcomes == [b"replayed", b"miss"]
+
+
+async def test_a_large_recording_with_a_placeholder_of_another_length_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    archive = BINARY_FORMATS["tar"].write([random.Random(7).randbytes(MIB), b"KEY=" + TOKEN])
+    fields = typed(b"application/x-tar")
+    as_now = Redactor.stream
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Redactor, "stream", lambda self, _: as_now(self, b"text/plain"))
+        store = await recorded([sized(archive, b"")], [(archive, *fields)])
+
+    async with running_proxy(NOWHERE, mode="replay", store=store) as proxy:
+        outcomes = [
+            (await ask(proxy, b"/0", archive.replace(TOKEN, key), *fields)).outcome
+            for key in (TOKEN, OTHER)
+        ]
+        (exchange,) = await proxy.recorded()
+
+    assert exchange.request.file is not None
+    assert exchange.request.file.size != len(archive)
+    assert outcomes == [b"replayed", b"miss"]
+
+
+def test_a_binary_message_of_a_websocket_session_keeps_its_lengths() -> None:
+    form = BINARY_FORMATS["MessagePack"]
+    message = WebSocketMessage(form.write([b"a", TOKEN, b"end"]), binary=True)
+    line = session_line(message, by_client=False)
+    head = ResponseHead(200, headers=((b"content-type", b"application/x-ndjson"),))
+
+    body = Redactor("run").response(Response(head, body=line + line)).body
+    octets = base64.b64decode(json.loads(body.splitlines()[1])["service_binary"])
+
+    assert len(octets) == len(message.data)
+    assert form.read(octets)[1].startswith(b"REDACTED.github-token-")
+
+
 class Chance:
     """Texts and secrets drawn at random, the same in each run."""
 
@@ -294,6 +371,7 @@ async def test_random_messages_keep_the_length_of_each_field() -> None:
             assert answer.outcome == b"replayed"
             assert len(answer.body) == len(messages[number])
             assert sizes(form.read(answer.body)) == sizes(texts)
+            assert find_secrets(answer.body, KnownValues()) == []
             assert not any(secret in b"".join(form.read(answer.body)) for secret in secrets)
         bodies = [exchange.request.body for exchange in await proxy.recorded()]
     assert [sizes(form.read(body)) for (form, _, _), body in zip(drawn, bodies, strict=True)] == [
