@@ -24,11 +24,13 @@ from tapeway.core.redaction.spans import (
     secret_placeholder,
 )
 
-_IN_BASE64 = tuple([form for mark in MARKS for form in coded_texts.base64_forms(mark)])
+_IN_BASE64 = tuple(coded_texts.base64_forms(MARKS[0]))
 _ENCODED_MARKS = (
     *_IN_BASE64,
     *[form for text in _IN_BASE64 for form in coded_texts.base64_forms(text)],
 )
+"""The long mark in base64. The short mark has too few characters there: any picture has them."""
+_ALL_MARKS = (*MARKS, *_ENCODED_MARKS)
 _PLACEHOLDER = re.compile(PLACEHOLDER.pattern.decode())
 _MOST_TRIES = 256
 """Of one text: a short piece between two placeholders may occur very often."""
@@ -80,7 +82,7 @@ def digest_of(text: str) -> str:
 def may_have_placeholder(octets: bytes) -> bool:
     """Whether octets may have a placeholder in them, plain or in base64."""
     # `find`, since `in` makes an error message, and forgets it, before it searches bytes for bytes.
-    return max(map(octets.find, (*MARKS, *_ENCODED_MARKS))) >= 0
+    return max(map(octets.find, _ALL_MARKS)) >= 0
 
 
 def has_placeholder(text: str) -> bool:
