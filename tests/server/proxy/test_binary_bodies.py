@@ -220,6 +220,24 @@ async def test_base64_of_a_binary_message_in_json_is_decoded_as_before() -> None
     assert sizes(octets.split(b"end")) == sizes(form.write(texts).split(b"end"))
 
 
+async def test_a_short_secret_in_base64_is_found_by_whoever_does_not_know_that_it_is_one() -> None:
+    secret = b"Zk3vQ9xT2mB7pL"
+    body = b'{"note":"%b"}' % base64.b64encode(b"\0\1the login is " + secret + b" for now")
+    fields = typed(b"application/json")
+    store = await recorded([OK], [(body, *fields, b"X-Api-Key: " + secret)])
+
+    async with running_proxy(NOWHERE, mode="replay", store=store) as proxy:
+        outcomes = [
+            (await ask(proxy, b"/0", asked, *fields)).outcome
+            for asked in (body, body.replace(b"WmszdlE", b"WmszdlF"))
+        ]
+        (exchange,) = await proxy.recorded()
+
+    assert len(exchange.request.body) == len(body)
+    assert exchange.request.body != body
+    assert outcomes == [b"replayed", b"miss"]
+
+
 async def test_a_large_archive_keeps_its_lengths() -> None:
     form = BINARY_FORMATS["tar"]
     texts = [random.Random(7).randbytes(MIB), b"KEY=" + TOKEN, b"end"]

@@ -24,12 +24,13 @@ from tapeway.core.redaction.spans import (
     secret_placeholder,
 )
 
-_IN_BASE64 = tuple(coded_texts.base64_forms(MARKS[0]))
+_LONG_IN_BASE64, _SHORT_IN_BASE64 = [tuple(coded_texts.base64_forms(mark)) for mark in MARKS]
 _ENCODED_MARKS = (
-    *_IN_BASE64,
-    *[form for text in _IN_BASE64 for form in coded_texts.base64_forms(text)],
+    *_LONG_IN_BASE64,
+    *_SHORT_IN_BASE64,
+    *[form for text in _LONG_IN_BASE64 for form in coded_texts.base64_forms(text)],
 )
-"""The long mark in base64. The short mark has too few characters there: any picture has them."""
+"""Marks in base64. A short mark in base64 twice is not looked for: each search takes time."""
 _ALL_MARKS = (*MARKS, *_ENCODED_MARKS)
 _PLACEHOLDER = re.compile(PLACEHOLDER.pattern.decode())
 _MOST_TRIES = 256
