@@ -5,6 +5,7 @@
     │   └── CommandNotFound           the program that `run` is to start does not exist; exit code 127
     ├── RequestError             the app's request cannot be served as sent (4xx)
     │   ├── WebSocketOff         426  an upgrade to WebSocket where that is switched off
+    │   ├── Foreign              403, 421  a page or a host name that this listener does not serve
     │   ├── NoRoute              404  no route matches this path
     │   └── NoSlot               404  the slot points at no cassette
     ├── UpstreamError            the upstream failed (502, 504, 508)
@@ -65,6 +66,29 @@ class WebSocketOff(RequestError):
 
     status = 426
     code = "websocket_off"
+
+
+class Foreign(RequestError):
+    """A page that may not call the listener, or a name that does not lead there.
+
+    `asker` tells the log who asked, and `option` which option would serve the request, if one would.
+    """
+
+    status = 403
+    code = "foreign_origin"
+
+    def __init__(
+        self,
+        message: str,
+        asker: str,
+        option: str | None,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message, status=status, code=code)
+        self.asker = asker
+        self.option = option
 
 
 class NoRoute(RequestError):

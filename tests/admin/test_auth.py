@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.admin.auth import BURST, PER_SECOND, GuessLimiter, HostList
+from tapeway.admin.auth import BURST, PER_SECOND, GuessLimiter, hosts_of
 
 
 class Clock:
@@ -106,11 +106,11 @@ def test_the_memory_of_addresses_is_bounded(clock: Clock) -> None:
     ],
 )
 def test_a_host_leads_here_or_not(host: str, loopback: bool, everywhere: bool) -> None:
-    inside = HostList.of("127.0.0.1", ["named.example"])
-    outside = HostList.of("0.0.0.0", ["named.example"])
+    inside = hosts_of("127.0.0.1", ["named.example"])
+    outside = hosts_of("0.0.0.0", ["named.example"])
 
     assert (inside.allows(host), outside.allows(host)) == (loopback, everywhere)
 
 
 def test_the_host_it_listens_on_leads_here() -> None:
-    assert HostList.of("admin.example").allows("admin.example:8081")
+    assert hosts_of("admin.example").allows("admin.example:8081")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from tapeway.admin.auth import AdminGuard, GuessLimiter, HostList
+from tapeway.admin.auth import AdminGuard, GuessLimiter
 from tapeway.admin.context import HandlerContext, InteractionCounts
 from tapeway.admin.handlers.status import is_page, page_file
 from tapeway.admin.openapi import document
@@ -68,7 +68,7 @@ def make_application(
 
     Raises ConfigError if other machines could reach the listener and there is no token.
     """
-    guard = AdminGuard(HostList.of(listener[0], hosts), token, GuessLimiter(clock))
+    guard = AdminGuard(listener[0], token, GuessLimiter(clock), hosts)
     context = HandlerContext(
         broker=broker,
         journal=journal,

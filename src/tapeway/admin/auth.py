@@ -3,9 +3,8 @@
 A browser on this machine sends requests to loopback ports for any page. A call must therefore name
 the listener in the Host, come from no foreign origin, and carry the token if there is a token.
 
-The Host check stops DNS rebinding: an attacker lets a name resolve to this machine, and a page then
-calls the listener under the name of the page's server. An attacker cannot take over an IP address
-like this, nor a name that public DNS does not hold.
+The Host check stops DNS rebinding (`core/http/foreign.py`, which guards the proxy listener too). The
+rules here are stricter: a page on loopback is foreign as well.
 
 An address that sends wrong tokens gets a burst of 401, then 429 but for a few per second: a client
 with a wrong token slows down. The right token is always let in: behind a shared address,
@@ -15,27 +14,22 @@ protection.
 
 import hashlib
 import hmac
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Network, ip_address
-from typing import Self
 
 from aiohttp.web_request import Request
 
+from tapeway.core.http.addresses import is_loopback
+from tapeway.core.http.foreign import OWN_SITES, PRIVATE_SUFFIXES, HostList
 from tapeway.core.http.location import DEFAULT_PORTS, without_default_port
 from tapeway.errors import AdminError, ConfigError
-from tapeway.settings.parsers import is_loopback
 
 BURST = 500
 PER_SECOND = 10
 _MAX_ADDRESSES = 4096
-_HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
-
-_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".svc")
-"""Names that public DNS does not hold: mDNS, container networks, clusters."""
-_OWN_SITE = frozenset({"same-origin", "none"})
+_CLUSTER_SUFFIX = ".svc"
+"""The end of a service's name in a cluster."""
 
 
 class GuessLimiter:
@@ -70,53 +64,34 @@ def _bucket(address: str | None) -> str:
     return str(ip)
 
 
-@dataclass(frozen=True, slots=True)
-class HostList:
-    """Names and addresses by which clients may call the listener."""
+def hosts_of(host: str, more: Collection[str] = ()) -> HostList:
+    """The names of a listener bound to `host`, and further names for it.
 
-    named: frozenset[str]
-    beyond_loopback: bool
-
-    @classmethod
-    def of(cls, host: str, more: Collection[str] = ()) -> Self:
-        """The names of a listener bound to `host`, and further names for it."""
-        return cls(
-            frozenset(host_name.lower() for host_name in (host, *more)), not is_loopback(host)
-        )
-
-    def allows(self, header: str) -> bool:
-        """Whether a Host header names this listener. Its port may differ, as ports can be mapped."""
-        match = _HOST.fullmatch(header)
-        if match is None:
-            return False
-        host = (match["v6"] or match["name"]).lower().removesuffix(".")
-        if host in self.named or is_loopback(host) or host.endswith(".localhost"):
-            return True
-        return self.beyond_loopback and _private(host)
-
-
-def _private(host: str) -> bool:
-    if host.endswith(_PRIVATE_SUFFIXES):
-        return True
-    try:
-        ip_address(host)
-    except ValueError:
-        return "." not in host
-    return True
+    On loopback only the names of loopback lead there: nothing else has to.
+    """
+    suffixes = (*PRIVATE_SUFFIXES, _CLUSTER_SUFFIX)
+    return HostList.of(host, *more, private=not is_loopback(host), suffixes=suffixes)
 
 
 class AdminGuard:
     """Refuses calls by raising AdminError."""
 
-    def __init__(self, hosts: HostList, token: str | None, attempts: GuessLimiter) -> None:
+    def __init__(
+        self,
+        host: str,
+        token: str | None,
+        attempts: GuessLimiter,
+        more_hosts: Collection[str] = (),
+    ) -> None:
+        """`host` is the address of the listener, `more_hosts` are further names for it."""
         if token == "":
             raise ConfigError("the admin token is empty: set one, or leave the option out")
-        if token is None and hosts.beyond_loopback:
+        if token is None and not is_loopback(host):
             raise ConfigError(
                 "other machines could reach the admin API: set --admin-token "
                 "(TAPEWAY_ADMIN_TOKEN), or keep --admin-listen on 127.0.0.1"
             )
-        self._hosts = hosts
+        self._hosts = hosts_of(host, more_hosts)
         self._digest = None if token is None else _digest(token.encode())
         self._attempts = attempts
 
@@ -167,7 +142,7 @@ class AdminGuard:
         origins = request.headers.getall("Origin", [])
         sites = request.headers.getall("Sec-Fetch-Site", [])
         # `same-site` is another port of this host: the proxy's, with recorded pages.
-        if not all(_same_origin(origin, own) for origin in origins) or not _OWN_SITE.issuperset(
+        if not all(_same_origin(origin, own) for origin in origins) or not OWN_SITES.issuperset(
             sites
         ):
             raise AdminError(

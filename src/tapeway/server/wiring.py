@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from aiohttp.web_server import Server
 
-from tapeway.admin.auth import AdminGuard, GuessLimiter, HostList
+from tapeway.admin.auth import AdminGuard, GuessLimiter
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
@@ -164,7 +164,7 @@ def make_admin(
     Raises ConfigError at once if it would be open to other hosts without a token.
     """
     # Refused now, and not when somebody calls.
-    AdminGuard(HostList.of(listener.host), settings.admin_token, GuessLimiter(time.monotonic))
+    AdminGuard(listener.host, settings.admin_token, GuessLimiter(time.monotonic))
 
     async def made() -> Server:
         # The models take a third of the time of a start: the first call builds them.

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tapeway.core.http.addresses import Network
+from tapeway.core.http.addresses import Network, is_loopback
 from tapeway.core.http.location import DEFAULT_PORTS, origin, without_userinfo
 from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable, valid_cassette_name
 from tapeway.core.http.sigv4 import Signing
@@ -586,7 +586,7 @@ def _is_own_listener(url: str, own: HostPort) -> bool:
     port = parts.port or DEFAULT_PORTS[parts.scheme]
     if port != own.port:
         return False
-    return host == own.host or (parsers.is_loopback(host) and own.from_here.loopback)
+    return host == own.host or (is_loopback(host) and own.from_here.loopback)
 
 
 def _userinfo(url: str) -> Iterator[str]:

@@ -8,11 +8,11 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from tapeway.core.http.addresses import Network
+from tapeway.core.http.addresses import Network, is_loopback
 from tapeway.core.http.sigv4 import Signing
 from tapeway.core.streams.pacing import AS_RECORDED, AT_ONCE, Pace
 
@@ -90,16 +90,6 @@ class RouteChoice:
     off: bool = False
     websocket: bool = True
     """Whether the route takes WebSocket connections."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is certainly this machine; no name but localhost is."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def host_port(value: object) -> HostPort:

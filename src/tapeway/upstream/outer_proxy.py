@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from yarl import URL
 
+from tapeway.core.http.addresses import is_loopback
 from tapeway.core.http.location import DEFAULT_PORTS
 from tapeway.errors import UpstreamError
 
@@ -80,7 +81,9 @@ class ProxyChoice:
 
     def _is_direct(self, url: URL) -> bool:
         host, port = (url.host or "").rstrip(".").lower(), url.port or 0
-        return _is_loopback(host) or any(_covers(rule, host, port) for rule in self.exempt)
+        if is_loopback(host) or host.endswith(".localhost"):
+            return True
+        return any(_covers(rule, host, port) for rule in self.exempt)
 
 
 DIRECT = ProxyChoice({})
@@ -131,15 +134,6 @@ def _proxy(text: str, source: str) -> OuterProxy | _Unusable:
         userinfo += ":"
     login = base64.b64encode(unquote_to_bytes(userinfo)) if userinfo else None
     return OuterProxy(url, source, login and b"Basic " + login)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _covers(entry: str, host: str, port: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp.server.mcpserver import MCPServer
 
-from tapeway.admin.auth import AdminGuard, GuessLimiter, HostList
+from tapeway.admin.auth import AdminGuard, GuessLimiter
 from tapeway.cli.mcp.serving import GuardedApp, serve_http
 from tapeway.settings.parsers import HostPort
 
@@ -40,7 +40,7 @@ async def status(token: str | None, headers: dict[str, str]) -> tuple[int, str]:
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         "client": ("127.0.0.1", 4000),
     }
-    guard = AdminGuard(HostList.of("127.0.0.1"), token, GuessLimiter(lambda: 0.0))
+    guard = AdminGuard("127.0.0.1", token, GuessLimiter(lambda: 0.0))
     await GuardedApp(tools, guard)(scope, receive, send)
     start, body = sent
     return start["status"], json.loads(body["body"])["error"]["code"]

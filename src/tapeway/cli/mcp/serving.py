@@ -14,7 +14,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from multidict import CIMultiDict
 
-from tapeway.admin.auth import AdminGuard, GuessLimiter, HostList
+from tapeway.admin.auth import AdminGuard, GuessLimiter
 from tapeway.core.json_text import dump
 from tapeway.errors import AdminError, ConfigError
 from tapeway.settings.parsers import HostPort
@@ -121,7 +121,7 @@ def _guard(address: HostPort, token: str | None, clock: Callable[[], float]) -> 
             "other machines could call the tools: set --admin-token (TAPEWAY_ADMIN_TOKEN), or "
             "keep --http on 127.0.0.1"
         )
-    return AdminGuard(HostList.of(address.host), token, GuessLimiter(clock))
+    return AdminGuard(address.host, token, GuessLimiter(clock))
 
 
 def _bound_socket(address: HostPort) -> socket.socket:

@@ -7,7 +7,7 @@ public provider not to a private address.
 """
 
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -36,6 +36,22 @@ def same_host(address: Address, bound: Address) -> bool:
     if address.is_unspecified:
         return bound.is_loopback or bound.is_unspecified
     return address == bound or (bound.is_unspecified and address.is_loopback)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is certainly this machine; no name but localhost is."""
+    if host.lower() == "localhost":
+        return True
+    address = address_of(host)
+    return address is not None and _plain(address).is_loopback
+
+
+def address_of(host: str) -> Address | None:
+    """The IP address that a host is; None for a name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
 
 
 def _plain(address: Address) -> Address:

@@ -29,7 +29,7 @@ def origin_form(method: str, target: str, version: tuple[int, int], headers: Hea
             code="method_not_allowed",
         )
     fields = request_fields(headers)
-    _check_host(fields.value(b"host"), version)
+    _check_presence_of_host(fields.value(b"host"), version)
     _check_framing(fields, version)
     return _origin_form(method, target)
 
@@ -48,12 +48,18 @@ def own_path(target: str, own_scheme: str, authorities: Collection[str]) -> str:
     return target
 
 
-def _check_host(host: bytes | None, version: tuple[int, int]) -> None:
+def check_host(host: bytes) -> None:
+    """Raises RequestError for a malformed Host header."""
+    if _HOST.fullmatch(host) is None:
+        raise RequestError("the Host header is not a host and port")
+
+
+def _check_presence_of_host(host: bytes | None, version: tuple[int, int]) -> None:
     if host is None:
         if version >= (1, 1):
             raise RequestError("an HTTP/1.1 request needs a Host header")
-    elif _HOST.fullmatch(host) is None:
-        raise RequestError("the Host header is not a host and port")
+    else:
+        check_host(host)
 
 
 def _check_framing(fields: RequestFields, version: tuple[int, int]) -> None:

@@ -1,0 +1,282 @@
+"""Which pages may call a listener, and under which names.
+
+A browser on this machine sends requests to loopback for any page. It names the page's origin in each
+request whose answer the page could read, in each WebSocket handshake, and in each request that is no
+GET or HEAD (Fetch, section 3.2). Of a page's images, scripts, frames and links it says whether they come
+from another site (Fetch Metadata), and mostly names the page as the Referer.
+
+DNS rebinding goes around this: an attacker lets a name resolve to this machine, and a page then calls the
+listener under the name of the page's own server. An attacker cannot take over an IP address like this,
+nor a name that public DNS does not hold.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self
+
+from tapeway.core.http.addresses import address_of, is_loopback
+from tapeway.core.http.headers import request_fields
+from tapeway.core.http.location import DEFAULT_PORTS, without_default_port
+from tapeway.core.http.request_line import check_host
+from tapeway.core.model.messages import Headers
+from tapeway.errors import Foreign
+
+ANY_ORIGIN = "*"
+NO_ORIGIN = "null"
+"""The origin of files, of sandboxed frames, and of requests that another origin redirected."""
+
+PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".test")
+"""Ends of names that public DNS does not hold: RFC 6761 (localhost, test), RFC 6762 (local), and
+ICANN's resolution 2024.07.29.06 (internal).
+"""
+OWN_SITES = frozenset({"same-origin", "none"})
+"""What `Sec-Fetch-Site` says of a page's own requests, and of those that a person typed."""
+
+_SAME_SITE = "same-site"
+_HOST = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]{1,253}))(?::[0-9]{0,5})?"
+)
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,63}://(?:(?![/?#@\\])[!-~]){0,260}")
+_MOST_REMEMBERED = 1024
+
+_ABOUT_ORIGIN = (
+    "a page of another origin may not call tapeway: if the page is yours, start tapeway with "
+    "--allow-origin and the page's origin"
+)
+_ABOUT_HOST = (
+    "the Host header does not name this listener: call it by localhost or an IP address, or start "
+    "tapeway with --allow-host and the name"
+)
+_ABOUT_ROUTES = (
+    "the Host header does not name the host of a route: call the services of routes by their own names"
+)
+
+
+def host_of(authority: str) -> str | None:
+    """The host of a Host header, in lower case; None for what is no host. Any port will do, as ports can
+    be mapped.
+    """
+    match = _HOST.fullmatch(authority)
+    return None if match is None else (match["v6"] or match["name"]).lower()
+
+
+def origin_of(url: str) -> str | None:
+    """The origin of a URL, or of an origin as it is written; None for what has none."""
+    match = _ORIGIN.match(url)
+    if match is None or url[match.end() : match.end() + 1] not in ("", "/", "?", "#"):
+        return None
+    return _plainly(match[0])
+
+
+def _plainly(origin: str) -> str:
+    return without_default_port(origin.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class HostList:
+    """Names and addresses by which clients may call a listener."""
+
+    named: frozenset[str]
+    private: bool
+    """Whether all IP addresses lead there too, and all names that public DNS does not hold."""
+    suffixes: tuple[str, ...] = PRIVATE_SUFFIXES
+    """The ends of such names."""
+
+    @classmethod
+    def of(
+        cls,
+        *named: str,
+        private: bool,
+        suffixes: tuple[str, ...] = PRIVATE_SUFFIXES,
+    ) -> Self:
+        """The names of a listener, in any case."""
+        return cls(frozenset(map(_without_dot, named)), private, suffixes)
+
+    def allows(self, authority: str) -> bool:
+        """Whether a Host header names the listener."""
+        host = host_of(authority)
+        if host is None:
+            return False
+        if _without_dot(host) in self.named or _is_this_machine(host):
+            return True
+        return self.private and (
+            address_of(host) is not None or _is_private_name(host, self.suffixes)
+        )
+
+
+def _without_dot(host: str) -> str:
+    return host.lower().removesuffix(".")
+
+
+def _is_this_machine(host: str) -> bool:
+    name = _without_dot(host)
+    return is_loopback(name) or name.endswith(".localhost")
+
+
+def _is_private_name(host: str, suffixes: tuple[str, ...] = PRIVATE_SUFFIXES) -> bool:
+    # With a dot behind it, a single label is a top-level domain.
+    return "." not in host or _without_dot(host).endswith(suffixes)
+
+
+class ForeignGuard:
+    """Decides for a listener which pages may call it, and under which names.
+
+    Answers are remembered by value, so that a request costs a look-up.
+    """
+
+    def __init__(
+        self,
+        own: Collection[str],
+        origins: Collection[str],
+        serves_host: Callable[[str], bool],
+        *,
+        about_host: str = _ABOUT_HOST,
+        opens_tabs: bool = False,
+    ) -> None:
+        """`own` are the names of the listener, `origins` the further origins that are served.
+
+        With `opens_tabs` a link on any page may open an address in a tab.
+        """
+        self._own = frozenset(map(_without_dot, own))
+        self._origins = frozenset(origins)
+        self._serves_host = lru_cache(_MOST_REMEMBERED)(serves_host)
+        self._serves_origin = lru_cache(_MOST_REMEMBERED)(self._may_call)
+        self._about_host = about_host
+        self._opens_tabs = opens_tabs
+
+    @classmethod
+    def of_listener(
+        cls, bound: str, named: Collection[str] = (), origins: Collection[str] = ()
+    ) -> Self:
+        """The guard of a listener that is bound to an address and has further names.
+
+        Beyond loopback any Host is served: other machines reach the listener anyway.
+        """
+        own = (bound, *named)
+        if is_loopback(bound):
+            return cls(own, origins, HostList.of(*own, private=True).allows)
+        return cls(own, origins, lambda _: True)
+
+    def at_route(self, host: str, is_routed: Callable[[str], bool]) -> "ForeignGuard":
+        """The guard of what is called by the names of services: `host` is the one that is called."""
+
+        def serves(authority: str) -> bool:
+            named = host_of(authority)
+            return named is not None and is_routed(named)
+
+        return ForeignGuard(
+            (host,), self._origins, serves, about_host=_ABOUT_ROUTES, opens_tabs=True
+        )
+
+    def serves(self, host: bytes | None, origin: bytes | None, site: bytes | None) -> bool:
+        """Whether a request is served by its Host, Origin and Sec-Fetch-Site alone; False where more
+        decides, too.
+        """
+        authority = (host or b"").decode("latin-1")
+        if host is not None and not self._serves_host(authority):
+            return False
+        if origin is not None:
+            return self._serves_origin(origin.decode("latin-1"), authority)
+        return site is None or site.decode("latin-1") in OWN_SITES
+
+    def check(self, target: str, headers: Headers) -> None:
+        """Raises Foreign for what is not served, RequestError for a malformed Host."""
+        fields = request_fields(headers)
+        host = fields.value(b"host")
+        # In the absolute form the target's authority counts, which must be the listener's own.
+        if host is not None and not _is_absolute(target):
+            self._check_host(host)
+        authority = (host or b"").decode("latin-1")
+        if b"origin" in fields.first:
+            for origin in _values(headers, b"origin"):
+                if not self._serves_origin(origin, authority):
+                    raise _foreign_origin(origin)
+        elif b"sec-fetch-site" in fields.first:
+            self._check_site(headers, authority)
+
+    def _check_host(self, host: bytes) -> None:
+        check_host(host)
+        if not self._serves_host(host.decode()):
+            name = host_of(host.decode())
+            shown = "a name that is none" if name is None else f"the name {name}"
+            raise Foreign(
+                self._about_host,
+                f"a request under {shown}",
+                None if name is None else f"--allow-host {name}",
+                status=421,
+                code="foreign_host",
+            )
+
+    def _check_site(self, headers: Headers, authority: str) -> None:
+        """Check a request of a page whose answer the page cannot read."""
+        sites = set(_values(headers, b"sec-fetch-site"))
+        if sites <= OWN_SITES or ANY_ORIGIN in self._origins:
+            return
+        if self._opens_tabs and _opens_a_tab(headers):
+            return
+        referers = _values(headers, b"referer")
+        page = origin_of(referers[0]) if len(referers) == 1 else None
+        if page is not None and self._serves_origin(page, authority):
+            return
+        # What has a site in common with a private name is private too.
+        if page is None and sites <= {*OWN_SITES, _SAME_SITE} and _is_private_host(authority):
+            return
+        raise _foreign_origin(page)
+
+    def _may_call(self, origin: str, authority: str) -> bool:
+        if ANY_ORIGIN in self._origins or _plainly(origin) in self._origins:
+            return True
+        if _ORIGIN.fullmatch(origin) is None:
+            return False
+        scheme, _, place = origin.partition("://")
+        host = host_of(place)
+        if host is None:
+            return False
+        if _is_this_machine(host):
+            return True
+        # Elsewhere than in URLs of the web, a host is no name of DNS: it may be an extension's id.
+        if scheme.lower() not in DEFAULT_PORTS:
+            return False
+        if _is_private_name(host) and address_of(host) is None:
+            return True
+        return _without_dot(host) in self._own or _is_address_in(host, authority)
+
+
+def _is_address_in(host: str, authority: str) -> bool:
+    """Whether a page comes from the address by which it calls: nobody can take over an address."""
+    return address_of(host) is not None and host == host_of(authority)
+
+
+def _is_private_host(authority: str) -> bool:
+    host = host_of(authority)
+    return host is not None and (address_of(host) is not None or _is_private_name(host))
+
+
+def _is_absolute(target: str) -> bool:
+    return "://" in target and not target.startswith("/")
+
+
+def _opens_a_tab(headers: Headers) -> bool:
+    values = [_values(headers, name) for name in (b"sec-fetch-mode", b"sec-fetch-dest")]
+    return values == [["navigate"], ["document"]]
+
+
+def _values(headers: Headers, name: bytes) -> list[str]:
+    return [value.strip(b" \t").decode("latin-1") for key, value in headers if key.lower() == name]
+
+
+def _foreign_origin(origin: str | None) -> Foreign:
+    # Only what is an origin is shown: anything else may be a key in the wrong place.
+    if origin is None:
+        shown, option = "a page of another site that does not say which", ANY_ORIGIN
+    elif origin == NO_ORIGIN:
+        shown, option = "a page without an origin", NO_ORIGIN
+    elif _ORIGIN.fullmatch(origin) is None:
+        shown, option = "a page whose Origin is none", ANY_ORIGIN
+    else:
+        option = _plainly(origin)
+        shown = f"a page of {option}"
+    written = f"'{option}'" if option == ANY_ORIGIN else option
+    return Foreign(_ABOUT_ORIGIN, f"a request of {shown}", f"--allow-origin {written}")
