@@ -22,6 +22,8 @@ misses = logging.getLogger("tapeway.misses")
 _USE_HTTP: Headers = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 """A 426 names the protocol to use instead (RFC 9110 section 15.5.22)."""
 _DO_NOT_RETRY: Headers = ((b"x-should-retry", b"false"),)
+ERROR_OUTCOME: Headers = ((b"Tapeway-Outcome", b"error"),)
+"""The outcome of a request that went to no cassette."""
 _LONGEST_REASON = 120
 _NOT_PRINTABLE = re.compile(r"[^ -~]")
 
@@ -29,8 +31,7 @@ _NOT_PRINTABLE = re.compile(r"[^ -~]")
 def last_response(error: TapewayError, request_id: str) -> list[bytes]:
     """The bytes of an error response to no request that was read; it closes the connection."""
     response = error_response(error, (), request_id=request_id, tapeway={}, ollama=False)
-    extra = ((b"Tapeway-Outcome", b"error"),)
-    return serialise(response, extra, method="GET", version=(1, 1), keep_alive=False)
+    return serialise(response, ERROR_OUTCOME, method="GET", version=(1, 1), keep_alive=False)
 
 
 def error_response(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.recorded_bodies import selecting_head
+from tapeway.core.http.foreign import ForeignGuard
 from tapeway.core.http.headers import request_fields
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
 from tapeway.core.http.sdk_conventions import attempt_number
@@ -121,6 +122,7 @@ class Hits:
         broker: Broker,
         journal: ServedRequests,
         addresses: RequestAddresses,
+        guard: ForeignGuard,
         *,
         clock: Callable[[], float],
         now: Callable[[], float],
@@ -141,6 +143,7 @@ class Hits:
         self._requests_of = broker.recorder.streams.requests
         self._journal = journal
         self._addresses = addresses
+        self._guard = guard
         self._prepared = PreparedAnswers(ways_back, scheme)
         self._clock = clock
         self._now = now
@@ -281,7 +284,11 @@ class Hits:
         return None if cassette.rules.match else (target, cassette, policy, shared)
 
     def _read(self, head: PlainHead) -> Target | None:
-        """The target of a plain first line; None for any other, and for a target the proxy refuses."""
+        """The target of a plain first line; None for any other, and for a request the proxy refuses."""
+        named = head.fields.by_name
+        host = named.get(b"host")
+        if not self._guard.serves(host, named.get(b"origin"), named.get(b"sec-fetch-site")):
+            return None
         if (match := _REQUEST_LINE.fullmatch(head.line)) is None:
             return None
         method, target, headers = match[1].decode(), match[2].decode(), head.headers
@@ -291,7 +298,7 @@ class Hits:
             return None
         if address.slot is not None or address.base_url_fault is not None:
             return None
-        return target_of(method, address, head.fields.by_name.get(b"host"), head.fields.in_key)
+        return target_of(method, address, host, head.fields.in_key)
 
     def _note(self, asked: HitRequest, key: bytes, prepared: PreparedAnswer) -> None:
         """Count a replay, and enter it in the journal."""

@@ -124,7 +124,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     await stack.enter_async_context(broker)
     await _prepare_cassette(settings, broker)
     admin_url = admin_listener.url if admin_listener else None
-    proxy = make_proxy(settings, broker, journal, admin_url, client)
+    proxy = make_proxy(settings, broker, journal, admin_url, client, proxy_listener)
     server = FrontServer(proxy, settings.send_timeout, proxy.hits, proxy.refused)
     mounted = await mount(stack, server, proxy_listener)
     admin = None

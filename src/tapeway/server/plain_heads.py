@@ -27,6 +27,7 @@ _IN_KEY = MATCH_KEY_HEADERS - {_CODING, b"content-range"} | {b"content-type"}
 """Fields that count in the match key of a plain request."""
 _READ = _IN_KEY | {
     *(b"host", b"connection", b"content-length", b"user-agent"),
+    *(b"origin", b"sec-fetch-site"),
     *(RETRIES_HEADER, TRIES_HEADER),
     *(CASSETTE_HEADER, *PROVIDER_HEADERS),
 }

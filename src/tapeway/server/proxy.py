@@ -4,13 +4,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 
 from tapeway.body_files import check_body_file
 from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
-from tapeway.core.http.cors import for_origin, is_preflight, preflight_response
+from tapeway.core.http.cors import (
+    for_origin,
+    is_preflight,
+    preflight_response,
+    private_network_permission,
+)
+from tapeway.core.http.foreign import ForeignGuard
 from tapeway.core.http.headers import request_fields
 from tapeway.core.http.request_line import asks_for_websocket, own_path
 from tapeway.core.http.routing import (
@@ -55,6 +61,7 @@ from tapeway.engine.kept_calls import CallKeeper, RelayedBody
 from tapeway.engine.open_streams import Signal
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import (
+    Foreign,
     NoRoute,
     NoSlot,
     RequestError,
@@ -65,7 +72,7 @@ from tapeway.errors import (
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import Dial
 from tapeway.providers.base_urls import fault_without_route
-from tapeway.providers.hosts import RoutedHost
+from tapeway.providers.hosts import HostRoutes, RoutedHost
 from tapeway.providers.request_addresses import RequestAddresses
 from tapeway.server.answers import outcome_headers, serialise
 from tapeway.server.delivery import (
@@ -76,7 +83,7 @@ from tapeway.server.delivery import (
     while_connected,
 )
 from tapeway.server.drain import OpenWaits
-from tapeway.server.error_responses import error_response, log_miss, miss_response
+from tapeway.server.error_responses import ERROR_OUTCOME, error_response, log_miss, miss_response
 from tapeway.server.hits import Hits
 from tapeway.server.messages import (
     ClientRequest,
@@ -95,6 +102,8 @@ from tapeway.server.way_back import ResponsesBack
 from tapeway.server.websocket.upgrades import Upgrades
 
 log = logging.getLogger(__name__)
+_MOST_FOREIGN = 100
+"""Pages and names to log when they are refused; any page can make up more."""
 _DISCONNECTED = "the client left before the answer ended"
 _PERMITTED = "no recording answers this preflight, so tapeway permitted what it asked for"
 
@@ -116,6 +125,8 @@ class ProxyOptions:
     delivery: Delivery = "buffer"
     pace: Pace = AT_ONCE
     websocket: bool = True
+    guard: ForeignGuard = field(default_factory=partial(ForeignGuard.of_listener, "127.0.0.1"))
+    """Decides which pages may call the listener, and under which names."""
 
 
 class Proxy:
@@ -155,7 +166,7 @@ class Proxy:
         """None where no request can be answered at once."""
         if options.pace == AT_ONCE:
             self.hits = Hits(
-                *(broker, journal, self._addresses),
+                *(broker, journal, self._addresses, options.guard),
                 clock=clock,
                 now=now,
                 ids=ids,
@@ -163,6 +174,8 @@ class Proxy:
                 scheme=options.scheme,
                 ways_back=ways_back,
             )
+        self._guard = options.guard
+        self._named_foreign: set[str] = set()
         self._open_waits = OpenWaits()
         self._stopping = Signal()
         self._upgrades = Upgrades(
@@ -180,18 +193,30 @@ class Proxy:
         self.own_answers: dict[str, bytes] = {}
         """JSON documents that the proxy itself answers with, by target."""
 
-    def serving_for(self, host: RoutedHost) -> Handle:
-        """The handler of connections of clients that call this host."""
-        return partial(self.__call__, host=host)
+    def serving_for(self, host: RoutedHost, hosts: HostRoutes) -> Handle:
+        """The handler of connections of clients that call this host, one of those of the routes."""
+        guard = self._guard.at_route(
+            host.host, lambda name: hosts.find(name, host.port) is not None
+        )
+        return partial(self.__call__, host=host, guard=guard)
 
-    async def __call__(self, raw: ClientRequest, host: RoutedHost | None = None) -> WireResponse:
+    async def __call__(
+        self,
+        raw: ClientRequest,
+        host: RoutedHost | None = None,
+        guard: ForeignGuard | None = None,
+    ) -> WireResponse:
+        """The answer to a request. `host` is the host that was called by name, `guard` the guard there."""
         exchange = Exchange(raw, self._new_id(), self._now(), self._clock(), host=host)
         self._in_flight += 1
         try:
+            (guard or self._guard).check(raw.target, raw.raw_headers)
             if (own := self.own_answers.get(raw.target)) is not None:
                 head = ResponseHead(HTTPStatus.OK, "OK", ((b"Content-Type", b"application/json"),))
                 return self._write(exchange, Response(head, own), "replayed", None)
             return await self._serve(exchange)
+        except Foreign as error:
+            return self._turn_away(exchange, error)
         except TapewayError as error:
             return self._refuse(exchange, error)
         finally:
@@ -336,7 +361,12 @@ class Proxy:
     def _hits_for(self, exchange: Exchange, request: Request) -> Hits | None:
         """What may answer a request at once; None for one whose answer takes more."""
         raw = exchange.raw
-        is_usual = raw.version == (1, 1) and raw.method != "HEAD" and exchange.host is None
+        is_usual = (
+            raw.version == (1, 1)
+            and exchange.host is None
+            and raw.method != "HEAD"
+            and not is_preflight(raw.method, raw.raw_headers)
+        )
         return self.hits if is_usual and self._keeps_alive(raw) and not is_large(request) else None
 
     async def _read(self, raw: ClientRequest) -> bytes | BodyFile:
@@ -548,7 +578,7 @@ class Proxy:
             request_id=exchange.id,
             admin=admin,
             page=self._options.page,
-            ollama=self._is_ollama(exchange),
+            ollama=self._is_ollama(exchange.address),
         )
         self._ended(
             *(exchange, "miss", response.status, None, miss.message),
@@ -574,6 +604,36 @@ class Proxy:
             response=response,
         )
         return self._write(exchange, response, "error", None)
+
+    def _turn_away(self, exchange: Exchange, error: Foreign) -> WireResponse:
+        """Refuse a request that this listener does not serve; nothing is said of what it serves."""
+        raw = exchange.raw
+        self._warn_of(error)
+        exchange.cassette = self._broker.active
+        try:
+            ollama = self._is_ollama(self._address(exchange))
+        except TapewayError:
+            ollama = False
+        # Neither cassette nor route were asked.
+        exchange.address = None
+        response = error_response(error, (), request_id=exchange.id, tapeway={}, ollama=ollama)
+        self._ended(exchange, "error", response.status, error=error, size=response.size)
+        keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.raw_headers)
+        pieces = serialise(
+            *(response, ERROR_OUTCOME),
+            method=raw.method,
+            version=raw.version,
+            keep_alive=keep_alive,
+        )
+        return WireResponse(pieces, keep_alive=keep_alive)
+
+    def _warn_of(self, error: Foreign) -> None:
+        """Log each page and each name that is refused, once."""
+        if error.asker in self._named_foreign or len(self._named_foreign) >= _MOST_FOREIGN:
+            return
+        self._named_foreign.add(error.asker)
+        served = "" if error.option is None else f"; {error.option} serves it"
+        log.warning("%s was refused (%d %s)%s", error.asker, error.status, error.code, served)
 
     def _named_cassette(self, exchange: Exchange) -> str:
         """The cassette a refused request would have gone to."""
@@ -601,7 +661,7 @@ class Proxy:
             "method": exchange.raw.method,
             "path": self._path(exchange),
         }
-        ollama = self._is_ollama(exchange)
+        ollama = self._is_ollama(exchange.address)
         return error_response(
             *(error, exchange.raw.raw_headers),
             request_id=exchange.id,
@@ -609,12 +669,12 @@ class Proxy:
             ollama=ollama,
         )
 
-    def _is_ollama(self, exchange: Exchange) -> bool:
-        if exchange.address is None or not exchange.address.target.startswith("/api/"):
+    def _is_ollama(self, address: RequestAddress | None) -> bool:
+        if address is None or not address.target.startswith("/api/"):
             return False
-        name = exchange.address.route.name
+        name = address.route.name
         return name == "ollama" or (
-            name == DEFAULT_ROUTE and self._owner(exchange.address.target, ()) == "ollama"
+            name == DEFAULT_ROUTE and self._owner(address.target, ()) == "ollama"
         )
 
     # Shared by all outcomes.
@@ -729,7 +789,8 @@ class Proxy:
         raw = exchange.raw
         # A client that expected a WebSocket would not send HTTP next.
         keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.raw_headers)
-        headers = outcome_headers(outcome, exchange.cassette, index)
+        permission = private_network_permission(raw.raw_headers, response.head)
+        headers = (*outcome_headers(outcome, exchange.cassette, index), *permission)
         if response.file is not None:
             return LargeAnswer(raw, response, response.file, headers, keep_alive=keep_alive)
         pieces = serialise(
@@ -743,6 +804,8 @@ class Proxy:
         """Writes a live response as it arrives."""
         if exchange.passage is not None:
             exchange.passage.end()
+        permission = private_network_permission(exchange.raw.raw_headers, head)
+        headers = (*headers, *permission)
         exchange.outgoing = outgoing = self._back.outgoing(
             exchange, head, headers, live_call, draining=self.draining
         )

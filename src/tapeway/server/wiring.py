@@ -18,6 +18,7 @@ from aiohttp.web_server import Server
 
 from tapeway.admin.auth import AdminGuard, GuessLimiter
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
+from tapeway.core.http.foreign import ForeignGuard
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
 from tapeway.engine.broker import Broker
@@ -122,8 +123,10 @@ def make_proxy(
     journal: ServedRequests,
     admin: str | None,
     client: UpstreamClient,
+    listener: Listener,
 ) -> Proxy:
     """The handler of the proxy listener; `admin` is the URL at which a miss names the journal."""
+    named = (settings.listen.host, *settings.allow_host)
     options = ProxyOptions(
         max_body=settings.max_body,
         body_idle_s=settings.body_timeout,
@@ -135,6 +138,7 @@ def make_proxy(
         delivery=settings.delivery,
         pace=settings.pace,
         websocket=settings.websocket,
+        guard=ForeignGuard.of_listener(listener.host, named, settings.allow_origin),
     )
     return Proxy(
         *(

@@ -353,6 +353,22 @@ class Settings:
         "resolve to.",
         repeatable=True,
     )
+    allow_origin: tuple[str, ...] = _option(
+        parsers.list_of(parsers.page_origin),
+        "ORIGIN|*",
+        "",
+        "An origin whose pages may call the proxy, such as https://app.example.com, `null` for files, or * "
+        "for any. Pages of this machine, and of names that public DNS does not hold, may do so anyway.",
+        repeatable=True,
+    )
+    allow_host: tuple[str, ...] = _option(
+        parsers.list_of(parsers.host_name),
+        "HOST",
+        "",
+        "A name under which clients may call a proxy that listens on loopback, such as the name of a tunnel. "
+        "IP addresses, and names that public DNS does not hold, are served anyway.",
+        repeatable=True,
+    )
     journal_size: int = _option(
         partial(parsers.integer, least=1, most=1_000_000),
         "N",

@@ -13,6 +13,7 @@ from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from tapeway.core.http.addresses import Network, is_loopback
+from tapeway.core.http.foreign import ANY_ORIGIN, NO_ORIGIN, as_origin
 from tapeway.core.http.sigv4 import Signing
 from tapeway.core.streams.pacing import AS_RECORDED, AT_ONCE, Pace
 
@@ -309,6 +310,29 @@ def network(value: object) -> Network:
         raise ValueError(
             f"{_quoted(value)} is not a range of addresses; give one such as 10.0.0.0/8"
         ) from None
+
+
+def page_origin(value: object) -> str:
+    """`https://app.example.com`, `null`, or `*`."""
+    text = str(value).strip()
+    origin = text if text in (ANY_ORIGIN, NO_ORIGIN) else as_origin(text)
+    if origin is None:
+        raise ValueError(
+            f"{_quoted(value)} is not the origin of a page; give scheme, host and port, such as "
+            "https://app.example.com or http://app.example.com:3000, or null, or *"
+        )
+    return origin
+
+
+def host_name(value: object) -> str:
+    """`tapeway.example.com`, without a scheme and a port."""
+    text = str(value).strip()
+    if not _HOST.fullmatch(text):
+        raise ValueError(
+            f"{_quoted(value)} is not the name of a host; give it without scheme and port, such as "
+            "tapeway.example.com"
+        )
+    return text.lower()
 
 
 def token(value: object) -> str:

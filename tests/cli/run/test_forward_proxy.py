@@ -12,7 +12,7 @@ import pytest
 from tapeway.cli.run.authority import Authority
 from tapeway.cli.run.forward_proxy import ForwardProxy, Interception, listening
 from tapeway.core.http.routing import Route, RouteTable
-from tapeway.providers.hosts import HostRoutes
+from tapeway.providers.hosts import HostRoutes, RoutedHost
 from tapeway.server.front import FrontServer
 from tapeway.upstream.outer_proxy import proxy_choice
 from tests.server.in_process_proxy import RunningProxy, running_proxy
@@ -72,8 +72,8 @@ async def intercepting(upstream: str, *, offline: bool = False) -> AsyncIterator
     authority = Authority(hosts.names())
     async with running_proxy(mode="auto", routes={"openai": upstream}) as proxy:
 
-        def server_of(host: object) -> FrontServer:
-            return FrontServer(proxy.proxy.serving_for(host))  # type: ignore[arg-type]
+        def server_of(host: RoutedHost) -> FrontServer:
+            return FrontServer(proxy.proxy.serving_for(host, hosts))
 
         interception = Interception(hosts, server_of, authority.context_for)
         forward = ForwardProxy(offline=offline, interception=interception)

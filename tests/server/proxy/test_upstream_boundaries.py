@@ -92,7 +92,7 @@ FORWARDING = (
     b"Forwarded: host=evil.example",
     b"X-Original-URL: /admin",
     b"X-HTTP-Method-Override: TRACE",
-    b"Origin: http://evil.example",
+    b"Origin: http://page.internal",
 )
 
 

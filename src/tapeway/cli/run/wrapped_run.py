@@ -227,7 +227,7 @@ def _forward_proxy(
     proxy = service.proxy
 
     def server_of(host: RoutedHost) -> FrontServer:
-        handle = proxy.serving_for(host)
+        handle = proxy.serving_for(host, hosts)
         return FrontServer(handle, settings.send_timeout, None, proxy.refused)
 
     return ForwardProxy(

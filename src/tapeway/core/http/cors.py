@@ -1,24 +1,26 @@
-"""Lets the scripts of web pages on any origin read tapeway's own responses (Fetch, section 3.2).
+"""Lets the scripts of web pages read tapeway's own responses (Fetch, section 3.2).
 
-A browser hides a response from such a script unless the response names the page's origin. The misses
-and errors of tapeway name the origin. A preflight without a recording is permitted, because the
-browser sends the real request only then.
+A browser hides a response from the script of a page on another origin unless the response names that
+origin. The misses and errors of tapeway name the origin. A preflight without a recording is permitted,
+because the browser sends the real request only then. `foreign.py` decides which pages are served at all.
 """
 
 from dataclasses import replace
 from http import HTTPStatus
 
-from tapeway.core.http.headers import find_header
+from tapeway.core.http.headers import find_header, request_fields
 from tapeway.core.model.messages import Headers, Response, ResponseHead
 
 _ORIGIN = b"origin"
 _ALLOWED_ORIGIN = b"access-control-allow-origin"
 _ASKED_METHOD = b"access-control-request-method"
+_ASKED_PRIVATE_NETWORK = b"access-control-request-private-network"
+_ALLOWED_PRIVATE_NETWORK = b"Access-Control-Allow-Private-Network"
 _EXPOSED = b"Tapeway-Outcome, Tapeway-Cassette, Tapeway-Interaction, x-request-id, request-id"
 _ECHOED: tuple[tuple[bytes, bytes], ...] = (
     (_ASKED_METHOD, b"Access-Control-Allow-Methods"),
     (b"access-control-request-headers", b"Access-Control-Allow-Headers"),
-    (b"access-control-request-private-network", b"Access-Control-Allow-Private-Network"),
+    (_ASKED_PRIVATE_NETWORK, _ALLOWED_PRIVATE_NETWORK),
 )
 """The fields of a preflight, each with the field of the response that permits the value."""
 
@@ -51,6 +53,14 @@ def for_origin(head: ResponseHead, first: Headers, asked: Headers) -> ResponseHe
 def is_preflight(method: str, headers: Headers) -> bool:
     """Whether a browser asks for permission to send another request."""
     return method == "OPTIONS" and find_header(headers, _ASKED_METHOD) is not None
+
+
+def private_network_permission(asked: Headers, head: ResponseHead) -> Headers:
+    """What lets a page of a public address call this machine: a service's response cannot know of it."""
+    value = request_fields(asked).first.get(_ASKED_PRIVATE_NETWORK)
+    if value is None or head.value(_ALLOWED_PRIVATE_NETWORK.lower()) is not None:
+        return ()
+    return ((_ALLOWED_PRIVATE_NETWORK, value),)
 
 
 def preflight_response(request: Headers, request_id: str) -> Response:

@@ -49,9 +49,7 @@ _ABOUT_HOST = (
     "the Host header does not name this listener: call it by localhost or an IP address, or start "
     "tapeway with --allow-host and the name"
 )
-_ABOUT_ROUTES = (
-    "the Host header does not name the host of a route: call the services of routes by their own names"
-)
+_ABOUT_ROUTES = "the Host header does not name the host of a route: call the services of routes by their own names"
 
 
 def host_of(authority: str) -> str | None:
@@ -62,12 +60,21 @@ def host_of(authority: str) -> str | None:
     return None if match is None else (match["v6"] or match["name"]).lower()
 
 
-def origin_of(url: str) -> str | None:
-    """The origin of a URL, or of an origin as it is written; None for what has none."""
+def as_origin(text: str) -> str | None:
+    """An origin as people write it, with or without a slash behind; None for what is none."""
+    slash = text.endswith("/") and not text.endswith("://")
+    origin = text[:-1] if slash else text
+    scheme, _, place = origin.partition("://")
+    is_named = scheme.lower() not in DEFAULT_PORTS or host_of(place) is not None
+    return _plainly(origin) if _ORIGIN.fullmatch(origin) and is_named else None
+
+
+def _origin_of(url: str) -> str | None:
+    """The origin of a URL; None for what has none."""
     match = _ORIGIN.match(url)
     if match is None or url[match.end() : match.end() + 1] not in ("", "/", "?", "#"):
         return None
-    return _plainly(match[0])
+    return match[0]
 
 
 def _plainly(origin: str) -> str:
@@ -217,7 +224,7 @@ class ForeignGuard:
         if self._opens_tabs and _opens_a_tab(headers):
             return
         referers = _values(headers, b"referer")
-        page = origin_of(referers[0]) if len(referers) == 1 else None
+        page = _origin_of(referers[0]) if len(referers) == 1 else None
         if page is not None and self._serves_origin(page, authority):
             return
         # What has a site in common with a private name is private too.
