@@ -102,8 +102,8 @@ from tapeway.server.way_back import ResponsesBack
 from tapeway.server.websocket.upgrades import Upgrades
 
 log = logging.getLogger(__name__)
-_MOST_FOREIGN = 100
-"""Pages and names to log when they are refused; any page can make up more."""
+_MOST_FOREIGN = 1000
+"""Refused pages and names to remember; beyond that, all are forgotten and logged again."""
 _DISCONNECTED = "the client left before the answer ended"
 _PERMITTED = "no recording answers this preflight, so tapeway permitted what it asked for"
 
@@ -629,8 +629,10 @@ class Proxy:
 
     def _warn_of(self, error: Foreign) -> None:
         """Log each page and each name that is refused, once."""
-        if error.asker in self._named_foreign or len(self._named_foreign) >= _MOST_FOREIGN:
+        if error.asker in self._named_foreign:
             return
+        if len(self._named_foreign) >= _MOST_FOREIGN:
+            self._named_foreign.clear()
         self._named_foreign.add(error.asker)
         served = "" if error.option is None else f"; {error.option} serves it"
         log.warning("%s was refused (%d %s)%s", error.asker, error.status, error.code, served)

@@ -140,17 +140,20 @@ class ForeignGuard:
         serves_host: Callable[[str], bool],
         *,
         about_host: str = _ABOUT_HOST,
+        host_option: str = "--allow-host ",
         opens_tabs: bool = False,
     ) -> None:
         """`own` are the names of the listener, `origins` the further origins that are served.
 
-        With `opens_tabs` a link on any page may open an address in a tab.
+        `host_option` is the beginning of the option that makes a name one of the listener's. With
+        `opens_tabs` a link on any page may open an address in a tab.
         """
         self._own = frozenset(map(_without_dot, own))
         self._origins = frozenset(origins)
         self._serves_host = lru_cache(_MOST_REMEMBERED)(serves_host)
         self._serves_origin = lru_cache(_MOST_REMEMBERED)(self._may_call)
         self._about_host = about_host
+        self._host_option = host_option
         self._opens_tabs = opens_tabs
 
     @classmethod
@@ -174,7 +177,12 @@ class ForeignGuard:
             return named is not None and is_routed(named)
 
         return ForeignGuard(
-            (host,), self._origins, serves, about_host=_ABOUT_ROUTES, opens_tabs=True
+            (host,),
+            self._origins,
+            serves,
+            about_host=_ABOUT_ROUTES,
+            host_option="--route NAME=https://",
+            opens_tabs=True,
         )
 
     def serves(self, host: bytes | None, origin: bytes | None, site: bytes | None) -> bool:
@@ -211,7 +219,7 @@ class ForeignGuard:
             raise Foreign(
                 self._about_host,
                 f"a request under {shown}",
-                None if name is None else f"--allow-host {name}",
+                None if name is None else self._host_option + name,
                 status=421,
                 code="foreign_host",
             )
