@@ -39,6 +39,8 @@ def test_flags_arrive_as_settings(served: Callable[..., Settings]) -> None:
         *("--listen", "127.0.0.1:0", "--admin-listen", "off", "--mode", "replay"),
         *("--route", "a=http://one", "--route", "openai=off", "--record-statuses", "200,404"),
         *("--no-rewrite", "--insecure-upstream", "--allow-address", "10.0.0.0/8"),
+        *("--allow-origin", "https://a.example/", "--allow-origin", "null"),
+        *("--allow-host", "tunnel.example"),
     )
 
     assert settings.listen == HostPort("127.0.0.1", 0)
@@ -49,6 +51,8 @@ def test_flags_arrive_as_settings(served: Callable[..., Settings]) -> None:
     assert not settings.rewrite
     assert settings.insecure_upstream
     assert len(settings.allow_address) == 1
+    assert settings.allow_origin == ("https://a.example", "null")
+    assert settings.allow_host == ("tunnel.example",)
 
 
 @pytest.mark.parametrize(

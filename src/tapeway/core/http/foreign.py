@@ -200,10 +200,11 @@ class ForeignGuard:
         """Raises Foreign for what is not served, RequestError for a malformed Host."""
         fields = request_fields(headers)
         host = fields.value(b"host")
-        # In the absolute form the target's authority counts, which must be the listener's own.
-        if host is not None and not _is_absolute(target):
-            self._check_host(host)
         authority = (host or b"").decode("latin-1")
+        # In the absolute form the target's authority counts, which must be the listener's own.
+        if host is not None and not self._serves_host(authority) and not _is_absolute(target):
+            check_host(host)
+            raise self._foreign_host(authority)
         if b"origin" in fields.first:
             for origin in _values(headers, b"origin"):
                 if not self._serves_origin(origin, authority):
@@ -211,18 +212,16 @@ class ForeignGuard:
         elif b"sec-fetch-site" in fields.first:
             self._check_site(headers, authority)
 
-    def _check_host(self, host: bytes) -> None:
-        check_host(host)
-        if not self._serves_host(host.decode()):
-            name = host_of(host.decode())
-            shown = "a name that is none" if name is None else f"the name {name}"
-            raise Foreign(
-                self._about_host,
-                f"a request under {shown}",
-                None if name is None else self._host_option + name,
-                status=421,
-                code="foreign_host",
-            )
+    def _foreign_host(self, authority: str) -> Foreign:
+        name = host_of(authority)
+        shown = "a name that is none" if name is None else f"the name {name}"
+        return Foreign(
+            self._about_host,
+            f"a request under {shown}",
+            None if name is None else self._host_option + name,
+            status=421,
+            code="foreign_host",
+        )
 
     def _check_site(self, headers: Headers, authority: str) -> None:
         """Check a request of a page whose answer the page cannot read."""
