@@ -5,6 +5,7 @@ Status 400 and `x-should-retry: false` keep clients from retrying a miss.
 
 import logging
 import re
+from dataclasses import replace
 from http import HTTPStatus
 
 from tapeway.core.http.cors import readable_by_page
@@ -13,7 +14,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.key import key_text
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.messages import Headers, Response, ResponseHead
-from tapeway.errors import StoreError, TapewayError
+from tapeway.errors import Foreign, StoreError, TapewayError
 from tapeway.server.answers import serialise
 
 misses = logging.getLogger("tapeway.misses")
@@ -24,6 +25,10 @@ _USE_HTTP: Headers = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 _DO_NOT_RETRY: Headers = ((b"x-should-retry", b"false"),)
 ERROR_OUTCOME: Headers = ((b"Tapeway-Outcome", b"error"),)
 """The outcome of a request that went to no cassette."""
+_NO_DOCUMENT = (b"Content-Security-Policy", b"default-src 'none'; sandbox")
+"""In a tab the response is a document of the listener's origin: without this field the browser would ask
+for an icon.
+"""
 _LONGEST_REASON = 120
 _NOT_PRINTABLE = re.compile(r"[^ -~]")
 
@@ -32,6 +37,13 @@ def last_response(error: TapewayError, request_id: str) -> list[bytes]:
     """The bytes of an error response to no request that was read; it closes the connection."""
     response = error_response(error, (), request_id=request_id, tapeway={}, ollama=False)
     return serialise(response, ERROR_OUTCOME, method="GET", version=(1, 1), keep_alive=False)
+
+
+def foreign_response(error: Foreign, *, request_id: str, ollama: bool) -> Response:
+    """The response to a foreign page, which says nothing of what is served here."""
+    response = error_response(error, (), request_id=request_id, tapeway={}, ollama=ollama)
+    headers = (*response.head.headers, _NO_DOCUMENT)
+    return replace(response, head=replace(response.head, headers=headers))
 
 
 def error_response(

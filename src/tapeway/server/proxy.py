@@ -83,7 +83,13 @@ from tapeway.server.delivery import (
     while_connected,
 )
 from tapeway.server.drain import OpenWaits
-from tapeway.server.error_responses import ERROR_OUTCOME, error_response, log_miss, miss_response
+from tapeway.server.error_responses import (
+    ERROR_OUTCOME,
+    error_response,
+    foreign_response,
+    log_miss,
+    miss_response,
+)
 from tapeway.server.hits import Hits
 from tapeway.server.messages import (
     ClientRequest,
@@ -616,7 +622,7 @@ class Proxy:
             ollama = False
         # Neither cassette nor route were asked.
         exchange.address = None
-        response = error_response(error, (), request_id=exchange.id, tapeway={}, ollama=ollama)
+        response = foreign_response(error, request_id=exchange.id, ollama=ollama)
         self._ended(exchange, "error", response.status, error=error, size=response.size)
         keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.raw_headers)
         pieces = serialise(
