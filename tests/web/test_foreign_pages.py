@@ -118,7 +118,7 @@ def page_at(browser: Browser, url: str) -> Iterator[Page]:
 
 
 @contextmanager
-def proxy_in_front(upstream: ThreadedStandIn, folder: Path, **options: object) -> Iterator[Deck]:
+def proxy_in_front(upstream: ThreadedStandIn, folder: Path, **options: Any) -> Iterator[Deck]:
     """A proxy in mode auto."""
     with serve(store=str(folder), mode="auto", upstream=upstream.url, **options) as deck:
         yield deck

@@ -72,7 +72,7 @@ async def test_a_client_of_node_that_names_an_origin_is_served_like_a_page(
         named = proxy.url if origin == "OWN" else origin
         ended = await asyncio.to_thread(
             subprocess.run,
-            ["node", program, proxy.url + RESPONSES, named, json.dumps(create("hello"))],
+            ["node", str(program), proxy.url + RESPONSES, named, json.dumps(create("hello"))],
             env=environment(tmp_path),
             capture_output=True,
             text=True,
