@@ -153,8 +153,13 @@ def attempt(tab: Page, name: str, url: str) -> Any:
     return tab.evaluate(ATTEMPTS[name], url)
 
 
-@pytest.mark.parametrize("name", ATTEMPTS)
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        *[(name, "127.0.0.1") for name in ATTEMPTS],
+        *[(name, "localhost") for name in ("fetch", "image", "form", "WebSocket")],
+    ],
+)
 def test_a_foreign_page_sees_nothing_and_causes_no_call(
     name: str,
     host: str,

@@ -80,7 +80,7 @@ def test_a_page_of_a_service_calls_its_own_service_and_no_other(
 
     ended = subprocess.run(
         [
-            *(*fork_server.command(), "run", "--tls", "--mode=replay", f"--store={tmp_path}"),
+            *(*fork_server.command(), "run", "--tls", "--offline", f"--store={tmp_path}"),
             *("--route", f"shop={SHOP}", f"--report={tmp_path}/report.json", *options),
             *("--", sys.executable, str(tmp_path / "program.py"), CHROMIUM, *SANDBOX),
             *(SHOP, MODELS),
