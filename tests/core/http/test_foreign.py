@@ -53,7 +53,13 @@ FOREIGN = [
         "http://localhost#x",
     ),
     *("http://localhost http://evil.example", "http://localhost, http://localhost"),
-    *("http://localhost:3000x", "http://localhost:99999999", "http://[::1", "http://[localhost]"),
+    *(
+        "http://localhost:3000x",
+        "http://localhost:99999999",
+        "http://[::1",
+        "http://[localhost]",
+        "http://[dead]",
+    ),
     *("http://0x7f.1", "http://192.168.1.5:3000", "http://[fe80::1]", "http://[fe80::1%25eth0]"),
     *("http://10.0.0.1", "http://0.0.0.0:3000", "http://ai.", "http://xn--lcalhost-n6a.example"),
     *("http://localhost\xa0", "http://l\xf6calhost", "http://localhost%2eevil.example"),
@@ -118,6 +124,7 @@ def test_a_page_of_the_address_that_it_calls_may_call(origin: str, host: str, co
         *[(host, "") for host in ("TUNNEL.example", "tunnel.example.", "2130706433")],
         *[(host, "foreign_host") for host in ("evil.example", "localhost.evil.example:8080")],
         *[(host, "foreign_host") for host in ("127.0.0.1.evil.example", "0x7f.1", "ai.", "")],
+        *[(host, "foreign_host") for host in ("[dead]", "[:::]:80")],
         *[(host, "foreign_host") for host in ("sub.proxy.example", "a~b", "%6cocalhost")],
     ],
 )

@@ -57,7 +57,9 @@ def host_of(authority: str) -> str | None:
     be mapped.
     """
     match = _HOST.fullmatch(authority)
-    return None if match is None else (match["v6"] or match["name"]).lower()
+    if match is None or (match["v6"] and address_of(match["v6"]) is None):
+        return None
+    return (match["v6"] or match["name"]).lower()
 
 
 def as_origin(text: str) -> str | None:
@@ -150,7 +152,8 @@ class ForeignGuard:
         """
         self._own = frozenset(map(_without_dot, own))
         self._origins = frozenset(origins)
-        self._serves_host = lru_cache(_MOST_REMEMBERED)(serves_host)
+        self._is_name = serves_host
+        self._serves_host = lru_cache(_MOST_REMEMBERED)(self._is_called_by)
         self._serves_origin = lru_cache(_MOST_REMEMBERED)(self._may_call)
         self._about_host = about_host
         self._host_option = host_option
@@ -189,28 +192,26 @@ class ForeignGuard:
         """Whether a request is served by its Host, Origin and Sec-Fetch-Site alone; False where more
         decides, too.
         """
-        authority = (host or b"").decode("latin-1")
-        if host is not None and not self._serves_host(authority):
+        if host is not None and not self._serves_host(host):
             return False
         if origin is not None:
-            return self._serves_origin(origin.decode("latin-1"), authority)
+            return self._serves_origin(origin, host or b"")
         return site is None or site.decode("latin-1") in OWN_SITES
 
     def check(self, target: str, headers: Headers) -> None:
         """Raises Foreign for what is not served, RequestError for a malformed Host."""
         fields = request_fields(headers)
         host = fields.value(b"host")
-        authority = (host or b"").decode("latin-1")
         # In the absolute form the target's authority counts, which must be the listener's own.
-        if host is not None and not self._serves_host(authority) and not _is_absolute(target):
+        if host is not None and not self._serves_host(host) and not _is_absolute(target):
             check_host(host)
-            raise self._foreign_host(authority)
+            raise self._foreign_host(host.decode())
         if b"origin" in fields.first:
             for origin in _values(headers, b"origin"):
-                if not self._serves_origin(origin, authority):
-                    raise _foreign_origin(origin)
+                if not self._serves_origin(origin, host or b""):
+                    raise _foreign_origin(origin.decode("latin-1"))
         elif b"sec-fetch-site" in fields.first:
-            self._check_site(headers, authority)
+            self._check_site(headers, host or b"")
 
     def _foreign_host(self, authority: str) -> Foreign:
         name = host_of(authority)
@@ -223,23 +224,27 @@ class ForeignGuard:
             code="foreign_host",
         )
 
-    def _check_site(self, headers: Headers, authority: str) -> None:
+    def _check_site(self, headers: Headers, host: bytes) -> None:
         """Check a request of a page whose answer the page cannot read."""
-        sites = set(_values(headers, b"sec-fetch-site"))
+        sites = {site.decode("latin-1") for site in _values(headers, b"sec-fetch-site")}
         if sites <= OWN_SITES or ANY_ORIGIN in self._origins:
             return
         if self._opens_tabs and _opens_a_tab(headers):
             return
         referers = _values(headers, b"referer")
-        page = _origin_of(referers[0]) if len(referers) == 1 else None
-        if page is not None and self._serves_origin(page, authority):
+        page = _origin_of(referers[0].decode("latin-1")) if len(referers) == 1 else None
+        if page is not None and self._serves_origin(page.encode(), host):
             return
         # What has a site in common with a private name is private too.
-        if page is None and sites <= {*OWN_SITES, _SAME_SITE} and _is_private_host(authority):
+        if page is None and sites <= {*OWN_SITES, _SAME_SITE} and _is_private_host(host):
             return
         raise _foreign_origin(page)
 
-    def _may_call(self, origin: str, authority: str) -> bool:
+    def _is_called_by(self, host: bytes) -> bool:
+        return self._is_name(host.decode("latin-1"))
+
+    def _may_call(self, page: bytes, called: bytes) -> bool:
+        origin = page.decode("latin-1")
         if ANY_ORIGIN in self._origins or _plainly(origin) in self._origins:
             return True
         if _ORIGIN.fullmatch(origin) is None:
@@ -255,16 +260,16 @@ class ForeignGuard:
             return False
         if _is_private_name(host) and address_of(host) is None:
             return True
-        return _without_dot(host) in self._own or _is_address_in(host, authority)
+        return _without_dot(host) in self._own or _is_address_in(host, called)
 
 
-def _is_address_in(host: str, authority: str) -> bool:
+def _is_address_in(host: str, called: bytes) -> bool:
     """Whether a page comes from the address by which it calls: nobody can take over an address."""
-    return address_of(host) is not None and host == host_of(authority)
+    return address_of(host) is not None and host == host_of(called.decode("latin-1"))
 
 
-def _is_private_host(authority: str) -> bool:
-    host = host_of(authority)
+def _is_private_host(called: bytes) -> bool:
+    host = host_of(called.decode("latin-1"))
     return host is not None and (address_of(host) is not None or _is_private_name(host))
 
 
@@ -274,11 +279,11 @@ def _is_absolute(target: str) -> bool:
 
 def _opens_a_tab(headers: Headers) -> bool:
     values = [_values(headers, name) for name in (b"sec-fetch-mode", b"sec-fetch-dest")]
-    return values == [["navigate"], ["document"]]
+    return values == [[b"navigate"], [b"document"]]
 
 
-def _values(headers: Headers, name: bytes) -> list[str]:
-    return [value.strip(b" \t").decode("latin-1") for key, value in headers if key.lower() == name]
+def _values(headers: Headers, name: bytes) -> list[bytes]:
+    return [value.strip(b" \t") for key, value in headers if key.lower() == name]
 
 
 def _foreign_origin(origin: str | None) -> Foreign:
