@@ -82,9 +82,12 @@ class ForwardProxy:
         name, _, port = target.rpartition(":")
         theirs = await asyncio.open_connection("127.0.0.1", self._hosts.get(name, int(port)))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        async with asyncio.TaskGroup() as both:
-            both.create_task(pump(theirs[0], writer))
-            both.create_task(pump(reader, theirs[1]))
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(pump(theirs[0], writer))
+                both.create_task(pump(reader, theirs[1]))
+        finally:
+            theirs[1].transport.abort()
 
     async def _pass_on(self, request: bytes, writer: asyncio.StreamWriter) -> None:
         method, url, rest = request.split(b" ", 2)

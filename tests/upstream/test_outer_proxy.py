@@ -11,6 +11,7 @@ from tapeway.errors import UpstreamError
 from tapeway.upstream.outer_proxy import ProxyChoice, proxy_choice
 from tests.server.in_process_proxy import running_proxy
 from tests.support.forward_proxy import ForwardProxy
+from tests.support.login_service import LoginService, first_step, login_of
 from tests.support.socket_upstream import Peer
 from tests.upstream.certificate_authority import AUTHORITY, client, server
 
@@ -63,6 +64,22 @@ async def test_tls_goes_through_a_tunnel_that_the_proxy_cannot_read() -> None:
         assert all(
             b"roxy-" not in request and request.startswith(b"GET /") for request in peer.requests
         )
+
+
+async def test_a_login_that_holds_for_a_connection_holds_for_one_tunnel() -> None:
+    theirs, ours = peer_of("api.example.com")
+    async with (
+        LoginService(theirs) as service,
+        ForwardProxy({"api.example.com": service.port}) as proxy,
+        running_proxy(HTTPS, mode="passthrough", tls=ours, proxies=through(proxy)) as tapeway,
+        tapeway.connect() as ada,
+    ):
+        for fields in ([], [first_step()], [login_of(b"ada")], []):
+            answer = await ada.ask(tapeway.request(b"GET /mail", *fields))
+
+        assert answer.body == b"mail of ada"
+        assert (await tapeway.ask(b"GET /mail")).body == b"who?"
+        assert len(proxy.asked) == 2
 
 
 async def test_a_login_is_sent_with_each_plain_request_in_place_of_the_client_s() -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import re
+import secrets
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, cast
@@ -25,6 +26,7 @@ from aiohttp.web_server import Server
 
 from tapeway.core.http.chunks import ChunkedBody, MalformedChunks
 from tapeway.core.matching.key import KeyAndBody
+from tapeway.core.model.client_login import ClientLogin
 from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descriptors_left
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, StoreAway, describe, forget_frames
@@ -141,6 +143,7 @@ class Front(asyncio.Protocol):
         "client_address",
         "keyed",
         "left",
+        "login",
         "lost",
         "malformed",
         "method",
@@ -188,6 +191,7 @@ class Front(asyncio.Protocol):
         self.writing_paused = False
         self.left = Signal()
         """Set once the connection is lost, or its client has finished sending."""
+        self.login = ClientLogin(secrets.token_hex)
         self.lost: asyncio.Future[None] = self._loop.create_future()
         """Done once the connection is lost."""
 
@@ -218,6 +222,7 @@ class Front(asyncio.Protocol):
         if not self.lost.done():
             self.lost.set_result(None)
         self.left.set()
+        self.login.end()
         self._server.gone(self)
 
     def pause_writing(self) -> None:
@@ -344,7 +349,7 @@ class Front(asyncio.Protocol):
             self._rest = b""
         else:
             self._rest, rest, data = rest[length:], rest[:length], data[: length - len(rest)]
-        if not self.writing_paused:
+        if not (self.writing_paused or self.login.id):
             answer = hits.answer(head, rest, self.give_counted, self.client_address)
             if isinstance(answer, bytes):
                 self._answer(answer)

@@ -24,6 +24,7 @@ from tapeway.core.http.location import DEFAULT_PORTS
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.matching.key import KeyAndBody
+from tapeway.core.model.client_login import ClientLogin
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, StoreAway
@@ -44,6 +45,7 @@ class ClientConnection(Protocol):
     answer_began: bool
     writing_paused: bool
     left: Signal
+    login: ClientLogin
     lost: "asyncio.Future[None]"
 
     def answered(self, *, keep_alive: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tapeway.core.http.chunks import AWS_PAYLOAD, AWS_PAYLOAD_HEADER
+from tapeway.core.http.connection_logins import is_connection_login
 from tapeway.core.http.headers import CASSETTE_HEADER, MATCH_KEY_HEADERS
 from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER, attempt_number
 from tapeway.core.model.messages import Headers
@@ -63,7 +64,7 @@ class _Field:
 
 _NOT_PLAIN = _Field(b"", b"")
 _DECIDING = _Field(b"*", b"")
-"""Stands for a field of `_NO_HIT` with any value."""
+"""Stands for a field with which no request is a hit, whatever its value."""
 _LENGTH = _Field(b"content-length", b"")
 """Stands for a length, whatever its value."""
 _PRESENT = {name: _Field(name, b"") for name in (b"connection", b"user-agent", *PROVIDER_HEADERS)}
@@ -93,7 +94,7 @@ def _read_line(line: bytes) -> _Field | None:
     value = match[2].strip(b" \t")
     if name == AWS_PAYLOAD_HEADER and not value.startswith(AWS_PAYLOAD):
         return None
-    if name in _NO_HIT:
+    if name in _NO_HIT or is_connection_login(name, value):
         return _DECIDING
     if name == b"connection" and value.lower() != b"keep-alive":
         return _NOT_PLAIN
@@ -115,7 +116,7 @@ class PlainFields:
     length_at: int | None
     """The line with the Content-Length, if any."""
     may_be_hit: bool
-    """Whether a hit may answer: no field is in `_NO_HIT`."""
+    """Whether a hit may answer: no field says otherwise."""
     attempt: int | None
     """The number of the try within a call, if the client sends a number."""
 

@@ -10,6 +10,7 @@ from http import HTTPStatus
 
 from tapeway.body_files import check_body_file
 from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
+from tapeway.core.http.connection_logins import logs_in
 from tapeway.core.http.cors import (
     for_origin,
     is_preflight,
@@ -282,7 +283,10 @@ class Proxy:
             body if isinstance(body, bytes) else b"",
             address.route.url or "",
             None if isinstance(body, bytes) else body,
+            login=raw.connection.login,
         )
+        if logs_in(raw.raw_headers):
+            raw.connection.login.begin()
         exchange.request = request
         if address.slot is not None and exchange.take is not None:
             sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)
@@ -372,6 +376,7 @@ class Proxy:
             and exchange.host is None
             and raw.method != "HEAD"
             and not is_preflight(raw.method, raw.raw_headers)
+            and not raw.connection.login.id
         )
         return self.hits if is_usual and self._keeps_alive(raw) and not is_large(request) else None
 

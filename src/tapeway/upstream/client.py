@@ -178,6 +178,7 @@ class UpstreamClient:
             route=request.route,
             bodiless=request.method == "HEAD",
             on_interim=partial(self.loops.interim, request),
+            login=request.login,
         )
         try:
             if request.file is None and len(request.body) <= _SENT_AT_ONCE:

@@ -15,7 +15,7 @@ around here:
 import asyncio
 import math
 import ssl
-from collections.abc import AsyncIterable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterable, Callable, Coroutine, Hashable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,6 +27,8 @@ from aiohttp.http import StreamWriter
 from aiohttp.streams import StreamReader
 from yarl import URL
 
+from tapeway.core.http.connection_logins import logs_in
+from tapeway.core.model.client_login import ClientLogin
 from tapeway.core.model.messages import Headers
 from tapeway.ports import OpenConnections
 from tapeway.upstream.address_guard import AddressGuard
@@ -104,11 +106,22 @@ class ConnectionPool:
         await self._connector.close()
 
     async def begin(
-        self, url: URL, *, bodiless: bool, on_interim: OnInterim, route: str = ""
+        self,
+        url: URL,
+        *,
+        bodiless: bool,
+        on_interim: OnInterim,
+        route: str = "",
+        login: ClientLogin | None = None,
     ) -> "UpstreamExchange":
-        """A connection for one request. Raises UpstreamError for an address that is not allowed."""
+        """A connection for one request. Raises UpstreamError for an address that is not allowed.
+
+        A client that has logged in has connections of its own.
+        """
         egress = await self.egress_to(url, route)
-        held = await self._connected(url, egress)
+        place = (url, egress)
+        own = None if login is None else login.take(place)
+        held = own if isinstance(own, Connection) else await self._connected(url, egress)
         handler, transport = held.protocol, held.transport
         if handler is None or transport is None:
             held.close()
@@ -118,7 +131,9 @@ class ConnectionPool:
             connection = UpstreamConnection(handler, transport, self._idle_s, self._open)
             transport.set_protocol(connection)
             self.opened += 1
-        return UpstreamExchange(connection, held, bodiless=bodiless, on_interim=on_interim)
+        return UpstreamExchange(
+            *(connection, held, login, place), bodiless=bodiless, on_interim=on_interim
+        )
 
     async def _connected(self, url: URL, egress: Egress) -> Connection:
         connecting = self._connector.connect(self._destination(url, egress), [], self._timeouts)
@@ -253,6 +268,8 @@ class UpstreamExchange:
         self,
         connection: UpstreamConnection,
         held: Connection,
+        login: ClientLogin | None = None,
+        place: Hashable = None,
         *,
         bodiless: bool,
         on_interim: OnInterim,
@@ -260,6 +277,8 @@ class UpstreamExchange:
         self._connection = connection
         self._handler = connection.handler
         self._held: Connection | None = held
+        self._login = login
+        self._place = place
         self._on_interim = on_interim
         self._interim = 0
         self._upload: asyncio.Task[None] | None = None
@@ -400,7 +419,17 @@ class UpstreamExchange:
         if is_sending or self.failure is not None:
             held.close()
         else:
+            self._give_back(held)
+
+    def _give_back(self, held: Connection) -> None:
+        """Keep the connection for anybody, or for its client alone if somebody has logged in on it."""
+        login = self._login
+        if login is None or not login.id:
             held.release()
+        elif self._handler.should_close:
+            held.close()
+        else:
+            login.keep(self._place, held)
 
     # What the connection calls
 
@@ -441,6 +470,8 @@ class UpstreamExchange:
         self._connection.progressed()
         if not 100 <= head.status <= 199 or head.status == 101:
             self._head, self._content, self._is_chunked = head, content, head.chunked
+            if self._login is not None and not self._login.id and logs_in(head.headers):
+                self._login.begin()
             return
         self._interim += 1
         if self._interim > MAX_INTERIM:

@@ -19,7 +19,7 @@ from tapeway.core.matching.credential_fields import (
 )
 from tapeway.core.matching.document import normalised_text
 from tapeway.core.matching.headers import conditions
-from tapeway.core.matching.headers.distance import caller, stored_credentials
+from tapeway.core.matching.headers.distance import caller, request_credentials
 from tapeway.core.matching.json_paths import Steps, outline, text_at, with_value
 from tapeway.core.matching.key import KeyAndBody, document_key, key_and_body, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests, spellings
@@ -137,7 +137,7 @@ class ReceivedRequest:
             request.target,
             stored_request_headers(request.headers),
             request.body,
-            credentials=stored_credentials(request.headers, self.digests.placeholder),
+            credentials=request_credentials(request, self.digests.placeholder),
         )
 
     @cached_property

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from tapeway.core.http.headers import STORED_REQUEST_HEADERS, request_fields
 from tapeway.core.http.sdk_conventions import client_ids
 from tapeway.core.matching.headers.conditions import varied_names
-from tapeway.core.matching.headers.distance import stored_credentials
+from tapeway.core.matching.headers.distance import request_credentials
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.redaction.credentials import (
@@ -83,7 +83,7 @@ class RequestRedaction:
         head = _head_secrets(request)
         redactor = self._cached_redactor(salt, (*head, *self._learned_secrets(salt)))
         redacted, in_body = redactor.request_and_secrets(
-            request, stored_credentials(request.headers, redactor.placeholder)
+            request, request_credentials(request, redactor.placeholder)
         )
         names = (*rules.match, *request.varied)
         return with_fields(redacted, request.headers, names, redactor), (*head, *in_body)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from io import BytesIO
 from typing import Literal
 
+from tapeway.core.model.client_login import ClientLogin
 from tapeway.core.model.values import value_class
 
 WEBSOCKET = "WEBSOCKET"
@@ -108,6 +109,8 @@ class Request:
     """The content coding in which the body of a stored request was sent, where it is stored plain."""
     varied: tuple[str, ...] = ()
     """In a stored request: the fields, in lower case, that decide the answer (`Vary`)."""
+    login: ClientLogin | None = field(default=None, compare=False, repr=False)
+    """The login of the client's connection; None for a request of no connection."""
 
     @property
     def url(self) -> str:

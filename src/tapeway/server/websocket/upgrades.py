@@ -131,7 +131,8 @@ class Upgrades:
         )
         check_handshake(raw)
         request = Request(
-            route.name, raw.method, address.target, raw.raw_headers, b"", route.url or ""
+            *(route.name, raw.method, address.target, raw.raw_headers, b"", route.url or ""),
+            login=raw.connection.login,
         )
         recorded = await self._recorded(exchange, address, request, mode)
         upstream: UpstreamSocket | None = None

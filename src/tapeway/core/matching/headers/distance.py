@@ -43,6 +43,23 @@ def stored_credentials(
     return tuple([(name, "; ".join(values)) for name, values in sorted(texts_by_name.items())])
 
 
+def request_credentials(
+    request: Request, placeholder: Callable[[str, bytes], bytes]
+) -> CredentialHeaders:
+    """What a cassette stores to tell the callers of a request apart.
+
+    Besides the credential headers, this is the login of the client's connection.
+    """
+    stored = stored_credentials(request.headers, placeholder)
+    if request.login is None or not request.login.id:
+        return stored
+    text = placeholder(_LOGIN, request.login.id.encode()).decode("ascii")
+    return tuple(sorted((*stored, (_LOGIN, text))))
+
+
+_LOGIN = "connection"
+"""Stands among the credential headers for the login of a connection."""
+
 # Schemes with a new value in each request: the value does not identify the caller.
 _SIGNING_SCHEMES = frozenset(
     {"aws4-hmac-sha256", "digest", "dpop", "hawk", "hmac", "negotiate", "ntlm", "oauth"}
@@ -58,10 +75,13 @@ _INFRASTRUCTURE_COOKIE = re.compile(r"__cf|_cfuvid|cf_|AWSALB|_ga|_gid|_gat|__ut
 def caller(credentials: CredentialHeaders) -> bytes:
     """A text that tells the caller of a request from others, b"" for one without a credential.
 
-    Signatures and cookies that infrastructure sets are left out.
+    Signatures and cookies that infrastructure sets are left out. On a connection that has logged in
+    the login alone counts.
     """
     lines: list[str] = []
     for name, text in credentials:
+        if name == _LOGIN:
+            return f"{name}: {_placeholder_digest(text)}".encode()
         if name == "cookie":
             pairs = [pair for pair in text.split("; ") if not _INFRASTRUCTURE_COOKIE.match(pair)]
             lines += sorted(
