@@ -69,7 +69,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "loop_guard": ("core",),
     "cooperative": (),
     "upstream": ("ports", "body_files", "loop_guard", "upstream.message_socket"),
-    "upstream.message_socket": ("core",),
+    "upstream.message_socket": ("core", "cooperative"),
     # The engine knows what a store is, and no store.
     "engine": ("engine.broker",),
     "engine.response_buffer": ("body_files",),

@@ -1,9 +1,12 @@
-"""Long work in threads, done in steps: the event loop does not wait for the end."""
+"""Long work done in steps, in threads and on the event loop: nobody waits for its end."""
 
 import asyncio
 import time
 from contextlib import suppress
+from weakref import WeakKeyDictionary
 
+TURN_S = 0.005
+"""How long the tasks of an event loop that never have to wait work in one turn of it, together."""
 WORK_S = 0.004
 BRIEF_S = 0.00025
 """The work of a miss between two pauses. A hit takes about as long."""
@@ -32,6 +35,51 @@ class Yielding:
         except RuntimeError:
             time.sleep(_PAUSE_S)
         self._until = time.monotonic() + self._work_s
+
+
+class LoopTurns:
+    """Tells tasks of an event loop when they have worked on for long enough.
+
+    A task that finds what it waits for never waits: messages may come as fast as they are read.
+    """
+
+    __slots__ = ("__weakref__", "_counts", "_loop", "_since")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._counts = False
+        """Whether somebody has asked in this turn."""
+        self._since = 0.0
+
+    def is_over(self) -> bool:
+        """Whether the caller should give the loop back, with `asyncio.sleep(0)`.
+
+        The time counts from the first call in a turn of the loop, whoever calls.
+        """
+        if self._counts:
+            return time.monotonic() - self._since > TURN_S
+        self._counts, self._since = True, time.monotonic()
+        self._loop.call_soon(self._next)
+        return False
+
+    async def pause_if_over(self) -> None:
+        """Give the loop back if this is the time."""
+        if self.is_over():
+            await asyncio.sleep(0)
+
+    def _next(self) -> None:
+        self._counts = False
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopTurns] = WeakKeyDictionary()
+
+
+def loop_turns() -> LoopTurns:
+    """What all tasks of the running event loop ask."""
+    loop = asyncio.get_running_loop()
+    if (turns := _turns.get(loop)) is None:
+        turns = _turns[loop] = LoopTurns(loop)
+    return turns
 
 
 def free_in_steps(items: list[object]) -> None:

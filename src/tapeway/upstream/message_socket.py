@@ -4,6 +4,7 @@ aiohttp joins fragments, answers pings, and compresses, for each connection by i
 """
 
 import asyncio
+import codecs
 import struct
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 import aiohttp
 from aiohttp import WSCloseCode, WSMsgType
 
+from tapeway.cooperative import loop_turns
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 
 NO_CODE = 1005
@@ -20,6 +22,8 @@ CLOSE_S = 10.0
 """How long a peer may take to answer a close frame."""
 
 _CODE = struct.Struct("!H")
+_DECODED_AT_ONCE = 256 * 1024
+_utf8 = codecs.getincrementaldecoder("utf-8")
 _TEXT, _BINARY, _CLOSE = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CLOSE
 
 
@@ -37,12 +41,15 @@ class Frames(Protocol):
 class MessageSocket:
     """One end of a connection. `abort` ends the connection without a close frame."""
 
-    __slots__ = ("_abort", "_frames", "_sends_no_more", "subprotocol")
+    __slots__ = ("_abort", "_frames", "_sends_no_more", "_turns", "_unchecked", "subprotocol")
 
     def __init__(self, frames: Frames, abort: Callable[[], None], subprotocol: str | None) -> None:
         self.subprotocol = subprotocol
         self._frames = frames
         self._abort = abort
+        self._turns = loop_turns()
+        self._unchecked: Any = None
+        """A message that a cancelled call of `receive` has not returned."""
         self._sends_no_more = False
 
     async def receive(self) -> WebSocketMessage | Close:
@@ -50,11 +57,14 @@ class MessageSocket:
 
         A message that is too large, or that breaks the protocol, ends the connection too.
         """
-        message = await self._frames.receive()
+        if self._turns.is_over():
+            # Before anything is taken: who is cancelled meanwhile loses nothing.
+            await asyncio.sleep(0)
+        message = self._unchecked or await self._frames.receive()
         kind = message.type
         if kind is _TEXT:
             data: bytes = message.data
-            if data.isascii() or _is_utf8(data):
+            if data.isascii() or await self._is_utf8(message):
                 return WebSocketMessage(data)
             await self.close(Close(WSCloseCode.INVALID_TEXT))
             return Close(WSCloseCode.INVALID_TEXT)
@@ -72,6 +82,19 @@ class MessageSocket:
         """Send a message as fast as the peer takes it. Raises ConnectionError."""
         kind = _BINARY if message.binary else _TEXT
         await self._frames.send_frame(message.data, kind)
+
+    async def _is_utf8(self, message: Any) -> bool:
+        data, decoder = message.data, _utf8()
+        self._unchecked, is_valid = message, True
+        try:
+            for start in range(0, len(data), _DECODED_AT_ONCE):
+                decoder.decode(data[start : start + _DECODED_AT_ONCE])
+                await self._turns.pause_if_over()
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            is_valid = False
+        self._unchecked = None
+        return is_valid
 
     async def close(self, close: Close) -> None:
         """Send a close frame, once; where none may be sent, end the connection without one."""
@@ -103,11 +126,3 @@ class MessageSocket:
         """End the connection without a close frame."""
         self._sends_no_more = True
         self._abort()
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -186,7 +186,8 @@ async def test_equal_steps_of_two_clients_are_two_calls() -> None:
         asking = asyncio.gather(ada.get(path=b"/new"), bob.get(path=b"/new"))
         await service.held.wait()
         service.hold.set()
-        assert await asking == [b"mail of ada", b"mail of bob"]
+        of_ada, of_bob = await asking
+        assert (of_ada, of_bob) == (b"mail of ada", b"mail of bob")
 
 
 async def test_in_auto_an_answer_serves_its_connection_again() -> None:

@@ -49,6 +49,7 @@ class ClientSocket(MessageSocket):
                 await self.send(message)
         elif messages:
             await self._raw.send(b"".join([*map(_frame, messages)]))
+            await self._turns.pause_if_over()
 
 
 def check_handshake(raw: ClientRequest) -> None:

@@ -1,11 +1,14 @@
 """Messages on the way into a recording: the recorder reads lines like the body of an answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
+from tapeway.cooperative import loop_turns
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import ResponseHead, Verdict
 from tapeway.core.streams.end_marks import EndDetector
+from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.core.websocket.session_lines import session_line
 from tapeway.errors import UpstreamError, too_large
 from tapeway.ports import OnChunks
 
@@ -39,14 +42,14 @@ class LiveLines:
 
     __slots__ = (
         *("_began", "_dropped", "_earlier", "_ended", "_error", "_held", "_last", "_loop"),
-        *("_reading", "_room", "_size", "_waiting", "ending", "head"),
+        *("_reading", "_room", "_size", "_turns", "_waiting", "ending", "head"),
     )
 
     def __init__(self, head: ResponseHead, began: float | None = None) -> None:
         """Times count from `began` on the clock of the event loop, by default from now on."""
         self.head = head
         self.ending = KnownEnd()
-        self._earlier: Sequence[tuple[bytes, float]] = ()
+        self._earlier: Iterator[tuple[bytes, float]] = iter(())
         self._waiting: list[bytes] = []
         self._held = self._size = self._last = 0
         self._ended = self._dropped = False
@@ -55,6 +58,7 @@ class LiveLines:
         self._reading: asyncio.Future[None] | None = None
         self._room: asyncio.Event | None = None
         self._loop = asyncio.get_running_loop()
+        self._turns = loop_turns()
         self._began = self._loop.time() if began is None else began
 
     def begin(self) -> None:
@@ -66,10 +70,9 @@ class LiveLines:
 
     # Called by the connection.
 
-    def precede(self, lines: Sequence[tuple[bytes, float]]) -> None:
-        """Take the lines from before the recording, each with its time."""
-        self._earlier = lines
-        self._held += sum([len(line) for line, _ in lines])
+    def precede(self, messages: Sequence[tuple[WebSocketMessage, float]]) -> None:
+        """Take the service's messages from before the recording, each with its time."""
+        self._earlier = ((session_line(message, by_client=False), at) for message, at in messages)
 
     def put(self, line: bytes, last: Verdict = "") -> bool:
         """Add a line; `last` is the verdict of the last line.
@@ -108,7 +111,7 @@ class LiveLines:
     def drop(self) -> None:
         """Keep nothing any more: the recording call has ended."""
         self._dropped = True
-        self._earlier = ()
+        self._earlier = iter(())
         self._waiting.clear()
         self._make_room()
 
@@ -116,7 +119,11 @@ class LiveLines:
 
     async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
         while True:
-            if (self._waiting or self._earlier) and self._take(max_bytes, on_chunks):
+            for line, at_ms in self._earlier:
+                if self._add([line], at_ms, max_bytes, on_chunks):
+                    return True
+                await self._turns.pause_if_over()
+            if self._waiting and self._take(max_bytes, on_chunks):
                 return True
             if self._ended:
                 break
@@ -140,17 +147,25 @@ class LiveLines:
                 yield piece
             taken.clear()
 
-    def _take(self, max_bytes: int, on_chunks: OnChunks) -> object:
+    def _take(self, max_bytes: int, on_chunks: OnChunks) -> bool:
         # All at once: a service may send hundreds in one segment.
         lines, self._waiting = self._waiting, []
-        earlier, self._earlier = self._earlier, ()
-        self._size += self._held
-        self.ending.released = self._size - self._last
         self._make_room()
+        return self._add(lines, self.elapsed_ms(), max_bytes, on_chunks, self._last)
+
+    def _add(
+        self,
+        lines: Sequence[bytes],
+        at_ms: float,
+        max_bytes: int,
+        on_chunks: OnChunks,
+        last: int = 0,
+    ) -> bool:
+        self._size += sum(map(len, lines))
+        self.ending.released = self._size - last
         if self._size > max_bytes:
             raise too_large(max_bytes)
-        is_heavy = [on_chunks((line,), at_ms) for line, at_ms in earlier]
-        return bool(lines and on_chunks(lines, self.elapsed_ms())) or any(is_heavy)
+        return bool(on_chunks(lines, at_ms))
 
     def _wake(self) -> None:
         if self._reading is not None and not self._reading.done():

@@ -1,10 +1,12 @@
 """Reads the messages of a recorded turn or session."""
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tapeway.body_files import with_body_in_memory
+from tapeway.cooperative import Yielding
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Response
 from tapeway.core.websocket.messages import WebSocketMessage
@@ -15,6 +17,8 @@ from tapeway.core.websocket.sessions import SessionRecording
 _REMEMBERED = 64
 _MOST_REMEMBERED = 256 * 1024
 """The largest turn in memory, in bytes; a longer turn is read for each replay."""
+_READ_AT_ONCE = 128 * 1024
+"""A longer session is read in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,10 @@ class RecordedTurns:
 
 async def recorded_session(interaction: Interaction) -> SessionRecording:
     """The session of a recording. Raises StoreError if its body cannot be read."""
-    return read_session(_lines(await with_body_in_memory(interaction.response)))
+    response = await with_body_in_memory(interaction.response)
+    if response.size > _READ_AT_ONCE:
+        return await asyncio.to_thread(read_session, _lines(response))
+    return read_session(_lines(response))
 
 
 def messages_of(response: Response) -> list[WebSocketMessage]:
@@ -122,5 +129,8 @@ def messages_of(response: Response) -> list[WebSocketMessage]:
     return [WebSocketMessage(line.removesuffix(b"\n")) for line in response.pieces()]
 
 
-def _lines(response: Response) -> list[tuple[float, bytes]]:
-    return [*zip(response.arrivals().times, response.pieces(), strict=True)]
+def _lines(response: Response) -> Iterator[tuple[float, bytes]]:
+    yielding = Yielding()
+    for timed in zip(response.arrivals().times, response.pieces(), strict=True):
+        yielding.step()
+        yield timed

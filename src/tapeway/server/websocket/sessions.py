@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
 
+from tapeway.cooperative import loop_turns
 from tapeway.core.cassette.plan import Answer, LiveCall, Replay
 from tapeway.core.json_text import Json
 from tapeway.core.matching.placeholders import SecretDigests
@@ -147,9 +148,7 @@ class SessionConnection:
         recorder = self._services.broker.recorder
         session = LiveSession(upstream, self._dialect, self._opening.began)
         heard = self._opening.messages
-        session.precede(
-            [(session_line(message.message, by_client=False), message.at_ms) for message in heard]
-        )
+        session.precede([(message.message, message.at_ms) for message in heard])
         heard.clear()
         recording = _SessionBeingRecorded(
             self, live_call, session, recorder.follow(live_call, None, session)
@@ -247,10 +246,12 @@ class SessionConnection:
         """Send the rest of the opening at once: the client has sent the first request."""
         if self._choice is None:
             return
+        turns = loop_turns()
         with suppress(ConnectionError):
             while (due := self._choice.due()) is not None:
                 await self._client.send(due.message)
                 self._opening.add(due.message)
+                await turns.pause_if_over()
 
     async def miss_in_silence(self, missed: Miss | None) -> None:
         """Answer a client that waits for a service of which nothing is recorded.
@@ -446,6 +447,7 @@ class _Playback:
         await self._client.close(message)
 
     async def _send_all(self) -> None:
+        turns = loop_turns()
         while True:
             gap_s = self.replay.gap_ms / 1000 * self._pace
             if (due := self._play.due()) is not None:
@@ -455,6 +457,7 @@ class _Playback:
                     await self._client.send(due.message)
                 except ConnectionError:
                     return
+                await turns.pause_if_over()
             elif (close := self.replay.close_due()) is not None:
                 await self._end(close)
                 return
