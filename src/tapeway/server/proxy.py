@@ -268,6 +268,8 @@ class Proxy:
     async def _serve(self, exchange: Exchange) -> WireResponse:
         broker, raw = self._broker, exchange.raw
         address = self._address(exchange)
+        if logs_in(raw.raw_headers):
+            raw.connection.login.begin()
         if asks_for_websocket(raw.raw_headers):
             return await self._upgrades.serve(exchange, address)
         exchange.cassette, mode, exchange.take = broker.in_force(address.cassette, address.slot)
@@ -285,8 +287,6 @@ class Proxy:
             None if isinstance(body, bytes) else body,
             login=raw.connection.login,
         )
-        if logs_in(raw.raw_headers):
-            raw.connection.login.begin()
         exchange.request = request
         if address.slot is not None and exchange.take is not None:
             sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)

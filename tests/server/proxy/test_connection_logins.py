@@ -5,12 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp import web
 
 from tapeway.core.model.control import Delivery, Mode
 from tapeway.formats.native import document
 from tapeway.server.proxy import ProxyOptions
 from tapeway.stores.memory import MemoryStore
 from tests.server.in_process_proxy import HitsOn, RunningProxy, running_proxy
+from tests.server.websocket.conversing import connected
+from tests.server.websocket.websocket_service import serving
 from tests.support.login_service import CHALLENGE, LoginService, first_step, login_of
 from tests.support.raw_client import Answer, RawClient
 from tests.support.socket_upstream import Peer
@@ -202,6 +205,19 @@ async def test_in_auto_an_answer_serves_its_connection_again() -> None:
         assert await ada.log_in(b"eve") == b"mail of eve"
         assert await ada.get() == b"mail of eve"
         assert await bob.get() == NOBODY
+
+
+async def test_in_auto_a_websocket_session_is_for_the_connection_that_logged_in() -> None:
+    async def greet(socket: web.WebSocketResponse, request: web.Request) -> None:
+        async for _ in socket:
+            await socket.send_str(request.headers["Authorization"].rpartition(".")[2])
+
+    async with serving(asking=greet) as service, running_proxy(service.url, mode="auto") as proxy:
+        for user in ("ada", "bob"):
+            login = {"Authorization": f"Negotiate TlRMTVNTUAADAAAAGAAYAIIAAAA.{user}"}
+            async with connected(proxy.url, "/chat", login) as client:
+                await client.send("who am I?")
+                assert await client.recv() == user
 
 
 @pytest.mark.parametrize("hits", ["front", "ordinary"])
