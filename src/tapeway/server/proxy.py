@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 from tapeway.body_files import check_body_file
 from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
-from tapeway.core.http.connection_logins import logs_in
+from tapeway.core.http.connection_logins import LOGIN_FIELDS, logs_in
 from tapeway.core.http.cors import (
     for_origin,
     is_preflight,
@@ -268,7 +268,7 @@ class Proxy:
     async def _serve(self, exchange: Exchange) -> WireResponse:
         broker, raw = self._broker, exchange.raw
         address = self._address(exchange)
-        if logs_in(raw.raw_headers):
+        if not LOGIN_FIELDS.isdisjoint(raw.fields.first) and logs_in(raw.raw_headers):
             raw.connection.login.begin()
         if asks_for_websocket(raw.raw_headers):
             return await self._upgrades.serve(exchange, address)
