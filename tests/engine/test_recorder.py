@@ -349,7 +349,7 @@ async def test_what_still_shows_a_credential_is_neither_kept_nor_given_out(mode:
 async def test_no_fault_of_redaction_lets_a_credential_be_stored(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Redactor, "response", lambda self, response: response)
+    monkeypatch.setattr(Redactor, "response_and_secrets", lambda self, response: (response, []))
     monkeypatch.setattr(
         Redactor,
         "stream",

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from tapeway.cli import terminal
 from tapeway.cli.cassette_arguments import ASSETS, is_address, looks_like_cassette
 from tapeway.cli.comparison.git import FileVersion, repository_text, versions
-from tapeway.cli.secrets import CassetteScan, FoundSecret, Searched
+from tapeway.cli.secrets import CassetteScan, FoundSecret, Searched, with_taught
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import ConfigError, StoreError
@@ -84,9 +84,16 @@ def _searched(root: Path, version: FileVersion, text: bytes, known: KnownValues)
     serializer = SERIALIZER_BY_SUFFIX[path.suffix]
     parsed = serializer.read(text)
     items = serializer.decode_all(text, parsed, lambda digest: content(digest.partition(":")[2]))
-    scanned = CassetteScan(_shown(version), parsed.head, known, body)
-    for (_, document), item in zip(parsed.documents, items, strict=True):
-        scanned.redact(item, document)
+
+    def scan(known: KnownValues) -> CassetteScan:
+        scanned = CassetteScan(_shown(version), parsed.head, known, body)
+        for (_, document), item in zip(parsed.documents, items, strict=True):
+            scanned.redact(item, document)
+        return scanned
+
+    scanned = scan(known)
+    if scanned.taught:
+        scanned = scan(with_taught(known, scanned))
     return scanned.searched(
         [replace(secret, shown=version.path, commit=version.commit) for secret in scanned.found]
     )

@@ -31,6 +31,7 @@ from tapeway.core.json_text import Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
+from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import StoreError, TapewayError
@@ -98,6 +99,7 @@ async def redact(target: Target, known: KnownValues, stores: OpenStores) -> Sear
 
     Raises StoreError, ConfigError, CassetteLocked.
     """
+    known = with_taught(known, await _scanned_once(target, known, stores))
     if isinstance(target, StoreTarget):
         scanned = await _redact_in_store(target.place, known, stores)
         return scanned.searched(scanned.outcomes_in_order())
@@ -188,6 +190,11 @@ class CassetteScan:
         self.head = replace(head, meta=meta.document)
 
     @property
+    def taught(self) -> tuple[Secret, ...]:
+        """The values that the cassette showed in one place and that are secrets in every place."""
+        return self._scanner.taught
+
+    @property
     def replaced(self) -> bool:
         """Whether anything was replaced so far."""
         return any(outcome.outcome == REPLACED for outcome in self.outcomes)
@@ -244,7 +251,26 @@ async def redacted(
 
 
 async def _scanned(target: Target, known: KnownValues, stores: OpenStores) -> CassetteScan | None:
-    """A cassette's scan; None for a large body, which is no cassette."""
+    """A cassette's scan; None for a large body, which is no cassette.
+
+    What an interaction teaches may stand in those before it: then the cassette is scanned again.
+    """
+    scanned = await _scanned_once(target, known, stores)
+    if scanned is None or not scanned.taught:
+        return scanned
+    return await _scanned_once(target, with_taught(known, scanned), stores)
+
+
+def with_taught(known: KnownValues, scanned: CassetteScan | None) -> KnownValues:
+    """The known values and what a cassette has taught, for a second pass."""
+    if scanned is None or not scanned.taught:
+        return known
+    return KnownValues([*scanned.taught, *known.secrets])
+
+
+async def _scanned_once(
+    target: Target, known: KnownValues, stores: OpenStores
+) -> CassetteScan | None:
     if isinstance(target, StoreTarget):
         return await _scan_in_store(target.place, known, stores)
     if target.body is not None:

@@ -98,6 +98,9 @@ class Planner:
                 return replace(miss, used_up=used_up, note=note)
         if not request.base:
             raise no_route_error(self._routes, redacted.route, redacted.target)
+        if policy.records:
+            # Now, since equal values may come with requests that are decided on before the answer.
+            self._redaction.learn(cassette.head.run_id, secrets)
         return LiveCall(
             cassette,
             cassette.take,

@@ -171,8 +171,9 @@ class CallKeeper:
         """The exchange with its answer redacted; without bodies and fields if a secret is left."""
         response = exchange.response
         held = readable_response(response, exchange.request.method, cut=response.verdict in CUT)
-        stored = self._redaction.redactor_of(salt, secrets).response(held)
-        kept = replace(exchange, response=stored)
+        stored, taught = self._redaction.redactor_of(salt, secrets).response_and_secrets(held)
+        asked = self._redaction.redact_again(salt, exchange.request, taught)
+        kept = replace(exchange, request=asked, response=stored)
         try:
             self._redaction.guard_of(salt, secrets).check(kept, None, _text(kept))
         except LeakFound:

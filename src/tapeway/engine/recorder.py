@@ -22,6 +22,7 @@ from tapeway.core.http.content_codings import content_coding, keeps_coding, read
 from tapeway.core.http.volatile_headers import minimal
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_parsed
+from tapeway.core.matching.key import request_key
 from tapeway.core.matching.presets import is_about_its_client
 from tapeway.core.matching.request_redaction import RequestRedaction, with_answers_fields
 from tapeway.core.model.cassette import NOT_READ, LeakCheck, ReadBodies, Recording
@@ -775,6 +776,8 @@ class RunningCall:
         redactor = self._redaction.redactor_of(salt, (*live_call.secrets, *issued))
         guard = self._redaction.guard_of(salt, live_call.secrets)
         interaction = await self._to_interaction(response, failure, redactor)
+        # The answer may have taught a secret that the request shows.
+        live_call = self._live_call
         if self._counted is not None:
             interaction = await _with_requests(interaction, self._counted)
         if has_large_body(interaction):
@@ -862,15 +865,13 @@ class RunningCall:
     ) -> Interaction:
         live_call, call = self._live_call, self._call
         held = readable_response(response, live_call.request.method, cut=response.verdict in CUT)
-        stored = redactor.response(held)
+        stored, taught = redactor.response_and_secrets(held)
         if held is not response and keeps_coding(live_call.request.headers, response.head):
             stored = self._still_coded(response, held, stored, redactor)
         elif content_coding(held.headers) and not content_coding(stored.headers):
             warn_stored_plain(live_call.cassette.name, live_call.redacted, held.headers)
-        self._redaction.learn(live_call.cassette.head.run_id, live_call.secrets)
-        if stored is not held and stored != held:
-            learned = redactor.response_secrets(held)
-            self._redaction.learn(live_call.cassette.head.run_id, learned)
+        salt, rules = live_call.cassette.head.run_id, live_call.cassette.rules
+        self._redaction.learn(salt, (*live_call.secrets, *taught))
         if self._policy.minimal_headers:
             head = replace(stored.head, headers=minimal(stored.headers))
             stored = replace(stored, head=head)
@@ -884,6 +885,13 @@ class RunningCall:
         asked = with_answers_fields(
             live_call.redacted, live_call.request.headers, response.headers, redactor
         )
+        again = self._redaction.redact_again(salt, asked, taught)
+        if again is not asked:
+            asked = again
+            self._live_call = live_call._replace(
+                redacted=asked, key=request_key(asked, rules), read=None
+            )
+            self._read = ReadBodies(None, self._read.response)
         if self._turn is not None:
             metadata |= self._turn.metadata
         return Interaction(

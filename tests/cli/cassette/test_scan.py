@@ -191,3 +191,25 @@ def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], fo
         "cassettes/clean.json: interactions[0].request.json.\\u001b[2J\\u000a.password: "
         "password, begins with 'cor'\n"
     )
+
+
+TAUGHT = "Zq7TnV4mXc9LpR2sWk8HdY3b"
+
+
+def test_what_one_interaction_teaches_is_found_in_those_before_and_behind_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "cassettes"
+    folder.mkdir()
+    texts = (f"use {TAUGHT} now", f"HF_TOKEN={TAUGHT}", f"was {TAUGHT} right?")
+    (folder / "x.json").write_bytes(cassette_text(*texts))
+
+    code, out, _ = found(capsys)
+
+    assert code == 1
+    assert [line.split(": ")[1] for line in out.splitlines()] == [
+        f"interactions[{number}].response.text" for number in range(3)
+    ]
+    assert run_tapeway(capsys, "cassette", "redact")[0] == 0
+    assert TAUGHT not in (folder / "x.json").read_text()
+    assert found(capsys)[0] == 0

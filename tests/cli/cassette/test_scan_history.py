@@ -165,3 +165,18 @@ def test_outside_a_repository_git_says_so(
 
     assert code == 2
     assert "not a git repository" in err
+
+
+def test_what_one_interaction_teaches_is_found_in_those_before_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    taught = "Zq7TnV4mXc9LpR2sWk8HdY3b"
+    _committed(cassette_text(f"use {taught} now", f"HF_TOKEN={taught}"))
+
+    code, out, _ = findings(capsys, "scan", "--history")
+
+    assert code == 1
+    assert {line.split(": ")[2] for line in out.splitlines()} == {
+        "interactions[0].response.text",
+        "interactions[1].response.text",
+    }

@@ -71,6 +71,15 @@ def test_only_the_newest_secrets_are_remembered() -> None:
     assert redaction.redact("run", make_request(JSON, body=first)).body == first
 
 
+def test_a_secret_that_recordings_go_on_to_show_is_remembered() -> None:
+    redaction = RequestRedaction()
+    first = Secret("a", b"tok-first-0123456789")
+    for number in range(2 * MOST_LEARNED):
+        redaction.learn("run", [first, Secret("a", b"tok-%016d" % number)])
+
+    assert b"REDACTED" in redaction.redact("run", make_request(JSON, body=first.value)).body
+
+
 def test_a_field_that_an_answer_depends_on_is_a_placeholder_where_its_name_tells_of_a_key() -> None:
     redaction = RequestRedaction()
     sent = ((b"X-User-Key", b"hunter2"), (b"X-Tenant", b"acme"))

@@ -129,6 +129,12 @@ class LiveCall(NamedTuple):
         return self.redacted.target
 
     @property
+    def shows_secrets(self) -> bool:
+        """Whether secrets were replaced in what the match key covers."""
+        sent, stored = self.request, self.redacted
+        return stored.body is not sent.body or stored.target != sent.target
+
+    @property
     def flight(self) -> bytes:
         """A key, equal for requests that may share a call.
 

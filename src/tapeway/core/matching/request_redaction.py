@@ -25,7 +25,7 @@ from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 
 MOST_LEARNED = 64
-"""Secrets remembered of one cassette, the newest: each is searched for in every recording."""
+"""Secrets remembered of one cassette, those met last: each is searched for in every recording."""
 _MOST_CASSETTES = 256
 MOST_ID = 128
 """Characters of a client's own id for a request that are shown."""
@@ -48,8 +48,11 @@ class RequestRedaction:
         self._cached_target = lru_cache(maxsize=512)(self._target)
         self._cached_guard = lru_cache(maxsize=256)(partial(LeakGuard, known=self._values))
 
-    def learn(self, salt: str, secrets: Iterable[Secret]) -> None:
-        """Remember secrets redacted from recordings of the cassette with this salt."""
+    def learn(self, salt: str, secrets: Sequence[Secret]) -> None:
+        """Remember secrets redacted from a recording of the cassette with this salt.
+
+        New ones take the place of those that no recording has shown for longest.
+        """
         known: Mapping[bytes, Secret] = self._learned.get(salt, {})
         # The first name that a value was met under stays the name of its placeholder.
         if not (new := [secret for secret in secrets if secret.value not in known]):
@@ -58,6 +61,9 @@ class RequestRedaction:
         self.version += 1
         learned = self._learned.setdefault(salt, OrderedDict())
         self._learned.move_to_end(salt)
+        for secret in secrets:
+            if secret.value in learned:
+                learned.move_to_end(secret.value)
         learned.update({secret.value: secret for secret in reversed(new)})
         while len(learned) > MOST_LEARNED:
             learned.popitem(last=False)
@@ -82,11 +88,15 @@ class RequestRedaction:
         """The redacted request, and the secrets of the request."""
         head = _head_secrets(request)
         redactor = self._cached_redactor(salt, (*head, *self._learned_secrets(salt)))
-        redacted, in_body = redactor.request_and_secrets(
+        redacted, taught = redactor.request_and_secrets(
             request, request_credentials(request, redactor.placeholder)
         )
         names = (*rules.match, *request.varied)
-        return with_fields(redacted, request.headers, names, redactor), (*head, *in_body)
+        return with_fields(redacted, request.headers, names, redactor), (*head, *taught)
+
+    def redact_again(self, salt: str, stored: Request, taught: Sequence[Secret]) -> Request:
+        """A request that was redacted before its answer taught these secrets."""
+        return Redactor(salt, taught).again(stored) if taught else stored
 
     def target(self, salt: str, request: Request) -> str:
         """The target as it may be shown."""
@@ -112,8 +122,8 @@ class RequestRedaction:
     def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:
         """Replaces this request's secrets, the process's, those met before, and `more`."""
         head = _head_secrets(request)
-        in_body = self._cached_redactor("", head).body_secrets(request)
-        return self.redactor_of(salt, (*head, *in_body, *more))
+        _, taught = self._cached_redactor(salt, head).request_and_secrets(request)
+        return self.redactor_of(salt, (*head, *taught, *more))
 
     def redactor_of(self, salt: str, secrets: Sequence[Secret]) -> Redactor:
         """A redactor for these secrets, the process's secrets and secrets of earlier exchanges."""

@@ -27,6 +27,8 @@ from tapeway.core.redaction.secret_names import (
     CREDENTIAL_OBJECT,
     CREDENTIAL_TYPE,
     NAME_CANDIDATE,
+    TAG_END,
+    TAG_START,
     TYPE_NAME,
     is_ambiguous,
     is_secret_field,
@@ -47,6 +49,12 @@ _CREDENTIAL_OBJECT = re.compile(
 _CREDENTIAL_TYPE = re.compile(
     rf'{TYPE_NAME}\\*"\s{{0,40}}:\s{{0,40}}\\*"{CREDENTIAL_TYPE}'.encode(), re.IGNORECASE
 )
+_LOGIN_PACKET = re.compile(
+    rb'(?:(?:\A|["\s\x1e])40(?:/[^,"]{0,80},)?'
+    rb'|connection_init\\*"\s{0,40},\s{0,40}\\*"payload\\*"\s{0,40}:\s{0,40}'
+    rb'|phx_join\\*"\s{0,40},\s{0,40}(?:\\*"payload\\*"\s{0,40}:\s{0,40})?)\Z'
+)
+"""What stands before the object by which a connection logs in: Socket.IO, GraphQL, Phoenix."""
 _PART = re.compile(rb"""[^\s;,&=?#@:/<>"'()\\]{12,}""")
 _OBJECT = (b"{", b" {")
 _SPACE = re.compile(rb"(?:\s|\\+[nrt])*")
@@ -56,6 +64,13 @@ _MEMBER_VALUE = (
 )
 _COLON = re.compile(rb'\\*"(?:\s|\\+[nrt])*:')
 _QUOTE = re.compile(rb'(?<!\\)(\\*)"')
+_TAG = re.compile(
+    rb"%b(?:[\w.-]{1,60}:)?([\w.-]{1,80})(?:\s[^<>]{0,600}?)?%b"
+    % (TAG_START.encode(), TAG_END.encode())
+)
+_CONTENT = re.compile(
+    rb"(?:\s*%b!\[CDATA\[)?(.*?)(?=\]\]|%b)" % ((TAG_START.encode(),) * 2), re.DOTALL
+)
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _PART_NAME = re.compile(
     rb"""^content-disposition:[^\r\n]*?;[ \t]*name\*?=(?:"((?:[^"\\\r\n]|\\.)*)"|([^;\s]+))""",
@@ -114,7 +129,7 @@ def _in_text(body: bytes, documents: Sequence[tuple[int, int]]) -> Iterator[Span
         colon = _COLON.search(body, candidate.start(), candidate.end())
         if colon is None:
             at = candidate.end()
-            yield from _in_element(body, at, is_field=is_field)
+            yield from _in_element(body, candidate.start(), at, is_field=is_field)
         else:
             at = colon.end()
             yield from _in_member(body, colon.start(), at, is_field=is_field)
@@ -178,6 +193,8 @@ def _is_beside_credential(body: bytes, name_at: int, value_end: int) -> bool:
             break
     if at < 0:
         return False
+    if _LOGIN_PACKET.search(before, 0, at) is not None:
+        return True
     beside = before[at:] + body[value_end : value_end + _NEAR].partition(b"}")[0]
     return _CREDENTIAL_OBJECT.search(before, 0, at) is not None or (
         _CREDENTIAL_TYPE.search(beside) is not None
@@ -244,15 +261,14 @@ def _skip_space(body: bytes, at: int) -> int:
     return space.end() if space is not None else at
 
 
-def _in_element(body: bytes, at: int, *, is_field: bool) -> Iterator[Span]:
-    before = body.rfind(b"<", max(0, at - _LONGEST_NAME), at)
-    end = body.find(b"<", at) if before >= 0 else -1
-    name = body[before + 1 : at - 1].decode("latin-1").rpartition(":")[2] if end >= 0 else "/"
-    if name.startswith("/"):
-        return
-    value = body[at:end]
-    if value.strip():
-        yield from _secrets_in(name, value, Span(at, end, None), body, is_field=is_field)
+def _in_element(body: bytes, begin: int, at: int, *, is_field: bool) -> Iterator[Span]:
+    """The secrets in an element whose tag ends at `at`, its name not before `begin`."""
+    for tag in _TAG.finditer(body, max(0, begin - _LONGEST_NAME), at):
+        content = _CONTENT.match(body, at) if tag.end() == at else None
+        if content is not None and content[1].strip():
+            name = tag[1].decode("latin-1")
+            span = Span(*content.span(1), None)
+            yield from _secrets_in(name, content[1], span, body, is_field=is_field)
 
 
 def _in_form(body: bytes, own: frozenset[str], *, in_response: bool) -> Iterator[Span]:

@@ -120,6 +120,8 @@ _PIECE = re.compile(rb"""[^\s,;"'{}]+""")
 _SEVERAL = re.compile(rb'[",;{]')
 _ASSIGNED = re.compile(rb"[\w-]{1,40}[=:](?=[^=])")
 
+_TEXT_IN_BASE64 = re.compile(rb"[A-Za-z0-9+/]{16,}={0,2}")
+
 # Of connection strings: Azure's and those of databases.
 _CONNECTION_PASSWORD = re.compile(
     r"(?:^|;)\s*(?:AccountKey|SharedAccessKey|Password|Pwd)\s*=\s*([^;]+)", re.IGNORECASE
@@ -378,7 +380,10 @@ def value_credentials(label: str, value: bytes) -> list[Secret]:
             _basic_credentials(label, words[1]) if words[0].lower() == b"basic" else []
         )
     if _SEVERAL.search(value) is None and (whole := searchable(label, value)):
-        return whole
+        # `sid=…` in a cookie, `user:…` in a login: what stands behind the name is no less a secret.
+        assigned = _ASSIGNED.match(value)
+        rest = searchable(label, value[assigned.end() :]) if assigned is not None else []
+        return [*whole, *rest, *_encoded_credentials(label, value)]
     pieces = [_ASSIGNED.sub(b"", piece, count=1) for piece in _PIECE.findall(value)]
     return [credential for piece in pieces for credential in searchable(label, piece)]
 
@@ -439,6 +444,18 @@ def _basic_credentials(label: str, token: bytes) -> list[Secret]:
         return _login_credentials(label, base64.b64decode(padded, validate=True))
     except binascii.Error:
         return []
+
+
+def _encoded_credentials(label: str, value: bytes) -> list[Secret]:
+    """What a value says in base64, as a Secret of Kubernetes or a login without its scheme does."""
+    if len(value) % 4 or _TEXT_IN_BASE64.fullmatch(value) is None:
+        return []
+    text = base64.b64decode(value)
+    return (
+        list(_login_credentials(label, text))
+        if text.isascii() and text.decode().isprintable()
+        else []
+    )
 
 
 def _login_credentials(label: str, pair: bytes) -> list[Secret]:

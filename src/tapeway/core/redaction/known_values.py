@@ -64,6 +64,10 @@ class KnownValues:
                 for first, end in form.find(text, start):
                     yield Span(first, end, secret)
 
+    def find_all(self, text: bytes) -> list[Span]:
+        """What `find` gives, quickly where there is nothing."""
+        return list(self.find(text)) if self.may_occur_in(text) else []
+
 
 NO_KNOWN_VALUES = KnownValues()
 

@@ -22,6 +22,8 @@ from tapeway.core.redaction.secret_names import (
     LINK_NAMES,
     NAME_ASSIGNED,
     NAME_CANDIDATE,
+    NAME_SPACED,
+    YAML_BLOCK,
     name_kind,
 )
 from tapeway.core.redaction.spans import PLACEHOLDER, Span
@@ -42,7 +44,8 @@ LONGEST_CONTEXT = 512
 """How far before a secret what tells of it may begin: a name, a path, `curl`."""
 
 _LOGIN = r"[A-Za-z]://[^/?#\s:@\"'<>\\]{0,64}:"
-_URL_CANDIDATE = rf"(?i:(?:[?&]|\\u0026|&amp;)(?:{LINK_NAMES})=)|{_LOGIN}"
+_USER_ALONE = r"[A-Za-z]://[A-Za-z0-9_.~+-]{12,256}@"
+_URL_CANDIDATE = rf"(?i:(?:[?&]|\\u0026|&amp;)(?:{LINK_NAMES})=)|{_LOGIN}|{_USER_ALONE}"
 # A control character ends a value too: in a binary message what follows is a length.
 _PARAMETER_VALUE = re.compile(rb"""[^&?#\x00-\x20\x7f"'<>\\,;)\]}]{16,4096}""")
 _PASSWORD = re.compile(rb"""([^/?#\x00-\x20\x7f"'<>\\`]{1,256})@(?=[\w\[])""")
@@ -65,12 +68,16 @@ _VARIABLE = re.compile(rb"[$%{<*:].*|[A-Z_]+", re.DOTALL)
 
 # `api_key = "…"`, `export HF_TOKEN=…`, `-H "Authorization: Bearer …"`, `Password=…;`
 _NAME_BEFORE = re.compile(rb"[A-Za-z0-9_.-]{0,60}\Z")
-_ASSIGNMENT = re.compile(
-    rb"""[A-Za-z0-9_. -]{1,80}?['"\\]{0,6}[ \t]{0,3}(?::=|=>|=|:)[ \t]{0,3}"""
-    rb"""(?:(?i:bearer|basic|token) )?['"\\]{0,6}"""
-    rb"""([^\x00-\x20\x7f"'<>{}()\[\],;&\\=]{1,2048}"""
-    rb"""(?:\\/[^\x00-\x20\x7f"'<>{}()\[\],;&\\=]{1,2048}){0,8}={0,2})"""
+_ASSIGNED_VALUE = (
+    rb"""[^\x00-\x20\x7f"'<>{}()\[\],;&\\=]{1,2048}"""
+    rb"""(?:\\/[^\x00-\x20\x7f"'<>{}()\[\],;&\\=]{1,2048}){0,8}={0,2}"""
 )
+_ASSIGNMENT = re.compile(
+    rb"""[A-Za-z0-9_. -]{1,80}?['"\\]{0,6}[ \t]{0,3}(?::=|=>|=|:)[ \t]{0,3}(?:%b)?"""
+    rb"""(?:(?i:bearer|basic|token) )?['"\\]{0,6}(%b)""" % (YAML_BLOCK.encode(), _ASSIGNED_VALUE)
+)
+_SPACED = re.compile(rb"""([A-Za-z0-9_-]+) {1,3}['"\\]{0,6}(%b)""" % _ASSIGNED_VALUE)
+_SPACED_NAME = re.compile(rb"""[A-Za-z0-9_-]+(?= {1,3}['"\\]{0,6}[^\s'"\\]{6}\Z)""")
 # `request.form.password`, in code.
 _ATTRIBUTE = re.compile(rb"[A-Za-z_]\w*(?:\.\w+)*")
 _LOGIN_OPTION = r"""(?:-u|--user|--proxy-user)(?:[ =]|%20|\+)?['"\\]{0,6}[A-Za-z0-9_.@-]{1,64}:"""
@@ -110,7 +117,7 @@ def secret_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
     Compiling takes a millisecond: use a prefilter only for values shared by many texts.
     """
     beginnings = (f"{_CANDIDATE_BEFORE}(?:{_BEGINNINGS})", _ANCHORS)
-    names = (NAME_CANDIDATE, NAME_ASSIGNED, f"[ \"'\\\\]{_LOGIN_OPTION}")
+    names = (NAME_CANDIDATE, NAME_ASSIGNED, NAME_SPACED, f"[ \"'\\\\]{_LOGIN_OPTION}")
     candidates = (*beginnings, *names, _URL_CANDIDATE)
     return _prefilter(
         *[candidate.encode() for candidate in candidates], *map(re.escape, constant_parts)
@@ -151,6 +158,12 @@ def find_url_credentials(data: bytes, start: int) -> Iterator[Span]:
     at = max(0, start - LONGEST_CONTEXT)
     while (candidate := _url_candidates().search(data, at)) is not None:
         at = candidate.end()
+        if candidate[0].endswith(b"@"):
+            # Some services take a token as the user, without a password.
+            begin = candidate.start() + candidate[0].index(b"//") + 2
+            if begin >= start and is_opaque(token := data[begin : at - 1]):
+                yield Span(begin, at - 1, Secret("userinfo", token))
+            continue
         name = candidate[1]
         value = (_PARAMETER_VALUE if name else _PASSWORD).match(data, at)
         if value is None:
@@ -179,6 +192,9 @@ def find_assigned(data: bytes, start: int) -> Iterator[Span]:
         if candidate.start(1) >= 0:
             at = candidate.end()
             span = _login_span(data, candidate.start(1), at)
+        elif candidate.start(2) >= 0:
+            at = candidate.end() - 1
+            span = _spaced_span(data, candidate.start(2), candidate.end())
         else:
             at = candidate.end() - 1
             span = _assigned_span(data, candidate.start())
@@ -207,6 +223,16 @@ def _assigned_span(data: bytes, begin: int) -> Span | None:
     if not is_opaque(value) and not (between and _is_odd_password(value)):
         return None
     return _span_of(name.lower(), value, match.start(1) + len(value))
+
+
+def _spaced_span(data: bytes, begin: int, end: int) -> Span | None:
+    """The value behind a blank after an option or a variable."""
+    name = _SPACED_NAME.search(data, begin, end)
+    match = None if name is None else _SPACED.match(data, name.start())
+    if match is None or not is_opaque(value := match[2].rstrip(b".:")):
+        return None
+    label = match[1].lstrip(b"-").lower().decode()
+    return _span_of(label, value, match.start(2) + len(value))
 
 
 def _span_of(label: str, value: bytes, end: int) -> Span:
@@ -281,7 +307,9 @@ def _beginnings() -> Any:
 
 @cache
 def _assigned_candidates() -> Any:
-    return compile_for_bytes(f"[ \"'\\\\]({_LOGIN_OPTION})|{NAME_ASSIGNED}".encode())
+    return compile_for_bytes(
+        f"[ \"'\\\\]({_LOGIN_OPTION})|({NAME_SPACED})|{NAME_ASSIGNED}".encode()
+    )
 
 
 @cache

@@ -6,6 +6,9 @@ one placeholder within a cassette, and none can be looked up in a table of hashe
 A secret is found in one of five ways: by its place (a header field, a parameter, a cookie), by the
 name of its field in a body, by its known value, by its pattern, or by what prose or code assigns to
 a name. A prefilter first decides whether a text may contain any, since nearly none does.
+
+Whatever gets a placeholder in one place teaches its value, if the value is opaque: the rest of the
+message is searched again for the taught values.
 """
 
 import re
@@ -14,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate, chain, pairwise
+from typing import NamedTuple
 from urllib.parse import quote
 
 from tapeway.core.http.content_codings import leniently_readable, readable_request
@@ -39,8 +43,8 @@ from tapeway.core.redaction.credentials import (
     holds_secret,
     is_credential_header,
     is_special_header,
+    issued_credentials,
     own_parameters,
-    response_credentials,
     value_credentials,
 )
 from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues
@@ -118,7 +122,7 @@ class Redactor:
     def request_and_secrets(
         self, request: Request, credentials: CredentialHeaders = ()
     ) -> tuple[Request, list[Secret]]:
-        """The redacted request, and the secrets in named fields of the body."""
+        """The redacted request, and the secrets that its target, stored fields and body taught."""
         header = request_fields(request.headers)
         if header.content_encoding:
             # Nothing can be replaced inside a coded body.
@@ -131,31 +135,35 @@ class Redactor:
         fields = stored_request_headers(request.headers)
         shown = text if wide is None else text + b"\n" + request.body
         target = request.target.encode("utf-8", "surrogateescape")
-        suspect = self._is_suspect(_searched_text(target, fields, shown)) or _may_have_framed_keys(
+        head = _searched_text(target, fields)
+        suspect = self._is_suspect(head + b"\n" + shown) or _may_have_framed_keys(
             text, header.content_type
         )
         own = own_parameters(request)
-        in_fields = self._in_fields(
-            text, header.content_type, suspect=suspect, in_response=False, own=own
+        found = self._found_in(
+            request.body,
+            header.content_type,
+            head,
+            wide=wide,
+            suspect=suspect,
+            in_response=False,
+            own=own,
         )
-        learned = _learned(in_fields) if in_fields else []
-        redactor = self._with_learned(learned)
-        suspect = suspect or bool(in_fields)
+        redactor = found.redactor
+        suspect = suspect or bool(found.spans)
         stored = Request(
             request.route,
             request.method,
             redactor._target(request.target, own, suspect=suspect),
             redactor._stored(fields) if suspect else fields,
-            redactor._body(request.body, header.content_type, in_fields, wide)
-            if suspect
-            else request.body,
+            redactor._body(request.body, found, wide) if suspect else request.body,
             without_userinfo(request.base) if "@" in request.base else request.base,
             file=request.file,
             credentials=credentials or request.credentials,
             coding=request.coding,
             varied=request.varied,
         )
-        return stored, learned
+        return stored, found.taught
 
     def response(self, response: Response) -> Response:
         """The response as it may be stored, with its chunk boundaries preserved.
@@ -163,53 +171,60 @@ class Redactor:
         Where a coded body shows a secret, what it says is stored in its place, as far as it can be
         read: clients read broken bodies too.
         """
-        redacted = self._uncoded_response(response)
-        decoded = leniently_readable(response)
-        if decoded is response:
-            return redacted
-        readable = self._uncoded_response(decoded)
-        return redacted if readable.body == decoded.body else readable
+        return self.response_and_secrets(response)[0]
 
-    def _uncoded_response(self, response: Response) -> Response:
+    def response_and_secrets(self, response: Response) -> tuple[Response, list[Secret]]:
+        """The redacted response, and the secrets that its head and body taught."""
+        stored, taught = self._uncoded_response(response)
+        decoded = leniently_readable(response)
+        if decoded is not response:
+            readable, taught_inside = self._uncoded_response(decoded)
+            if readable.body != decoded.body:
+                stored, taught = readable, taught_inside
+        return stored, [*issued_credentials(response.head), *taught]
+
+    def _uncoded_response(self, response: Response) -> tuple[Response, list[Secret]]:
         content_type, body = response.head.value(b"content-type") or b"", response.body
         if content_type.lower().startswith(aws_frames.MEDIA_TYPE) and body:
-            head, replacements = self._in_aws_frames(response.head, body)
+            head, replacements, taught = self._in_aws_frames(response.head, body)
         else:
-            head, replacements = self._in_response(response.head, body, content_type)
+            head, replacements, taught = self._in_response(response.head, body, content_type)
         if replacements:
             replaced = [(span.start, span.end, len(hidden)) for span, hidden in replacements]
             response = response.with_arrivals(move_chunk_ends(response.arrivals(), replaced))
-            return replace(response, head=head, body=replace_spans(body, replacements))
-        return response if head is response.head else replace(response, head=head)
+            response = replace(response, head=head, body=replace_spans(body, replacements))
+        elif head is not response.head:
+            response = replace(response, head=head)
+        return response, taught
 
     def _in_response(
         self, head: ResponseHead, body: bytes, content_type: bytes
-    ) -> tuple[ResponseHead, list[tuple[Span, bytes]]]:
-        """The head as it may be stored, and what to replace in the body."""
+    ) -> tuple[ResponseHead, list[tuple[Span, bytes]], list[Secret]]:
+        """The head as it may be stored, what to replace in the body, and what both taught."""
         wide = read_utf16(body, content_type)
         text = body if wide is None else wide.text
         reason = head.reason.encode("utf-8", "surrogateescape")
         shown = text if wide is None else text + b"\n" + body
-        suspect = self._is_suspect(
-            _searched_text(reason, head.headers, shown)
-        ) or _may_have_framed_keys(text, content_type)
-        in_fields = self._in_fields(text, content_type, suspect=suspect, in_response=True)
-        redactor = self._with_learned(_learned(in_fields))
-        if may_be_stream(text, content_type):
-            in_fields += redactor._streamed(StreamedTexts(text, content_type))
-        if not suspect and not in_fields and not has_special_header(head.names):
-            return head, []
+        searched = _searched_text(reason, head.headers)
+        suspect = self._is_suspect(searched + b"\n" + shown) or _may_have_framed_keys(
+            text, content_type
+        )
+        found = self._found_in(
+            body, content_type, searched, wide=wide, suspect=suspect, in_response=True
+        )
+        if not suspect and not found.spans and not has_special_header(head.names):
+            return head, [], []
+        redactor = found.redactor
         if suspect:
             reason = redactor.value(reason)
-        suspect = suspect or bool(in_fields)
+        suspect = suspect or bool(found.spans)
         head = replace(
             head,
             reason=reason.decode("utf-8", "surrogateescape"),
             headers=redactor._fields(head.headers, suspect=suspect),
         )
-        if not suspect:
-            return head, []
-        return head, redactor._replacements(body, content_type, in_fields, wide)
+        replacements = redactor._replacements(body, found, wide) if suspect else []
+        return head, replacements, found.taught
 
     def message(self, data: bytes, *, in_response: bool, content_type: bytes = b"") -> bytes:
         """One message, text or binary, without its secrets.
@@ -217,10 +232,37 @@ class Redactor:
         `in_response` distinguishes the upstream from the client: names mean more in what a client
         sends.
         """
+        return self.message_and_secrets(data, in_response=in_response, content_type=content_type)[0]
+
+    def message_and_secrets(
+        self, data: bytes, *, in_response: bool, content_type: bytes = b""
+    ) -> tuple[bytes, list[Secret]]:
+        """The redacted message, and the secrets that it taught."""
         if not (self._is_suspect(data) or _may_have_framed_keys(data, content_type)):
-            return data
-        in_fields = self._in_fields(data, content_type, suspect=True, in_response=in_response)
-        return self._with_learned(_learned(in_fields))._body(data, content_type, in_fields)
+            return data, []
+        found = self._found_in(
+            data, content_type, suspect=True, in_response=in_response, streamed=False
+        )
+        return found.redactor._body(data, found), found.taught
+
+    def again(self, request: Request) -> Request:
+        """A stored request without the secrets of this exchange; the very request if it has none."""
+        target = request.target.encode("utf-8", "surrogateescape")
+        values, head = self._of_exchange, _searched_text(target, request.headers)
+        if not (values.may_occur_in(head) or values.may_occur_in(request.body)):
+            return request
+        media = request_fields(request.headers).content_type
+        stored = replace(
+            request,
+            target=self._without_known(target).decode("utf-8", "surrogateescape"),
+            headers=tuple([(name, self._without_known(text)) for name, text in request.headers]),
+            body=self._without_known(request.body, binary_places(request.body, media)),
+        )
+        return request if stored == request else stored
+
+    def _without_known(self, text: bytes, places: Sequence[tuple[int, int]] = ()) -> bytes:
+        spans = merge_spans(json_safe_spans(text, self._of_exchange.find_all(text)))
+        return replace_spans(text, self._replaced(spans, places))
 
     def stream(self, content_type: bytes) -> "StreamRedactor":
         """Removes secrets from a body of any length in pieces: known values and patterns, no names.
@@ -234,24 +276,6 @@ class Redactor:
             partial(self._replacement, keeps_length=not names_text(content_type)),
             max(patterns.MAX_LENGTH, _LONGEST_CHARACTER * longest),
         )
-
-    def body_secrets(self, request: Request) -> list[Secret]:
-        """The secrets that a request's body shows by the names of its fields."""
-        content_type = request_fields(request.headers).content_type
-        body = readable_request(request).body
-        if (wide := read_utf16(body, content_type)) is not None:
-            body = wide.text
-        own, suspect = own_parameters(request), self._is_suspect(body)
-        replacements = self._in_fields(
-            body, content_type, suspect=suspect, in_response=False, own=own
-        )
-        return _learned(replacements)
-
-    def response_secrets(self, response: Response) -> list[Secret]:
-        """The secrets that a response shows by the names of its fields."""
-        content_type, body = response.head.value(b"content-type") or b"", response.body
-        in_fields = self._in_fields(body, content_type, suspect=True, in_response=True)
-        return [*response_credentials(response.headers), *_learned(in_fields)]
 
     def target(self, target: str, own: frozenset[str] = frozenset()) -> str:
         """A raw target or URL without credential parameters or secret values.
@@ -314,6 +338,46 @@ class Redactor:
         plain = _ending_with(framed, self._find_plain(text))
         return [*body_fields.find(text, b"", in_response=True), *framed, *plain]
 
+    def _found_in(
+        self,
+        body: bytes,
+        content_type: bytes,
+        head: bytes = b"",
+        *,
+        wide: Utf16Text | None = None,
+        suspect: bool,
+        in_response: bool,
+        own: frozenset[str] = frozenset(),
+        streamed: bool = True,
+    ) -> "_Found":
+        """Everything to replace in a body, and what head and body teach.
+
+        What they teach is searched for in the whole body again, and in its streamed texts.
+        """
+        text = body if wide is None else wide.text
+        spans = self._in_fields(
+            text, content_type, suspect=suspect, in_response=in_response, own=own
+        )
+        framed: list[Span] = []
+        if suspect:
+            if places := binary_places(body, content_type, wide):
+                framed = [span for span in framed_keys.find(text) if _is_within(span, places)]
+            plain = _ending_with(framed, json_safe_spans(text, self._find_plain(text)))
+            spans += [*framed, *plain]
+        texts: StreamedTexts | None = None
+        if streamed and in_response and may_be_stream(text, content_type):
+            texts = StreamedTexts(text, content_type)
+            spans += _find_streamed(texts, self._find_in_streamed)
+        taught = _taught_by([*spans, *(self._newly_found(head) if suspect else ())])
+        if new := self._unknown(taught):
+            values = KnownValues(new)
+            spans += _ending_with(framed, json_safe_spans(text, values.find(text)))
+            spans += coded_texts.find(text, values.find_all)
+            if texts is not None:
+                spans += _find_streamed(texts, values.find_all)
+        places = binary_places(body, content_type, wide) if spans else []
+        return _Found(spans, places, taught, self._with_learned(new))
+
     def _in_fields(
         self,
         body: bytes,
@@ -340,39 +404,37 @@ class Redactor:
             keeps_lengths=self._keeps_lengths,
         )
 
-    def _streamed(self, texts: StreamedTexts) -> list[Span]:
-        def search(text: bytes) -> list[Span]:
-            return [*self._find_decoded(text), *coded_texts.find(text, self._find_decoded)]
+    def _newly_found(self, head: bytes) -> Iterable[Span]:
+        """The secrets of a head, if there may be others than those of this exchange."""
+        may_show = self._prefilter.search
+        if may_show(head) or any(map(may_show, coded_texts.decodings(head))):
+            return self._find(head)
+        return ()
 
-        return list(_find_streamed(texts, search))
+    def _unknown(self, secrets: Iterable[Secret]) -> list[Secret]:
+        """Those of the secrets that are not replaced everywhere yet."""
+        known = {secret.value for secret in self.secrets}
+        return [secret for secret in secrets if secret.value not in known]
 
-    def _body(
-        self,
-        body: bytes,
-        content_type: bytes,
-        in_fields: Sequence[Span],
-        wide: Utf16Text | None = None,
-    ) -> bytes:
-        return replace_spans(body, self._replacements(body, content_type, in_fields, wide))
+    def _find_in_streamed(self, text: bytes) -> list[Span]:
+        return [*self._find_decoded(text), *coded_texts.find(text, self._find_decoded)]
 
-    def _replacements(
-        self,
-        body: bytes,
-        content_type: bytes,
-        in_fields: Sequence[Span],
-        wide: Utf16Text | None,
+    def _body(self, body: bytes, found: "_Found", wide: Utf16Text | None = None) -> bytes:
+        return replace_spans(body, self._replacements(body, found, wide))
+
+    def _replaced(
+        self, spans: Iterable[Span], places: Sequence[tuple[int, int]]
     ) -> list[tuple[Span, bytes]]:
-        """Spans of the body with replacements; `in_fields` are spans of the decoded text."""
-        text = body if wide is None else wide.text
-        places = binary_places(body, content_type, wide)
-        framed = (
-            [span for span in framed_keys.find(text) if _is_within(span, places)] if places else []
-        )
-        plain = _ending_with(framed, json_safe_spans(text, self._find_plain(text)))
-        spans = merge_spans([*in_fields, *framed, *plain])
-        replacements = [
+        """Spans with replacements, which keep their lengths in places that are no text."""
+        return [
             (span, self._replacement(span, keeps_length=_is_within(span, places))) for span in spans
         ]
+
+    def _replacements(
+        self, body: bytes, found: "_Found", wide: Utf16Text | None
+    ) -> list[tuple[Span, bytes]]:
+        """Spans of the body with replacements; those found are spans of the decoded text."""
+        replacements = self._replaced(merge_spans(found.spans), found.places)
         if wide is None:
             return replacements
         in_text = [
@@ -391,19 +453,19 @@ class Redactor:
 
     def _in_aws_frames(
         self, head: ResponseHead, body: bytes
-    ) -> tuple[ResponseHead, list[tuple[Span, bytes]]]:
+    ) -> tuple[ResponseHead, list[tuple[Span, bytes]], list[Secret]]:
         """Look for secrets in the frames' texts as in lines of JSON; whole frames are replaced."""
         frames = aws_frames.parse_frames(body)
         lines = [frame.text + b"\n" for frame in frames]
         text = b"".join(lines)
-        head, replacements = self._in_response(head, text, _JSON_LINES)
+        head, replacements, taught = self._in_response(head, text, _JSON_LINES)
         if not replacements:
-            return head, []
+            return head, [], taught
         replaced = [(span.start, span.end, len(hidden)) for span, hidden in replacements]
         ends = pairwise([0, *moved_ends(map(len, lines), replaced)])
         text = replace_spans(text, replacements)
         texts = [text[start:end].removesuffix(b"\n") for start, end in ends]
-        return head, _frames_with_texts(frames, texts)
+        return head, _frames_with_texts(frames, texts), taught
 
     def _replace(self, data: bytes, spans: Iterable[Span]) -> bytes:
         replacements = [(span, self._replacement(span)) for span in merge_spans(spans)]
@@ -474,6 +536,18 @@ class Redactor:
         if not value or PLACEHOLDER.fullmatch(value):
             return value
         return self.placeholder(label, value)
+
+
+class _Found(NamedTuple):
+    """What is to be replaced in a body, the taught secrets, and a redactor that knows these too.
+
+    `places` are those of the body that are no text.
+    """
+
+    spans: list[Span]
+    places: list[tuple[int, int]]
+    taught: list[Secret]
+    redactor: Redactor
 
 
 class StreamRedactor:
@@ -626,14 +700,14 @@ def _without_overlaps(replacements: Iterable[tuple[Span, bytes]]) -> list[tuple[
     return kept
 
 
-def _searched_text(first: bytes, headers: Headers, body: bytes) -> bytes:
-    return b"\n".join([first, *[value for _, value in headers], body])
+def _searched_text(first: bytes, headers: Headers) -> bytes:
+    return b"\n".join([first, *[value for _, value in headers]])
 
 
-def _learned(in_fields: Sequence[Span]) -> list[Secret]:
-    """The values found in fields that are long enough to be searched for anywhere else."""
+def _taught_by(spans: Iterable[Span]) -> list[Secret]:
+    """The values that were found in one place and are to be replaced in every other place."""
     secrets: dict[Secret, None] = {}
-    for span in in_fields:
+    for span in spans:
         if span.secret is not None and len(secrets) < _MOST_LEARNED:
             secrets |= dict.fromkeys(value_credentials(span.secret.label, span.secret.value))
     return list(secrets)

@@ -148,18 +148,31 @@ _NAME = (
     r"|[A-Z0-9]_(?:TOKEN|KEY|KEY_ID|PAT|PASS)|-(?i:key|token)"
     rf"|{_ESCAPED}(?:[\w.-]|{_ESCAPED}){{0,40}})"
 )
+YAML_BLOCK = r"[|>][-+0-9]{0,2}(?:\r?\n|(?:\\+r)?\\+n)[ \t]{1,40}"
+"""What stands before the text of a block in YAML, also in a string of JSON."""
+_VALUE_START = r"""['"\\]{0,6}[^\s"'<>{}()\[\],;&\\=]{6}"""
 NAME_ASSIGNED = (
     rf"(?:(?i:{_STEMS})|[A-Z0-9]_(?:TOKEN|KEY|PAT|PASS)|-(?i:key|token))"
-    r"""[0-9]?['"\\]{0,6}[ \t]{0,3}(?:=|:|:=|=>)[ \t]{0,3}(?:(?i:bearer|basic|token) )?"""
-    r"""['"\\]{0,6}[^\s"'<>{}()\[\],;&\\=]{6}"""
+    rf"""[0-9]?['"\\]{{0,6}}[ \t]{{0,3}}(?:=|:|:=|=>)[ \t]{{0,3}}(?:{YAML_BLOCK})?"""
+    rf"""(?:(?i:bearer|basic|token) )?{_VALUE_START}"""
 )
 """Where such a name may be given a value in prose and in code, in RE2's syntax."""
+
+NAME_SPACED = (
+    rf"(?:--(?:[a-z-]*(?:{_STEMS})|token)|[A-Z0-9]_(?:TOKEN|KEY|PAT|PASS|PASSWORD|SECRET)"
+    rf"|login [^\s]{{1,64}} password) {{1,3}}{_VALUE_START}"
+)
+"""Where an option, a variable or a line of `.netrc` has a blank before its value, in RE2's syntax."""
 
 _SPACE = r"(?:\s|\\+[nrt])*"
 _COLON = rf'\\*"{_SPACE}:'
 _LONG_VALUE = rf'{_SPACE}\\*"(?:(?i:bearer|basic|token) )?[!#-\[\]-~]{{12}}'
 
-NAME_CANDIDATE = rf"{_NAME}(?:{_COLON}|>)|(?i:{'|'.join(_GENERIC)}){_COLON}{_LONG_VALUE}"
+TAG_START, TAG_END = r"(?:<|&lt;|\\+u003[cC])", r"(?:>|&gt;|\\+u003[eE])"
+"""What begins and ends a tag of XML, also inside XML and inside JSON."""
+_ELEMENT = rf"{_NAME}{TAG_END}|{TAG_START}[A-Za-z0-9_.:-]*{_NAME}\s[^<>]*?{TAG_END}"
+
+NAME_CANDIDATE = rf"{_NAME}{_COLON}|{_ELEMENT}|(?i:{'|'.join(_GENERIC)}){_COLON}{_LONG_VALUE}"
 """Where such a name may occur, in RE2's syntax, for the prefilter and for the search in bodies.
 
 The pattern ends before the value, except for a generic name, which needs a long value.

@@ -5,11 +5,12 @@ proxy passes the payload on, and neither stores nor compares it.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import orjson
 
-from tapeway.core.json_text import json_object
+from tapeway.core.json_text import Json, json_object
 from tapeway.core.websocket.members import member_text, with_member, without_members
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.request_protocol import (
@@ -50,7 +51,7 @@ class GraphQL:
             content = without_members(message.data, ("id",))
             return TurnRequest(content, lane, subscribes=_subscribes(message))
         if kind == _INIT:
-            return TurnRequest(_INIT_CONTENT)
+            return TurnRequest(_INIT_CONTENT, fields=tuple(_fields(json_object(message.data))))
         if kind == self.stops:
             return Cancelled(lane)
         if kind == "ping":
@@ -88,6 +89,18 @@ class GraphQL:
         payload = error if self.is_older else [error]
         said = {"id": orjson.Fragment(lane), "type": "error", "payload": payload}
         return WebSocketMessage(orjson.dumps(said))
+
+
+def _fields(value: Json, name: str = "") -> Iterator[tuple[bytes, bytes]]:
+    """Each text in a payload as a header field of the name nearest to it."""
+    if isinstance(value, dict):
+        for inner, member in value.items():
+            yield from _fields(member, inner)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _fields(item, name)
+    elif isinstance(value, str):
+        yield name.encode("utf-8", "surrogatepass"), value.encode("utf-8", "surrogatepass")
 
 
 def _subscribes(message: WebSocketMessage) -> bool:

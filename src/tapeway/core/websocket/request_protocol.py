@@ -16,9 +16,10 @@ and becomes one interaction. How to use a protocol:
    protocol has no error message, the proxy closes with `messages.MISS_CLOSE`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from tapeway.core.model.messages import Headers
 from tapeway.core.websocket.messages import WebSocketMessage
 
 DEFAULT_LANE = b""
@@ -45,6 +46,8 @@ class TurnRequest:
     """Whether the request joins the answer under way in the lane, as steering does."""
     subscribes: bool = False
     """Whether the answer goes on until the client cancels, or the connection ends."""
+    fields: Headers = field(default=(), compare=False)
+    """What the message holds in place of header fields. It is neither stored nor compared."""
 
 
 @dataclass(frozen=True, slots=True)

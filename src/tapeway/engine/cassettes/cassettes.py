@@ -216,7 +216,9 @@ class Cassettes:
                 raise too_many(cassette.name)
             instead: tuple[int, ...] = ()
             id_map: Mapping[str, str] = {}
-            if not own:
+            if not own and (instead := _answering(cassette, live_call, interaction)):
+                earlier = first_earlier(cassette, instead)
+            elif not own:
                 instead, earlier, id_map = await self._under_other_ids(view, take, interaction)
             yield Replacement(cassette, instead)
             if earlier is not None:
@@ -258,3 +260,15 @@ class Cassettes:
         if cassette.get(index) is None or not cassette.is_earlier(index, cassette.take_now(take)):
             return nothing
         return (index,), match.interaction, match.id_map
+
+
+def _answering(
+    cassette: CassetteIndex, live_call: LiveCall, interaction: Interaction
+) -> tuple[int, ...]:
+    """The recordings of earlier takes that would answer, with fewer of the request's secrets known."""
+    if not live_call.shows_secrets:
+        return ()
+    found = cassette.find(cassette.asked(live_call.request), (live_call.request.route,))
+    if found is None or not found.own:
+        return ()
+    return cassette.earlier(interaction, found.key, cassette.take_now(live_call.take))

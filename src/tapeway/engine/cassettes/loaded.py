@@ -354,6 +354,7 @@ class Loaded(Source):
         """Whether an earlier take may have a recording of the request, under any identifiers."""
         return bool(
             live_call.take.bindings
+            or live_call.shows_secrets
             or may_have_references(interaction.request)
             or live_call.cassette.earlier(interaction, live_call.key, live_call.take)
         )

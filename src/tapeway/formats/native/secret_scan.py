@@ -3,6 +3,9 @@
 Everything the recorder would redact is a finding: secrets have a single definition. The redacted
 document is then searched once more for known values: in every string, name and number, and in
 encoded content. A document is changed only where something is redacted.
+
+What one interaction teaches is searched for in the following ones. For those before it, a cassette
+is scanned a second time, with the taught values among the known.
 """
 
 import base64
@@ -22,6 +25,7 @@ from tapeway.core.json_text import Json, Pointer, dump, parse
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction import credentials
+from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.findings import (
     ENCODED,
     Finding,
@@ -46,6 +50,9 @@ _GROUPS = ((*bodies.NAMES, multipart.NAME), header_map.NAMES, chunk_times.NAMES)
 
 
 _UNBOUNDED = 1 << 62
+
+# Each is searched for in every interaction.
+_MOST_TAUGHT = 256
 
 # The most characters that encode one: an escape after eight backslashes.
 _ESCAPED_LENGTH = 13
@@ -74,6 +81,17 @@ class SecretScanner:
     def __init__(self, run_id: str, known: KnownValues) -> None:
         self._run_id = run_id
         self._known = known
+        self._taught: dict[bytes, Secret] = {}
+
+    @property
+    def taught(self) -> tuple[Secret, ...]:
+        """The values replaced so far that are secrets wherever they stand."""
+        return tuple(self._taught.values())
+
+    def _learn(self, secrets: Iterable[Secret]) -> None:
+        for secret in secrets:
+            if len(self._taught) < _MOST_TAUGHT:
+                self._taught.setdefault(secret.value, secret)
 
     def interaction(self, item: AnyInteraction, document: Document) -> ScanResult:
         """Scan an interaction. Without a finding the document is the very object given."""
@@ -94,9 +112,15 @@ class SecretScanner:
                 item.response, item.request.method, cut=item.failure is not None
             ),
         )
-        named = Redactor(self._run_id, credentials_found, self._known).body_secrets(plain.request)
-        redactor = Redactor(self._run_id, [*credentials_found, *named], self._known)
-        cleaned = _redacted_interaction(plain, redactor)
+        self._learn(credentials_found)
+        redactor = Redactor(self._run_id, [*credentials_found, *self.taught], self._known)
+        cleaned, taught = _redacted_interaction(plain, redactor)
+        if taught:
+            self._learn(taught)
+            redactor = Redactor(
+                self._run_id, [*credentials_found, *taught, *self.taught], self._known
+            )
+            cleaned, _ = _redacted_interaction(plain, redactor)
         replaced = tuple(_userinfo_finding(item.request))
         redacted = document
         if replaced or cleaned != plain:
@@ -122,17 +146,17 @@ class SecretScanner:
 
     def document(self, document: Document) -> ScanResult:
         """Scan any JSON object, such as the metadata of a cassette."""
-        redactor = Redactor(self._run_id, (), self._known)
-        redacted = _redacted_json(document, redactor)
+        redactor = Redactor(self._run_id, self.taught, self._known)
+        redacted, taught = _redacted_json(document, redactor)
         assert isinstance(redacted, dict)  # noqa: S101 - only strings and numbers are replaced
         if "request" in redacted:
             # In a request more field names mean a secret.
-            asked = _redacted_json(redacted["request"], redactor, in_response=False)
-            redacted = {**redacted, "request": asked}
+            asked, more = _redacted_json(redacted["request"], redactor, in_response=False)
+            redacted, taught = {**redacted, "request": asked}, [*taught, *more]
+        self._learn(taught)
         replaced = tuple(find_replaced(document, redacted))
-        return ScanResult(
-            redacted if replaced else document, replaced, tuple(_findings(redacted, self._known))
-        )
+        left = tuple(_findings(redacted, KnownValues([*redactor.secrets, *taught])))
+        return ScanResult(redacted if replaced else document, replaced, left)
 
     def body(
         self, pointer: Pointer, headers: Headers, pieces: Iterable[bytes]
@@ -207,21 +231,26 @@ def _stays_coded(message: Request | Response, method: str) -> bool:
     return readable_response(message, method) is message
 
 
-def _redacted_interaction(item: Interaction, redactor: Redactor) -> Interaction:
-    request = redactor.request(item.request)
-    metadata = _redacted_json(dict(item.metadata), redactor)
-    usage = None if item.usage is None else _redacted_json(dict(item.usage), redactor)
-    return replace(
+def _redacted_interaction(
+    item: Interaction, redactor: Redactor
+) -> tuple[Interaction, list[Secret]]:
+    """The interaction without secrets, and the secrets that request and response taught."""
+    request, asked = redactor.request_and_secrets(item.request)
+    response, answered = redactor.response_and_secrets(item.response)
+    metadata, _ = _redacted_json(dict(item.metadata), redactor)
+    usage = None if item.usage is None else _redacted_json(dict(item.usage), redactor)[0]
+    cleaned = replace(
         item,
         # All headers are kept, also headers that the recorder would not store.
         request=replace(request, headers=_redacted_headers(item.request.headers, redactor)),
-        response=redactor.response(item.response),
+        response=response,
         metadata=metadata if isinstance(metadata, dict) else {},
         usage=usage if isinstance(usage, dict) else None,
         tags=tuple([redactor.value(tag.encode()).decode() for tag in item.tags]),
         failure=item.failure
         and replace(item.failure, message=redactor.value(item.failure.message.encode()).decode()),
     )
+    return cleaned, [*asked, *answered]
 
 
 def _redacted_headers(headers: Headers, redactor: Redactor) -> Headers:
@@ -240,14 +269,17 @@ def _redacted_cookies(name: bytes, value: bytes, redactor: Redactor) -> bytes:
     return b";".join([pair for _, pair in answer.headers])
 
 
-def _redacted_json(value: Json, redactor: Redactor, *, in_response: bool = True) -> Json:
+def _redacted_json(
+    value: Json, redactor: Redactor, *, in_response: bool = True
+) -> tuple[Json, list[Secret]]:
+    """The value without secrets, and the secrets that it taught."""
     text = dump(value)
     if BYTES_NAME.encode() in text:
         # A placeholder within base64 would be invalid base64.
         value = _redacted_bytes(value, redactor, in_response=in_response)
         text = dump(value)
-    redacted = redactor.message(text, in_response=in_response)
-    return value if redacted == text else parse(redacted)
+    redacted, taught = redactor.message_and_secrets(text, in_response=in_response)
+    return value if redacted == text else parse(redacted), taught
 
 
 def _redacted_bytes(value: Json, redactor: Redactor, *, in_response: bool) -> Json:

@@ -190,7 +190,9 @@ class SessionConnection:
             )
             request = Request(route, "POST", target, _JSON, message.data, base)
             salt, rules = live_call.cassette.head.run_id, live_call.cassette.rules
-            redacted = self._services.broker.redaction.redact(salt, request, rules)
+            redaction = self._services.broker.redaction
+            redacted, taught = redaction.redact_and_learn(salt, request, rules)
+            redaction.learn(salt, taught)
             message = WebSocketMessage(redacted.body)
         return session_line(message, by_client=by_client)
 

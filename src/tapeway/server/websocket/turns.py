@@ -12,6 +12,7 @@ from tapeway.core.cassette.plan import Answer, LiveCall, Replay
 from tapeway.core.json_text import Json
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import MODE_POLICIES
+from tapeway.core.redaction.credentials import header_credentials
 from tapeway.core.streams.pacing import Schedule
 from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
 from tapeway.core.websocket.request_protocol import (
@@ -323,6 +324,10 @@ class TurnConnection:
             sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)
             services.broker.journal.sent.add(sent)
         plan = await services.decided(exchange, address, request, mode)
+        if turn.asked.fields and not isinstance(plan, Miss):
+            services.broker.redaction.learn(
+                plan.cassette.head.run_id, header_credentials(turn.asked.fields)
+            )
         exchange.request = request
         if isinstance(plan, LiveCall):
             exchange.live_call = plan

@@ -1,0 +1,255 @@
+"""A value that is replaced in one place is replaced wherever it stands again, and replays all the same.
+
+An agent reads `.env`, the model repeats a value of it, and the next turn carries both.
+"""
+
+import base64
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tapeway.core.model.control import Mode
+from tapeway.ports import CassetteStore
+from tapeway.stores.file.store import FileStore
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.support.raw_client import Answer
+
+TOKEN = "Zq7TnV4mXc9LpR2sWk8HdY3b"
+PASSWORD = "pW9xR3tLz5Qv7Ym2Kd"
+CHAT = b"POST /v1/chat/completions"
+JSON = b"Content-Type: application/json"
+
+Message = dict[str, str]
+OpenStore = Callable[[], CassetteStore]
+
+READ = [
+    f"HF_TOKEN={TOKEN}\nDEBUG=1\n",
+    f"config.ini: {TOKEN}, postgres://app:{PASSWORD}@db/x",
+    f"grep: {PASSWORD} {TOKEN}",
+]
+"""What the agent's tool reads, turn by turn."""
+SAID = [
+    f"The token in your .env is {TOKEN}, and it works.",
+    f"Run curl -H 'X-Own: {TOKEN}' now.",
+    f"The password {PASSWORD} is in two files.",
+]
+"""What the model answers."""
+
+
+@asynccontextmanager
+async def answering(reply: Callable[[str, bytes], str | None]) -> AsyncIterator[str]:
+    """The URL of a model that answers so, whole or in pieces of three letters."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        text = reply(request.path, body) or "ok"
+        if b'"stream": true' not in body:
+            message = {"role": "assistant", "content": text}
+            return web.json_response({"choices": [{"index": 0, "message": message}]})
+        pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
+        events = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in pieces]
+        lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+        return web.Response(
+            text="".join([*lines, "data: [DONE]\n\n"]), content_type="text/event-stream"
+        )
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+def said_by(answer: Answer) -> str:
+    """The model's text."""
+    assert answer.status == 200, answer.body
+    if answer.body.startswith(b"{"):
+        return str(json.loads(answer.body)["choices"][0]["message"]["content"])
+    events = [line[6:] for line in answer.body.decode().splitlines() if line.startswith("data: {")]
+    return "".join([json.loads(event)["choices"][0]["delta"]["content"] for event in events])
+
+
+async def ask(proxy: RunningProxy, messages: Sequence[Message], *, stream: bool) -> str:
+    body = json.dumps({"model": "m", "stream": stream, "messages": [*messages]}).encode()
+    return said_by(await proxy.ask(CHAT, JSON, body=body))
+
+
+async def converse(proxy: RunningProxy, *, stream: bool) -> list[list[Message]]:
+    """Run the agent; returns the messages of each request."""
+    messages: list[Message] = [{"role": "user", "content": "Check my keys."}]
+    asked = []
+    for read in READ:
+        messages = [*messages, {"role": "tool", "content": read}]
+        asked.append(messages)
+        text = await ask(proxy, messages, stream=stream)
+        messages = [*messages, {"role": "assistant", "content": text}]
+    return asked
+
+
+def model(_: str, body: bytes) -> str | None:
+    value = json.loads(body)
+    return SAID[len(value["messages"]) // 2 - 1]
+
+
+@pytest.fixture(params=["folder", "sqlite"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+    if request.param == "folder":
+        return lambda: FileStore(tmp_path / "cassettes")
+    return lambda: SqliteStore(tmp_path / "c.db")
+
+
+@asynccontextmanager
+async def proxying(opened: OpenStore, mode: Mode, url: str) -> AsyncIterator[RunningProxy]:
+    """A proxy that knows no value from before."""
+    async with running_proxy(url, mode=mode, store=opened()) as proxy:
+        yield proxy
+        await proxy.proxy.wait_until_idle()
+
+
+def stored_in(tmp_path: Path) -> bytes:
+    return b"".join([file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("mode", ["record", "auto"])
+async def test_an_agents_run_replays_in_any_order_and_stores_no_value_it_read(
+    mode: Mode, stream: bool, opened: OpenStore, tmp_path: Path
+) -> None:
+    async with answering(model) as url, proxying(opened, mode, url) as proxy:
+        asked = await converse(proxy, stream=stream)
+        recorded = await proxy.recorded()
+    # As a client reads it: pieces of a stream put together.
+    texts = [
+        said_by(Answer(b"HTTP/1.1 200 OK\r\n\r\n", [item.response.body], True)) for item in recorded
+    ]
+    shown = stored_in(tmp_path) + "".join(texts).encode()
+
+    assert TOKEN.encode() not in shown
+    assert PASSWORD.encode() not in shown
+    assert all("REDACTED." in text for text in texts)
+    # The very requests, in order and out of order, each in a process that has learnt nothing.
+    for order in ([0, 1, 2], [2, 0, 1]):
+        async with proxying(opened, "replay", url) as proxy:
+            for number in order:
+                assert await ask(proxy, asked[number], stream=stream) == texts[number]
+    # An agent that goes on with what the replay says: placeholders, beside the values it reads.
+    async with proxying(opened, "replay", url) as proxy:
+        replayed = await converse(proxy, stream=stream)
+        assert "REDACTED." in replayed[-1][2]["content"]
+        assert proxy.journal.counts == {"replayed": 3}
+
+
+async def test_a_different_value_in_a_text_is_another_request(opened: OpenStore) -> None:
+    async with answering(model) as url:
+        async with proxying(opened, "record", url) as proxy:
+            asked = await converse(proxy, stream=False)
+        other = json.loads(json.dumps(asked[1]).replace(TOKEN, TOKEN[::-1]))
+        async with proxying(opened, "replay", url) as proxy:
+            body = json.dumps({"model": "m", "stream": False, "messages": other}).encode()
+            assert (await proxy.ask(CHAT, JSON, body=body)).status == 400
+
+
+PART = f'--b\r\nContent-Disposition: form-data; name="note"\r\n\r\nuse {TOKEN} now\r\n--b--\r\n'.encode()
+PLACES: dict[str, tuple[bytes, bytes, bytes]] = {
+    "path": (b"GET /files/%b/x" % TOKEN.encode(), b"Accept: */*", b""),
+    "query": (b"GET /files?of=%b&n=1" % TOKEN.encode(), b"Accept: */*", b""),
+    "form": (
+        b"POST /form",
+        b"Content-Type: application/x-www-form-urlencoded",
+        b"note=it+is+%b&n=1" % TOKEN.encode(),
+    ),
+    "part": (b"POST /part", b"Content-Type: multipart/form-data; boundary=b", PART),
+    "text": (b"POST /text", b"Content-Type: text/plain", b"is it %b?" % TOKEN.encode()),
+    "xml": (b"POST /xml", b"Content-Type: text/xml", b"<a><b>%b</b></a>" % TOKEN.encode()),
+    "octets": (
+        b"POST /octets",
+        b"Content-Type: application/octet-stream",
+        b"\x00\xff%b\x00\xfe" % TOKEN.encode(),
+    ),
+    "JSON": (b"POST /json", JSON, json.dumps({"a": [{"b": f"({TOKEN})"}]}).encode()),
+    "JSON in JSON": (
+        b"POST /inner",
+        JSON,
+        json.dumps({"arguments": json.dumps({"cmd": f'echo "{TOKEN}"'})}).encode(),
+    ),
+    "base64": (
+        b"POST /base64",
+        JSON,
+        json.dumps({"data": base64.b64encode(f"see {TOKEN} there".encode()).decode()}).encode(),
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_value_taught_by_one_recording_is_replaced_in_the_next_and_the_next_replays_alone(
+    place: str, opened: OpenStore, tmp_path: Path
+) -> None:
+    line, header, body = PLACES[place]
+    async with answering(lambda path, _: f"echo {TOKEN}" if path != "/teach" else None) as url:
+        async with proxying(opened, "record", url) as proxy:
+            taught = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+            assert (await proxy.ask(b"POST /teach", JSON, body=taught)).status == 200
+            assert (await proxy.ask(line, header, body=body)).status == 200
+        async with proxying(opened, "replay", url) as proxy:
+            replayed = await proxy.ask(line, header, body=body)
+            other = await proxy.ask(
+                line.replace(TOKEN.encode(), TOKEN[::-1].encode()),
+                header,
+                body=body.replace(TOKEN.encode(), TOKEN[::-1].encode()),
+            )
+
+    assert replayed.status == 200, replayed.body
+    assert b"echo REDACTED." in replayed.body
+    assert other.status == 400 or place == "base64"
+    stored = stored_in(tmp_path)
+    assert TOKEN.encode() not in stored
+    assert base64.b64encode(f"see {TOKEN}".encode())[:-4] not in stored
+
+
+async def test_what_an_answer_teaches_is_replaced_in_its_own_request(
+    opened: OpenStore, tmp_path: Path
+) -> None:
+    body = json.dumps({"stream": False, "messages": [{"content": f"cat: {TOKEN}"}]}).encode()
+    async with answering(lambda *_: f"Then export HF_TOKEN={TOKEN} and go on.") as url:
+        for mode in ("record", "record", "auto", "replay"):
+            async with proxying(opened, mode, url) as proxy:
+                assert (await proxy.ask(CHAT, JSON, body=body)).status == 200
+                assert (await proxy.ask(CHAT, JSON, body=body)).status == 200
+                recorded = await proxy.recorded()
+    assert TOKEN.encode() not in stored_in(tmp_path)
+    assert {item.request.body.count(b"REDACTED.") for item in recorded} == {1}
+
+
+@pytest.mark.parametrize("before", ["in clear", "in part"])
+async def test_a_new_recording_replaces_one_that_shows_a_value_not_known_then(
+    before: str, opened: OpenStore, tmp_path: Path
+) -> None:
+    alone = json.dumps({"stream": False, "messages": [{"content": f"cat: {TOKEN}"}]}).encode()
+    teaching = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+    if before == "in part":
+        alone = json.dumps({"a": f"{alone!r}", "password": PASSWORD}).encode()
+    said = iter(["first", "second", "third", "fourth"])
+    async with answering(lambda *_: next(said)) as url:
+        async with proxying(opened, "record", url) as proxy:
+            await proxy.ask(CHAT, JSON, body=alone)
+            await proxy.ask(b"POST /teach", JSON, body=teaching)
+            assert TOKEN.encode() in b"".join(
+                [item.request.body for item in await proxy.recorded()]
+            )
+            await proxy.broker.rewind()
+            await proxy.ask(CHAT, JSON, body=alone)
+            recorded = await proxy.recorded()
+        async with proxying(opened, "replay", url) as proxy:
+            assert said_by(await proxy.ask(CHAT, JSON, body=alone)) == "third"
+    assert len(recorded) == 2
+    assert TOKEN.encode() not in b"".join([item.request.body for item in recorded])
