@@ -203,7 +203,8 @@ class Found(NamedTuple):
     version: str | None
     """The version of the cassette; None if there is no cassette, or if the version was not read.
 
-    As long as `advance` finds it unchanged, the recordings are what there is.
+    As long as `advance` finds it unchanged, the recordings are what there is under the digests. It may
+    be unchanged for `advance` although other recordings have changed.
     """
 
 

@@ -13,6 +13,7 @@ from enum import Enum, auto
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
 
+from tapeway.core.cassette.freshness import READS
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.recorded_bodies import selecting_head
 from tapeway.core.http.foreign import ForeignGuard
@@ -178,7 +179,9 @@ class Hits:
             # Under `miss` and `cycle` the answer depends on the number of requests before.
             stays = (self._broker.repeats or cassette.repeats) == "last"
             counted = partial(self._counted, give, asked, key, prepared)
-            shared.count(key, prepared.interaction.index, counted, stays=stays)
+            # The recording of a write elsewhere tells that a read is out of date.
+            whole = policy.asks and target.method in READS
+            shared.count(key, prepared.interaction.index, counted, stays=stays, whole=whole)
             return COUNTING
         return self._counted_answer(asked, key, prepared)
 
@@ -220,7 +223,7 @@ class Hits:
         interaction = cassette.next_in_order(key, repeats, caller, headers)
         if interaction is None and target.address.guessed and key not in cassette:
             key = key_on_route(key, DEFAULT_ROUTE)
-            if shared is not None and not shared.knows(key):
+            if shared is not None and not shared.knows_together((keyed.key, key)):
                 return keyed
             interaction = cassette.next_in_order(key, repeats, caller, headers)
         if interaction is None or interaction.failure is not None or interaction.stored_keys:

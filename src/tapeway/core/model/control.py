@@ -64,8 +64,9 @@ class CursorMove:
 
     `before` may be an earlier step, whose result is then the start; None for a cursor that has not
     moved yet. `touched` is the recording that the step uses, None if already used. With the
-    `cassette_version`, the step is made only while the cassette is unchanged. If `state` is None, the
-    cursor stays, only the version is compared, and nothing is written.
+    `cassette_version` of a look-up, the step is made only while the look-up would find the same, and
+    for a `whole` cassette only while nothing in it has changed. If `state` is None, the cursor stays,
+    only the version is compared, and nothing is written.
     """
 
     name: str
@@ -75,6 +76,7 @@ class CursorMove:
     state: bytes | None
     touched: int | None = None
     cassette_version: str | None = None
+    whole: bool = False
     after: CursorState | None = None
     """Where the cursor is once the store made the step; None where it did not.
 

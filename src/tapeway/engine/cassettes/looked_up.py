@@ -152,7 +152,12 @@ class LookedUp(Source):
     def at_hand(self, search: Search) -> View | None:
         if not MODE_POLICIES[search.mode].replays or is_large(search.incoming.request):
             return None
-        return self._remembered.find(search)
+        if not search.keys or search.info is None:
+            return None
+        info, planner = info_of(search), self._context.planner
+        # The recording of a write elsewhere tells that a read is out of date.
+        reads = planner.read_keys(info.head, search.incoming, search.mode)
+        return self._remembered.find(search, whole=bool(reads))
 
     async def view(self, search: Search) -> View:
         if not search.keys:

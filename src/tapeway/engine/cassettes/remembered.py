@@ -1,12 +1,13 @@
 """Recordings and cursors of a shared store that an instance remembers, to ask less for a hit.
 
 A hit among remembered recordings needs no task: it is one step of a cursor. The store makes the
-step only while cassette and cursor are unchanged since the recordings were looked up. Where the
-store makes no step, the request is decided on from the beginning.
+step only while the cursor is unchanged since the recordings were looked up, and while the same
+look-up would find the same recordings. Where the store makes no step, the request is decided on
+from the beginning.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tapeway.core.cassette.index import CassetteIndex
@@ -27,7 +28,7 @@ _OVERHEAD = 2048
 
 
 class RememberedViews:
-    """The recordings found in a take of each cassette, as long as the cassette is unchanged.
+    """The recordings found in a take of each cassette.
 
     Remembered recordings may be out of date: the store compares version and cursor at each step.
     """
@@ -38,19 +39,24 @@ class RememberedViews:
         self.size = 0
         """Bytes that are remembered, roughly."""
 
-    def find(self, search: Search) -> View | None:
+    def find(self, search: Search, *, whole: bool) -> View | None:
         """What was found under all keys of a search.
 
-        None where that is not known any more, or a cursor of theirs is being moved.
+        None where that is not known any more, or a cursor of theirs is being moved. With `whole` it
+        answers only while nothing in the cassette has changed.
         """
         known = self.of(search.info, search.take, search.name)
-        if known is None:
+        if known is None or not known.knows_together(search.keys):
             return None
         turns = known.turns
-        for key in search.keys:
-            if key not in turns or isinstance(turns[key], CursorMove):
-                return None
-        return View(known.cassette, search, NO_TURNS, known.version, known.move)
+        if any(isinstance(turns[key], CursorMove) for key in search.keys):
+            return None
+        asked = search.keys[0]
+
+        async def move(key: bytes, index: int) -> bool:
+            return await known.move(key, index, asked=asked, whole=whole)
+
+        return View(known.cassette, search, NO_TURNS, known.versions[asked], move)
 
     def of(self, info: CassetteInfo | None, take: int, name: str) -> "Remembered | None":
         """All that was found in a take of a cassette, None where nothing is known."""
@@ -69,12 +75,12 @@ class RememberedViews:
         if self.size + size > MOST_REMEMBERED:
             self.clear()
         known = self._of.get(place)
-        if known is None or known.version != view.version or known.info is not info:
+        if known is None or known.info is not info or known.contradicts(view):
             known = self._of[place] = Remembered(info, view, self._store)
         for sought in keys:
             now = turn if sought == key else view.turns.get(sought)
             known.cassette.restore(sought, view.cassette, None if now is None else now.state)
-            known.turns[sought] = now
+            known.turns[sought], known.versions[sought] = now, view.version
         self.size += size
 
     def clear(self) -> None:
@@ -97,16 +103,48 @@ class Remembered:
         self.info = info
         self.cassette = cassette
         """The recordings, and the cursors as they are after all steps under way."""
-        self.version = view.version
         self.turns: dict[bytes, CursorState | CursorMove | None] = {}
+        self.versions: dict[bytes, str] = {}
+        """Of the look-up that found what is remembered under a key."""
         self._store = store
 
     def knows(self, key: bytes) -> bool:
         """Whether all recordings with this match key are known, be there any or none."""
         return key in self.turns
 
+    def knows_together(self, keys: Sequence[bytes]) -> bool:
+        """Whether one look-up found what is known under all of these keys.
+
+        A step compares one look-up, which has to cover everything that decided.
+        """
+        if any(key not in self.turns for key in keys):
+            return False
+        return len({self.versions[key] for key in keys}) == 1
+
+    def contradicts(self, view: View) -> bool:
+        """Whether recordings have been removed, moved or edited since they were remembered."""
+        held, found = self.cassette, view.cassette
+        if any(found.get(index) is None for key in view.search.keys for index in held.indexes(key)):
+            return True
+        for interaction in found:
+            index = interaction.index
+            known = held.get(index)
+            if known is not None and (
+                known != interaction
+                or held.key_of(index) != found.key_of(index)
+                or held.place_of(index) != found.place_of(index)
+            ):
+                return True
+        return False
+
     def count(
-        self, key: bytes, index: int, done: Callable[[bool | StoreAway], None], *, stays: bool
+        self,
+        key: bytes,
+        index: int,
+        done: Callable[[bool | StoreAway], None],
+        *,
+        stays: bool,
+        whole: bool = False,
     ) -> None:
         """Count a hit; `done` is told later whether the store did, on the event loop.
 
@@ -114,42 +152,50 @@ class Remembered:
         `stays` the last recording of a key answers all further requests. Once the only recording
         has been used, the cursor is not moved, and nothing is written. Hits of one key are counted
         in the order of the calls, before earlier hits are done. If a hit fails to count, later hits
-        fail too.
+        fail too. With `whole`, any change of the cassette makes it fail.
         """
         cassette, turns = self.cassette, self.turns
-        take, version, turn = cassette.take, self.version, turns[key]
+        take, version, turn = cassette.take, self.versions[key], turns[key]
         if (
             stays
             and index in take.touched
             and isinstance(turn, CursorState)
             and len(cassette.indexes(key)) == 1
         ):
-            same = CursorMove(cassette.name, take.number, key, turn, None, None, version)
+            same = CursorMove(cassette.name, take.number, key, turn, None, None, version, whole)
             self._store.advance(same, partial(self._compared, done))
             return
         touched = None if index in take.touched else index
         take.use(key, index)
-        self._move(key, touched, done)
+        self._move(key, touched, done, version, whole=whole)
 
-    async def move(self, key: bytes, index: int) -> bool:
+    async def move(self, key: bytes, index: int, *, asked: bytes, whole: bool) -> bool:
         """Move the cursor of a key whose recording was counted as used; False if it was refused.
 
-        Raises StoreAway where nobody can know.
+        The look-up of the key that was `asked` for found the recording. Raises StoreAway where nobody
+        can know.
         """
         if key not in self.turns or isinstance(self.turns[key], CursorMove):
             return False
         waiter: asyncio.Future[bool | StoreAway] = asyncio.get_running_loop().create_future()
-        self._move(key, index, partial(_settle, waiter))
+        self._move(key, index, partial(_settle, waiter), self.versions[asked], whole=whole)
         if isinstance(made := await waiter, StoreAway):
             raise copy_of(made)
         return made
 
     def _move(
-        self, key: bytes, touched: int | None, done: Callable[[bool | StoreAway], None]
+        self,
+        key: bytes,
+        touched: int | None,
+        done: Callable[[bool | StoreAway], None],
+        version: str,
+        *,
+        whole: bool,
     ) -> None:
         cassette, turns = self.cassette, self.turns
         number, state = cassette.take.number, cassette.cursor_state(key)
-        move = CursorMove(cassette.name, number, key, turns[key], state, touched, self.version)
+        before = turns[key]
+        move = CursorMove(cassette.name, number, key, before, state, touched, version, whole)
         turns[key] = move
         self._store.advance(move, partial(self._moved, done))
 

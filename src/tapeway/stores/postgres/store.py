@@ -13,8 +13,10 @@ from tapeway.ports import StoreFacts
 from tapeway.stores.postgres import address
 from tapeway.stores.postgres.errors import reads_only
 from tapeway.stores.postgres.instance import GRACE_S, PostgresInstance
+from tapeway.stores.postgres.moves import version_found
 from tapeway.stores.sql import bodies
 from tapeway.stores.sql.coordination import OUT_OF_TOUCH_S
+from tapeway.stores.sql.statements import Row
 from tapeway.stores.sql.store import SqlStore
 
 
@@ -92,6 +94,11 @@ class PostgresStore(SqlStore[PostgresInstance]):
             "them, and in its write-ahead log, replicas and backups until these are gone: see to "
             "them where it must not stay readable"
         ]
+
+    def _version_found(
+        self, version: str | None, digests: Sequence[bytes], found: Sequence[Row]
+    ) -> str | None:
+        return version_found(version, digests, found)
 
     async def _before_writing(self) -> None:
         """Instances record concurrently, where anything can be written."""
