@@ -258,6 +258,11 @@ def closed(place: str) -> StoreError:
     return StoreError(f"the store {place} is closed: open it first", status=503)
 
 
+def fenced(name: str) -> Fenced:
+    """The error of a recording whose lease was taken over."""
+    return Fenced(f"another instance records the same into cassette '{name}' by now")
+
+
 def copy_of(exc: E) -> E:
     """A copy of an error, to raise in one more place with a traceback of its own.
 

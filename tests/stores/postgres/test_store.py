@@ -21,6 +21,7 @@ from tapeway.stores.sql import bodies as large_bodies
 from tapeway.stores.sql import coordination, queries
 from tests.stores.large_bodies import contents, large
 from tests.stores.postgres.inside import pool_of
+from tests.stores.postgres.statements import Statements
 from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared_instances import (
@@ -30,6 +31,7 @@ from tests.stores.shared_instances import (
     cursors_of,
     instances,
     key,
+    other_answer,
     recordings_under,
     with_step,
 )
@@ -346,52 +348,60 @@ async def test_a_lease_is_renewed_as_long_as_its_instance_lives(postgres_url: st
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What begins each transaction that writes; no sweep begins one."""
-    begun: list[str] = []
-    run = Session.run
-
-    async def follow(session: Session, sql: str, *args: object) -> int:
-        if sql.startswith("BEGIN"):
-            begun.append(sql)
-        return await run(session, sql, *args)
-
+def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
+    """What the store asks; no sweep and no heartbeat asks anything."""
     monkeypatch.setattr(coordination, "SWEEP_S", 1e6)
-    monkeypatch.setattr(Session, "run", follow)
-    return begun
+    return Statements(monkeypatch)
 
 
-async def test_a_recording_ends_its_lease_without_a_second_transaction(
-    begun: list[str], store: PostgresStore
+async def test_a_recording_ends_its_lease_in_its_own_statement(
+    statements: Statements, store: PostgresStore
 ) -> None:
+    await append_recordings(store, 5)
     lease, unused = await store.claim("x", key(0)), await store.claim("x", key(1))
     assert lease is not None
     assert unused is not None
 
-    begun.clear()
     await store.append("x", HEAD, with_step(recording(0), 1, lease=lease))
-    await store.release_lease(lease)
-    assert len(begun) == 1
     assert await store.fences("x") == {unused.fence}
 
     await store.release_lease(unused)
-    assert len(begun) == 2
     assert await store.fences("x") == frozenset()
 
 
-async def test_only_the_number_of_a_recording_is_reserved_without_a_sync(
-    begun: list[str], store: PostgresStore
+async def test_recordings_that_wait_are_one_statement_and_their_numbers_and_leases_are(
+    statements: Statements, store: PostgresStore
 ) -> None:
-    no_sync = "synchronous_commit = off"
-    begun.clear()
+    await append_recordings(store, 500)
+    for wait in (1, 2):
+        statements.executed.clear()
+        leases = await asyncio.gather(*[store.claim("x", key(at)) for at in range(wait, 40, 2)])
+        indexes = await asyncio.gather(*[store.reserve("x") for _ in leases])
+        made = [
+            with_step(other_answer(at, index), 1, lease=lease)
+            for at, index, lease in zip(range(wait, 40, 2), indexes, leases, strict=True)
+        ]
+        await asyncio.gather(*[store.append("x", HEAD, one) for one in made])
+
+        assert len({*indexes}) == len(leases)
+        for part in ("@lease (name, key", "@numbering AS", "@interaction (cassette, number"):
+            assert statements.count(part) <= 2, part
+    assert await store.fences("x") == frozenset()
+    assert await store.check() == []
+
+
+async def test_only_the_number_of_a_recording_is_reserved_without_a_sync(
+    statements: Statements, store: PostgresStore
+) -> None:
+    no_sync = "set_config('synchronous_commit', 'off', true)"
     number = await store.reserve("x")
-    assert [no_sync in sql for sql in begun] == [True]
+    assert statements.count(no_sync) == 1
 
     lease = await store.claim("x", key(number))
     assert lease is not None
     await store.release_lease(lease)
-    await store.append("x", HEAD, recording(number))
-    assert not any(no_sync in sql for sql in begun[1:])
+    await append_recordings(store, number, number + 1)
+    assert statements.count(no_sync) == 1
 
 
 async def test_a_claim_nobody_waits_for_any_more_is_given_back(store: PostgresStore) -> None:
@@ -443,4 +453,4 @@ async def test_the_start_names_parameters_without_effect_and_too_many_connection
     await store.close()
 
     assert caplog.text.count("without effect here: keepalives, channel_binding") == 1
-    assert "may open 103 connections, and the server accepts 97" in caplog.text
+    assert "may open 105 connections, and the server accepts 97" in caplog.text

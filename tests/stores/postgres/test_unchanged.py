@@ -32,6 +32,7 @@ TRIES = 30
 async def pair(postgres_url: str) -> AsyncIterator[list[PostgresStore]]:
     async with instances(lambda: PostgresStore(postgres_url)) as stores:
         await append_recordings(stores[0], 0, 1)
+        await append_recordings(stores[0], 0, name="another")
         yield [store for store in stores if isinstance(store, PostgresStore)]
 
 

@@ -17,9 +17,10 @@ from typing import TypeVar
 
 from tapeway.core.model.cassette import Lease, Recording
 from tapeway.core.model.control import Control
-from tapeway.errors import Fenced, StoreError
+from tapeway.errors import StoreError, fenced
 from tapeway.stores.postgres import schema
 from tapeway.stores.postgres.address import PostgresAddress
+from tapeway.stores.postgres.appends import SHARDS, Appends
 from tapeway.stores.postgres.body_reader import BodyReader
 from tapeway.stores.postgres.errors import reads_only
 from tapeway.stores.postgres.heartbeat import Heartbeat
@@ -50,7 +51,6 @@ silent for longer.
 GRACE_S = 3600.0
 """How long an unreferenced body or half-written cassette stays: its writer may still be at work."""
 
-_SHARDS = 16
 _LEAVE_S = 3.0
 
 
@@ -87,6 +87,7 @@ class PostgresInstance:
             await self._end()
             raise
         self.moves = WaitingMoves(self.pool, self.background.spawn)
+        self._appends = Appends(self.pool, self.member, self.background)
 
     async def close(self) -> None:
         with suppress(StoreError, TimeoutError):
@@ -95,6 +96,7 @@ class PostgresInstance:
                 await self._leave()
         await self._end()
         await self.moves.close()
+        await self._appends.close()
 
     async def _leave(self) -> None:
         if not self.member.beats:
@@ -145,12 +147,30 @@ class PostgresInstance:
         await self.write(
             f"record into '{name}'", lambda: made.pop() if made else make(), patient=True
         )
+        self._recorded(recording)
+
+    async def append(self, name: str, recording: Recording, text: bytes) -> None:
+        """Record it together with those that wait. Raises Alone where it was not tried."""
+        await self.background.run(self._append(name, recording, text))
+
+    async def _append(self, name: str, recording: Recording, text: bytes) -> None:
+        await self._appends.append(name, recording, text)
+        self._recorded(recording)
+
+    def _recorded(self, recording: Recording) -> None:
         if recording.lease is not None:
             self.ended(recording.lease)
 
+    async def reserve(self, name: str) -> int:
+        return await self.background.run(self._appends.reserve(name))
+
+    async def claim(self, lease: Lease) -> bool:
+        """Whether the lease was free, and is this instance's. Raises StoreError."""
+        return await self._appends.claim(lease)
+
     def use_lease(self, lease: Lease) -> Op[None]:
         if not (yield from coordination.give_back(lease, self.member)):
-            raise Fenced(f"another instance records the same into cassette '{lease.name}' by now")
+            raise fenced(lease.name)
 
     async def turn(
         self, action: str, make: Make[T], *, once: bool = False, durable: bool = True
@@ -167,7 +187,8 @@ class PostgresInstance:
         return await self.pool.read(action, lambda session: perform(make(), session))
 
     def shard(self) -> int:
-        return secrets.randbelow(_SHARDS)
+        # Others than recordings that are made together: these lock cursors first.
+        return SHARDS + secrets.randbelow(SHARDS)
 
     def note_removal(self) -> None:
         self.removed = True

@@ -15,7 +15,7 @@ from tapeway.core.model.control import STAYED, CursorMove, CursorState
 from tapeway.errors import StoreFull, copy_of
 from tapeway.ports import MoveDone
 from tapeway.stores.postgres import errors
-from tapeway.stores.postgres.pool import Pool, Session
+from tapeway.stores.postgres.pool import SETTINGS, Pool, Session
 from tapeway.stores.sql.cassette_rows import CASSETTE_VERSION
 from tapeway.stores.sql.rows import hexes
 from tapeway.stores.sql.statements import Row
@@ -29,12 +29,6 @@ MOST = 100
 
 MOST_KNOWN = 4096
 """Look-ups whose last version is known; beyond that, all are forgotten."""
-
-SETTINGS = {
-    # The statement is planned once, maybe while the tables are empty.
-    **dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin"), "off"),
-    "plan_cache_mode": "force_generic_plan",
-}
 
 _UNCHANGED = """
 CASE WHEN versions.version = given.whole THEN true
@@ -62,8 +56,10 @@ recordings: it differs once the rules have changed, or the cassette is another o
 """
 _PRESENT = f"""
 SELECT name, id AS cassette, generation, version, rtrim(version, '0123456789') AS since
-FROM (SELECT c.name, c.id, c.generation, ({CASSETTE_VERSION.format("c.name")}) AS version
-  FROM @cassette c WHERE c.name = ANY(ARRAY(SELECT DISTINCT name FROM {{0}}))) AS present
+FROM (
+  SELECT held.name, held.id, held.generation, ({CASSETTE_VERSION.format("held.name")}) AS version
+  FROM @cassette AS held WHERE held.name = ANY(ARRAY(SELECT DISTINCT name FROM {{0}}))
+) AS present
 """  # noqa: S608
 _VERSIONS = f"""
 SELECT asked.name, ({CASSETTE_VERSION.format("asked.name")}) AS version

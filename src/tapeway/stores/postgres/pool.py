@@ -23,8 +23,18 @@ from tapeway.stores.postgres.errors import FAULTS, translated
 
 COMMAND_S = 5.0
 
-OWN_CONNECTIONS = 3
-"""Besides those of the pool: the heartbeat, the hits that wait and large bodies have one each."""
+APPENDING_CONNECTIONS = 2
+"""For recordings that wait, and for claims and numbers meanwhile."""
+
+OWN_CONNECTIONS = 3 + APPENDING_CONNECTIONS
+"""Besides those of the pool: the heartbeat, the hits that wait and large bodies have one each too."""
+
+SETTINGS = {
+    # The statement is planned once, maybe while the tables are empty.
+    **dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin"), "off"),
+    "plan_cache_mode": "force_generic_plan",
+}
+"""Of connections for the statements that make what waits."""
 
 LONG_S = 600.0
 """Limit of work on a whole cassette."""
@@ -44,7 +54,7 @@ _CLOSE_S = 1.0
 _IDLE_S = 5
 _LONG_IDLE_S = 30
 
-_TAKEN = "23505"
+TAKEN = "23505"
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 # One round trip. A process suspended in a transaction must not keep its locks for ever.
@@ -219,9 +229,11 @@ class Pool:
         if self._connections is not None:
             await self._connections.expire_connections()
 
-    async def read(self, action: str, work: Work[T], *, limit: float = COMMAND_S) -> T:
+    async def read(
+        self, action: str, work: Work[T], *, patience: float = 0.0, limit: float = COMMAND_S
+    ) -> T:
         """Run statements outside of a transaction. Raises StoreAway, StoreError."""
-        return await self._again(action, work, 0.0, limit)
+        return await self._again(action, work, patience, limit)
 
     async def snapshot(self, action: str, work: Work[T], *, limit: float = COMMAND_S) -> T:
         """Run queries on one snapshot. Raises StoreAway, StoreError."""
@@ -362,7 +374,7 @@ async def _once(session: Session, *, begin: str, work: Work[T], attempt: UUID) -
     try:
         await session.run(f"{begin}; INSERT INTO @attempt (id) VALUES ('{attempt}')")  # noqa: S608
     except errors.FAULTS as exc:
-        if errors.state_of(exc) != _TAKEN:
+        if errors.state_of(exc) != TAKEN:
             raise
         await session.run("ROLLBACK")
         row = await session.row("SELECT result FROM @attempt WHERE id = $1", attempt)

@@ -8,16 +8,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from tapeway.core.model.cassette import CassetteHead, Lease, Recording
 from tapeway.errors import StoreError, out_of_touch
 from tapeway.ports import StoreFacts
 from tapeway.stores.postgres import address
+from tapeway.stores.postgres.appends import Alone
 from tapeway.stores.postgres.errors import reads_only
 from tapeway.stores.postgres.instance import GRACE_S, PostgresInstance
 from tapeway.stores.postgres.moves import version_found
 from tapeway.stores.sql import bodies
 from tapeway.stores.sql.coordination import OUT_OF_TOUCH_S
+from tapeway.stores.sql.recordings import IndexTaken
 from tapeway.stores.sql.statements import Row
-from tapeway.stores.sql.store import SqlStore
+from tapeway.stores.sql.store import Driver, SqlStore
+from tapeway.stores.support.columns import recording_text
 
 
 class PostgresStore(SqlStore[PostgresInstance]):
@@ -94,6 +98,34 @@ class PostgresStore(SqlStore[PostgresInstance]):
             "them, and in its write-ahead log, replicas and backups until these are gone: see to "
             "them where it must not stay readable"
         ]
+
+    # Recordings.
+
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
+        driver, text = self._for_postgres(name), recording_text(recording)
+        try:
+            await driver.append(name, recording, text)
+        except (Alone, IndexTaken):
+            await super().append(name, head, recording)
+
+    async def reserve(self, name: str) -> int:
+        return await self._for_postgres(name).reserve(name)
+
+    async def _claim(self, driver: Driver, lease: Lease) -> Lease | None:
+        try:
+            free = await self._driver.claim(lease)
+        except StoreError:
+            # As where the claim itself failed: it may have been committed.
+            self._give_back_later(lease)
+            raise
+        if not free:
+            return await super()._claim(driver, lease)
+        await driver.claimed(lease, [])
+        return lease
+
+    def _for_postgres(self, name: str) -> PostgresInstance:
+        self._for_cassette(name)
+        return self._driver
 
     def _version_found(
         self, version: str | None, digests: Sequence[bytes], found: Sequence[Row]
