@@ -372,7 +372,8 @@ async def test_a_recording_ends_its_lease_in_its_own_statement(
 async def test_recordings_that_wait_are_one_statement_and_their_numbers_and_leases_are(
     statements: Statements, store: PostgresStore
 ) -> None:
-    await append_recordings(store, 500)
+    await append_recordings(store, 500, 501)
+    assert await store.claim("y", key(0)) is not None
     for wait in (1, 2):
         statements.executed.clear()
         leases = await asyncio.gather(*[store.claim("x", key(at)) for at in range(wait, 40, 2)])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import CursorMove
 from tapeway.engine.cassettes.remembered import advanced
@@ -88,7 +89,7 @@ async def _edited_answer(store: PostgresStore) -> None:
 
 
 async def _rules(store: PostgresStore) -> None:
-    meta = {**HEAD.meta, "match": {"ignore": ["body.none"]}}
+    meta: dict[str, Json] = {**HEAD.meta, "match": {"ignore": ["body.none"]}}
     await store.replace_head("x", replace(HEAD, meta=meta))
 
 

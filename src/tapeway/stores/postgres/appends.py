@@ -41,6 +41,9 @@ SHARDS = 16
 MOST_BYTES = 2 * 1024 * 1024
 """Documents of one transaction: a statement has to end within some seconds."""
 
+MOST_METAS = 1000
+"""Cassettes whose metadata is known; beyond that, all are forgotten."""
+
 _LARGE = 256 * 1024
 """A larger document is recorded on its own: in an array it takes twice the room."""
 
@@ -229,6 +232,18 @@ class Appends:
         files = () if exchange is None else (exchange.request.file, exchange.response.file)
         if recording.supersedes or len(text) > _LARGE or any(file is not None for file in files):
             raise Alone
+        meta, turn = self._metas.get(name), None
+        for _ in range(_TRIES):
+            meta = meta or await self._meta(name)
+            made = columns_of(recording.interaction, text, rules_of(meta.text))
+            append = Append(recording, text, made, turn)
+            try:
+                return await self._add(name, meta, append)
+            except _Later:
+                meta, turn = self._metas.get(name), append.turn
+        raise Alone
+
+    async def _add(self, name: str, meta: Meta, append: Append) -> None:
         gathering = self._recordings.get(name)
         if gathering is None:
             self._recordings[name] = gathering = Gathering(
@@ -238,16 +253,12 @@ class Appends:
                 size=lambda one: len(one[1].text),
                 most_size=MOST_BYTES,
             )
-        meta, turn = self._metas.get(name), None
-        for _ in range(_TRIES):
-            meta = meta or await self._meta(name)
-            made = columns_of(recording.interaction, text, rules_of(meta.text))
-            append = Append(recording, text, made, turn)
-            try:
-                return await gathering.add((meta, append))
-            except _Later:
-                meta, turn = self._metas.get(name), append.turn
-        raise Alone
+        try:
+            await gathering.add((meta, append))
+        finally:
+            # Names can be made up: none stays that nobody waits for.
+            if not gathering.waiting and self._recordings.get(name) is gathering:
+                del self._recordings[name]
 
     async def _meta(self, name: str) -> Meta:
         """What is known of a cassette. Raises Alone where there is none, and while its rules change."""
@@ -257,6 +268,8 @@ class Appends:
         if not rows_found or rows_found[0]["coming_generation"] is not None:
             raise Alone
         meta = Meta(rows_found[0]["meta"], rows_found[0]["generation"])
+        if len(self._metas) >= MOST_METAS:
+            self._metas.clear()
         self._metas[name] = meta
         return meta
 
@@ -266,7 +279,11 @@ class Appends:
         if gathering is None:
             make = partial(self._reserve, name)
             self._numbers[name] = gathering = Gathering(make, self._background.spawn)
-        return await gathering.add(None)
+        try:
+            return await gathering.add(None)
+        finally:
+            if not gathering.waiting and self._numbers.get(name) is gathering:
+                del self._numbers[name]
 
     async def claim(self, lease: Lease) -> bool:
         """Whether the lease was free. Raises StoreError."""

@@ -38,6 +38,8 @@ class Gathering(Generic[A, R]):
         self._most_size = most_size
         self._waiting: deque[tuple[A, asyncio.Future[R | Exception]]] = deque()
         self._under_way = False
+        self.waiting = 0
+        """Callers that wait for a result."""
 
     async def add(self, asked: A) -> R:
         """The result, once the batch is through. Raises what the work raised."""
@@ -46,7 +48,11 @@ class Gathering(Generic[A, R]):
         if not self._under_way:
             self._under_way = True
             self._spawn(self._make_waiting())
-        result = await done
+        self.waiting += 1
+        try:
+            result = await done
+        finally:
+            self.waiting -= 1
         if isinstance(result, Exception):
             raise result
         return result
