@@ -24,8 +24,8 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
-from tapeway.stores.sqlite.store import SqliteStore
 from tests.formats.agenttape.cassettes import loaded
+from tests.stores.model_store import ModelPlace, ModelStore
 from tests.support.fakes.live_service import FakeResponder
 
 ROUTES = RouteTable({"openai": Route("openai", "https://api.openai.com")})
@@ -61,7 +61,7 @@ class Player:
 
 
 @pytest.fixture(params=["memory", "shared"])
-def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
+def play(request: pytest.FixtureRequest) -> Play:
     """Plays one of AgentTape's files."""
 
     @asynccontextmanager
@@ -69,7 +69,7 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
         name: str, repeats: Repeats | None = None, ruled: Rules = rules.NO_RULES
     ) -> AsyncIterator[Player]:
         shared = request.param == "shared"
-        other: CassetteStore = SqliteStore(tmp_path / "x.db") if shared else MemoryStore()
+        other: CassetteStore = ModelStore(ModelPlace()) if shared else MemoryStore()
         broker = Broker(
             other,
             FakeResponder(),

@@ -24,6 +24,7 @@ from tapeway.errors import UpstreamError
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.model_store import ModelPlace, ModelStore
 from tests.support.fakes.broker_setups import BrokersOnOneStore, Observed, Sent, brokers_on
 from tests.support.fakes.live_service import FakeAnswer
 from tests.support.thoroughness import examples
@@ -208,8 +209,10 @@ def scripts(draw: st.DrawFn) -> list[Step]:
 def stores(kind: str, folder: str) -> list[CassetteStore]:
     if kind == "memory":
         return [MemoryStore()]
-    file = Path(folder) / "x.db"
-    return [SqliteStore(file) for _ in range(2 if kind == "two over sqlite" else 1)]
+    if kind == "sqlite":
+        return [SqliteStore(Path(folder) / "x.db")]
+    place = ModelPlace()
+    return [ModelStore(place) for _ in range(2 if kind == "two that share" else 1)]
 
 
 async def play(
@@ -269,7 +272,7 @@ def recorded_elsewhere(base: str, target: str) -> Interaction:
         ("", "/v1/x", "miss"),
     ],
 )
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "one that shares"])
 async def test_whether_a_path_belongs_to_no_route_depends_on_the_recordings_without_one(
     kind: str, base: str, target: str, told: str
 ) -> None:
@@ -285,16 +288,17 @@ async def test_a_miss_is_beside_a_recording_that_names_no_route_on_every_store()
     asked = Sent(Request("openai", "GET", "/v1/x", base="https://up"))
     held = [recorded_elsewhere("https://blue", "/api/v1/x")]
 
-    in_memory, in_sqlite = [
-        await play(kind, [asks(asked)], held=held, mode="replay") for kind in ("memory", "sqlite")
+    in_memory, *others = [
+        await play(kind, [asks(asked)], held=held, mode="replay")
+        for kind in ("memory", "sqlite", "one that shares")
     ]
 
-    assert in_sqlite == in_memory
-    assert "azure" in str(in_sqlite[0])
+    assert others == [in_memory] * 2
+    assert "azure" in str(in_memory[0])
 
 
 @pytest.mark.parametrize("reissued", [True, False])
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "two over sqlite"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "one that shares", "two that share"])
 async def test_a_call_under_another_name_is_a_new_one_if_its_identifier_was_issued_anew(
     kind: str, reissued: bool
 ) -> None:
@@ -315,14 +319,14 @@ async def test_a_call_under_another_name_is_a_new_one_if_its_identifier_was_issu
     renamed = replace(calling, body=chat("?", "call_own7Lm2Kd9R77"))
     script = [asks(Sent(request)) for request in (*before, issuing, renamed)]
 
-    alone = kind != "two over sqlite"
+    alone = kind != "two that share"
     observed = await play(kind, script, held=held, mode="record", record_failures=True, alone=alone)
 
     held_now = next(value for what, value in observed if what == "held")
     assert ("stored 901" in str(held_now)) is reissued
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "two over sqlite"])
+@pytest.mark.parametrize("kind", ["sqlite", "one that shares", "two that share"])
 @settings(
     max_examples=examples(15),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -349,7 +353,7 @@ async def test_a_script_gives_the_same_results_on_every_store(
         mode=mode,
         repeats=repeats,
         record_failures=record_failures,
-        alone=kind == "sqlite",
+        alone=kind != "two that share",
     )
 
     assert await run(kind) == await run("memory")

@@ -15,6 +15,7 @@ from tapeway.stores.sqlite.store import SqliteStore
 from tests.server.in_process_proxy import HitsOn, running_proxy
 from tests.server.test_hits import PLAIN, PROMPT
 from tests.server.test_hits_shared import hits_of
+from tests.stores.model_store import ModelPlace, ModelStore
 from tests.support.socket_upstream import Peer
 from tests.support.thoroughness import step
 
@@ -28,10 +29,12 @@ CALLERS = (
 CODEX = b"User-Agent: codex_cli_rs/0.42.0\r\n"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "shared"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
     if request.param == "memory":
         return MemoryStore
+    if request.param == "shared":
+        return lambda: ModelStore(ModelPlace())
     return lambda: SqliteStore(tmp_path / f"{len([*tmp_path.iterdir()])}.db")
 
 

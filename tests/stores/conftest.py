@@ -8,7 +8,6 @@ import pytest
 from tapeway.ports import SharedStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.postgres.store import PostgresStore
-from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.postgres_server import fresh
 from tests.stores.shared_instances import NewInstance, instances
 
@@ -26,18 +25,10 @@ async def files(root: Path) -> AsyncIterator[FileStore]:
     await store.close()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def new_instance(request: pytest.FixtureRequest, tmp_path: Path) -> NewInstance:
+@pytest.fixture
+def new_instance(postgres_url: str) -> NewInstance:
     """Makes one more instance of the shared store under test."""
-    return instance_maker(request.param, request, tmp_path)
-
-
-def instance_maker(kind: str, request: pytest.FixtureRequest, folder: Path) -> NewInstance:
-    """Makes instances of one store of this kind."""
-    if kind == "postgresql":
-        url: str = request.getfixturevalue("postgres_url")
-        return lambda: PostgresStore(url)
-    return lambda: SqliteStore(folder / "cassettes.db")
+    return lambda: PostgresStore(postgres_url)
 
 
 @pytest.fixture

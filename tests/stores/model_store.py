@@ -536,5 +536,5 @@ def _title(exchange: Interaction) -> RecordingTitle:
 def _numbered(item: AnyInteraction, index: int) -> AnyInteraction:
     item = copy.deepcopy(item)
     if isinstance(item, ForeignInteraction):
-        return ForeignInteraction(index, numbered(index, dict(item.document)))
+        return replace(item, index=index, document=numbered(index, dict(item.document)))
     return replace(item, index=index)

@@ -28,7 +28,7 @@ WHOLE = body(1) * 3
 
 async def damage_sqlite(file: Path) -> None:
     with closing(apsw.Connection(str(file))) as connection:
-        connection.execute("UPDATE piece SET data = CAST('!' || substr(data, 2) AS BLOB)")
+        connection.execute("UPDATE pieces SET data = CAST('!' || substr(data, 2) AS BLOB)")
 
 
 async def damage_pieces(dsn: str, url: str) -> None:
@@ -104,17 +104,12 @@ async def test_a_damaged_body_is_never_given_and_recording_it_anew_mends_it(
 
 async def test_another_instance_that_read_the_damaged_body_gives_the_mended_one(
     pair: list[CassetteStore],
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
+    postgres_dsn: str,
+    postgres_url: str,
 ) -> None:
     one, other = pair
     await one.append("x", HEAD, large(0, await kept(one, [WHOLE])))
-    if isinstance(one, SqliteStore):
-        await damage_sqlite(tmp_path / "cassettes.db")
-    else:
-        await damage_pieces(
-            request.getfixturevalue("postgres_dsn"), request.getfixturevalue("postgres_url")
-        )
+    await damage_pieces(postgres_dsn, postgres_url)
     shared = other.shared
     assert shared is not None
     # A look-up finds the recording: the request may be about to be recorded anew.

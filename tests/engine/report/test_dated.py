@@ -1,7 +1,6 @@
 """Recordings that say when they were made are named, with the rule by which they would match later."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +17,8 @@ from tapeway.engine.report.summary import (
     dated_notices,
     report_of,
 )
-from tapeway.stores.sqlite.store import SqliteStore
 from tests.core.requests import asked, chat, recordings_of
+from tests.stores.model_store import ModelPlace, ModelStore
 from tests.support.reports import report_of_index
 
 NOON = datetime(2026, 11, 25, 12, 0, 30, tzinfo=UTC)
@@ -94,8 +93,8 @@ def test_no_rule_is_named_that_would_make_recordings_equal_that_differ() -> None
     )
 
 
-async def test_recordings_in_a_database_are_named_too(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "t.db")
+async def test_recordings_in_a_database_are_named_too() -> None:
+    store = ModelStore(ModelPlace())
     await store.open()
     try:
         cassette = take(*PROMPTS)

@@ -1,7 +1,6 @@
 """What a report measures: prices of the tokens saved, recordings that are stale, secrets replaced."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ from tapeway.engine.report.summary import (
     savings,
 )
 from tapeway.providers.prices import Price, PriceTable
-from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.model_store import ModelPlace, ModelStore
 from tests.support.reports import report_of_index
 
 TODAY = "2026-03-31"
@@ -117,7 +116,7 @@ def stored(checked: str | None, created: str, *items: Interaction) -> StoredCass
     ],
 )
 async def test_recordings_are_stale_from_a_day_on(
-    cassette: StoredCassette, days: list[str], tmp_path: Path
+    cassette: StoredCassette, days: list[str]
 ) -> None:
     index = CassetteIndex("c", cassette, take=1)
     expected = [RecordingSummary(at, "GET", f"/{at}", day=day) for at, day in enumerate(days)]
@@ -126,7 +125,7 @@ async def test_recordings_are_stale_from_a_day_on(
     assert list((await report_of(in_memory, Tally(), MONTH, TODAY)).stale) == expected
     assert (await report_of(in_memory, Tally(), Standards(), TODAY)).stale == ()
 
-    store = SqliteStore(tmp_path / "c.db")
+    store = ModelStore(ModelPlace())
     await store.open()
     try:
         for interaction in cassette.interactions:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.ports import CassetteStore
-from tests.stores.conftest import instance_maker
+from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.contract.kinds import KINDS, MODEL, OUTSIDE, Kind, Place
 from tests.stores.contract.matrix import FOLDER, annotate
 from tests.stores.model_store import ModelPlace, ModelStore
@@ -21,13 +21,14 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return found
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "model"])
-def new_instance(request: pytest.FixtureRequest, tmp_path: Path) -> NewInstance:
+@pytest.fixture(params=["postgresql", "model"])
+def new_instance(request: pytest.FixtureRequest) -> NewInstance:
     """Makes one more instance of the shared store under test."""
     if request.param == "model":
         place = ModelPlace()
         return lambda: ModelStore(place)
-    return instance_maker(request.param, request, tmp_path)
+    url: str = request.getfixturevalue("postgres_url")
+    return lambda: PostgresStore(url)
 
 
 @pytest.fixture

@@ -154,13 +154,7 @@ KINDS = [
     ),
     Kind("file", _file(JSON), _a_file),
     Kind("file-yaml", _file(YAML), _a_file),
-    Kind(
-        "sqlite",
-        _sqlite,
-        _no_database,
-        concurrent_writers=True,
-        shared=True,
-    ),
+    Kind("sqlite", _sqlite, _no_database),
     Kind(
         "postgresql",
         _postgres,

@@ -2,8 +2,8 @@
 
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -13,28 +13,10 @@ from tapeway.engine.recorder import scratch_of
 from tapeway.errors import CassetteCorrupt, CassetteEdited, ConfigError, StoreError
 from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import location
-from tapeway.stores.sqlite import moves as cursor_moves
-from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
-from tests.stores.shared_instances import (
-    WANTED,
-    advanced,
-    append_recordings,
-    cursors_of,
-    key,
-    recordings_under,
-)
+from tests.stores.shared_instances import append_recordings
 from tests.stores.small_disks import read_only
-
-
-@asynccontextmanager
-async def opened(file: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(file)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
+from tests.stores.sqlite.conftest import opened
 
 
 @contextmanager
@@ -54,7 +36,7 @@ async def recorded(file: Path) -> list[bytes]:
 async def test_nothing_is_made_before_something_is_written(file: Path) -> None:
     async with opened(file) as store:
         assert await store.names() == []
-        assert await recordings_under(store, "x", [key(0)]) == []
+        assert await store.load("x", writable=False) is None
         assert await store.outline("x") is None
         assert not await store.remove("x")
         await store.release("x")
@@ -67,12 +49,10 @@ async def test_nobody_else_may_read_any_of_the_files(tmp_path: Path, mask: int) 
     file = tmp_path / "sub" / "deep" / "calls.db"
     with umask(mask):
         async with opened(file) as store:
-            await store.join(WANTED, lambda _: None)
             await append_recordings(store, 0)
 
             names = {path.name for path in file.parent.iterdir()}
             assert {"calls.db", "calls.db-wal", "calls.db-shm", "calls.db.lock"} <= names
-            assert {"calls.db.shared", "calls.db.shared-wal", "calls.db.shared-shm"} <= names
             for path in file.parent.iterdir():
                 assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -91,7 +71,7 @@ async def test_a_file_that_others_could_read_is_closed_to_them(file: Path) -> No
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("ending", ["", "-wal", "-shm", ".shared", ".lock"])
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm", ".lock"])
 async def test_a_link_in_the_place_of_a_file_is_not_followed(file: Path, ending: str) -> None:
     async with opened(file) as store:
         await append_recordings(store, 0)
@@ -289,75 +269,54 @@ async def test_a_file_removed_while_in_use_is_recorded_into_no_more(file: Path) 
 
 async def test_a_file_put_in_its_place_is_what_is_read(file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
-    async with opened(other) as store:
-        await append_recordings(store, 5)
+    await _fill(other, 5)
+    await _fill(file, 0)
     async with opened(file) as store:
-        await append_recordings(store, 0)
-        assert await recordings_under(store, "x", [key(0)])
-    async with opened(file) as store:
-        assert await recordings_under(store, "x", [key(0)])
-        file.with_name("calls.db-wal").unlink()
+        assert bodies(await store.load("x", writable=False)) == answers(0)
+        await store.release("x")
         other.rename(file)
-        assert await recordings_under(store, "x", [key(0)]) == []
-        assert await recordings_under(store, "x", [key(5)])
+        assert bodies(await store.load("x", writable=False)) == answers(5)
         await store.append("x", HEAD, recording(6))
         file.rename(other)
         with pytest.raises((CassetteEdited, CassetteCorrupt)):
             await store.append("x", HEAD, recording(7))
 
 
-@pytest.mark.parametrize("gone", [True, False])
-async def test_no_cursor_is_moved_for_what_was_read_from_a_file_before(
-    file: Path, tmp_path: Path, gone: bool, monkeypatch: pytest.MonkeyPatch
+async def test_nothing_of_another_file_answers_for_what_was_loaded(
+    file: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cursor_moves, "EXAMINE_S", 0)
     other = tmp_path / "other.db"
-    for path in (file, other):
-        await _fill(path)
+    await _fill(other, 5)
+    await _fill(file, 0)
     async with opened(file) as store:
-        *_, version = await store.look("x", 1, [key(0)], [key(0)])
-        moved = await advanced(store, "x", 1, key(0), None, b"1", 0, version)
-        assert moved is not None
-        for ending in ("-wal", "-shm"):
-            file.with_name(file.name + ending).unlink(missing_ok=True)
-        if gone:
-            file.unlink()
-        else:
-            other.rename(file)
-
-        assert await advanced(store, "x", 1, key(0), moved, b"2", 0, version) is None
-        assert (await cursors_of(store, "x", 1, [key(0)]))[key(0)] == moved
+        loaded = await store.load("x", writable=False)
+        other.rename(file)
+        with pytest.raises(CassetteEdited, match="was replaced since"):
+            bodies(loaded)
 
 
-async def _fill(file: Path) -> None:
+async def _fill(file: Path, *numbers: int) -> None:
     async with opened(file) as store:
-        await append_recordings(store, 0)
+        await append_recordings(store, *numbers)
 
 
 async def test_what_cannot_be_written_can_be_replayed(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
     folder.mkdir()
     file = folder / "calls.db"
-    async with opened(file) as store:
-        await append_recordings(store, 0)
+    await _fill(file, 0)
     with read_only(folder):
         async with opened(file) as store, opened(file) as other:
-            joined = await store.join(WANTED, lambda _: None)
-            assert (await other.join(WANTED, lambda _: None)) == joined
             assert bodies(await store.load("x", writable=False)) == answers(0)
-            assert len(await recordings_under(store, "x", [key(0)])) == 1
-            assert await advanced(store, "x", 1, key(0), None, b"1", 0)
-            assert not await advanced(other, "x", 1, key(0), None, b"1", 0)
-            # Nothing says later whether somebody has changed it.
-            *_, version = await other.look("x", 1, [key(0)], [key(0)])
-            assert version is None
-            assert (await other.unused("x", [1], 0)).total == 0
+            assert bodies(await other.load("x", writable=False)) == answers(0)
             assert scratch_of(store) is None
+            assert await store.erase() == []
             with pytest.raises(StoreError, match="permissions") as caught:
                 await append_recordings(store, 1)
             assert caught.value.status == 503
             with pytest.raises(StoreError, match="permissions"):
                 await store.load("x", writable=True)
+            await store.release("x")
     assert await recorded(file) == answers(0)
 
 
@@ -411,10 +370,11 @@ async def test_without_a_write_ahead_log_recordings_are_kept_all_the_same(
     """As where memory cannot be shared: SQLite answers with the journal it goes on using."""
     monkeypatch.setattr(sqlite_connection, "WAL", "memory")
     async with opened(file) as store, opened(file) as other:
-        await append_recordings(store, 0)
-        await append_recordings(other, 1)
-        await append_recordings(store, 2)
-        assert bodies(await other.load("x", writable=False)) == answers(0, 1, 2)
+        await append_recordings(store, 0, 1)
+        assert bodies(await other.load("x", writable=False)) == answers(0, 1)
+        await store.release("x")
+        await append_recordings(other, 2)
+        assert bodies(await store.load("x", writable=False)) == answers(0, 1, 2)
 
     assert caplog.text.count("does not support a write-ahead log") == 1
     assert await recorded(file) == answers(0, 1, 2)

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,7 +12,6 @@ from types import SimpleNamespace
 import apsw
 import pytest
 
-from tapeway.core.model.control import Control, CursorMove
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteLocked,
@@ -21,21 +19,11 @@ from tapeway.errors import (
     StorePoisoned,
 )
 from tapeway.stores.sqlite import connection as sqlite_connection
-from tapeway.stores.sqlite import heartbeat, shared_file, writer
-from tapeway.stores.sqlite.runtime import STALE_S
+from tapeway.stores.sqlite import writer
 from tapeway.stores.sqlite.store import SqliteStore
-from tests.process.serving import eventually
-from tests.soak.faults import fill
 from tests.stores.recordings import HEAD, answers, bodies, is_poisoned, recording
-from tests.stores.shared_instances import (
-    advanced,
-    append_recordings,
-    found_indexes,
-    key,
-    recordings_under,
-)
+from tests.stores.shared_instances import append_recordings, found_indexes
 from tests.stores.small_disks import small_disk
-from tests.stores.sqlite.inside import on_shared, runtime_of
 
 
 async def test_a_full_disk_refuses_what_it_cannot_take_and_works_again(tmp_path: Path) -> None:
@@ -60,10 +48,8 @@ async def test_a_full_disk_refuses_what_it_cannot_take_and_works_again(tmp_path:
         store = SqliteStore(root / "calls.db")
         await store.open()
         try:
-            assert found_indexes(await store.page("x", after=None, limit=999)) == [
-                *acknowledged,
-                1001,
-            ]
+            found = bodies(await store.load("x", writable=False))
+            assert found == [*[b"%d" % n * 4000 for n in acknowledged], *answers(1001)]
             assert await store.check() == []
         finally:
             await store.close()
@@ -101,7 +87,7 @@ async def test_a_rewrite_that_finds_no_room_leaves_the_room_to_others(
                 await store.extend("x", HEAD, items)
                 await store.close()
                 await store.open()
-                await store.edit("x", 0, None)
+                await store.append("x", HEAD, recording(500, 0))
                 (root / "ballast").write_bytes(b"\0" * (_free(root) - 500_000))
                 with monkeypatch.context() as patched:
                     if not seen:
@@ -116,78 +102,6 @@ async def test_a_rewrite_that_finds_no_room_leaves_the_room_to_others(
 
 def _free(folder: Path) -> int:
     return shutil.disk_usage(folder).free
-
-
-async def test_what_is_in_force_is_known_while_another_process_holds_a_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ahead = [0.0]
-    monkeypatch.setattr(heartbeat, "BUSY_MS", 10)
-    store = SqliteStore(tmp_path / "calls.db", clock=lambda: time.monotonic() + ahead[0])
-    await store.open()
-    try:
-        await store.join(Control("replay", "x"), lambda _: None)
-        with closing(apsw.Connection(str(tmp_path / "calls.db.shared"))) as other:
-            other.execute("BEGIN IMMEDIATE")
-            # A step of a cursor waits for the lock, in the thread.
-            step = CursorMove("x", 1, b"key", None, b"1", None)
-            store.advance(step, lambda *_: None)
-            await _long_after(store, ahead)
-            other.execute("ROLLBACK")
-        _, laggards = await store.steer(lambda control: control)
-        assert laggards == ()
-    finally:
-        await store.close()
-
-
-async def test_nobody_counts_as_silent_while_another_process_holds_a_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ahead = [0.0]
-    monkeypatch.setattr(heartbeat, "BUSY_MS", 10)
-    store = SqliteStore(tmp_path / "calls.db", clock=lambda: time.monotonic() + ahead[0])
-    await store.open()
-    try:
-        control = await store.join(Control("replay", "x"), lambda _: None)
-        with closing(apsw.Connection(str(tmp_path / "calls.db.shared"))) as other:
-            other.set_busy_timeout(60_000)
-            other.execute(
-                "INSERT INTO instance (id, name, process, seen, joined, generation) "
-                "VALUES ('1', 'other', '', ?, 1, 0)",
-                (time.monotonic() + STALE_S,),
-            )
-            other.execute("BEGIN IMMEDIATE")
-            await _long_after(store, ahead)
-            assert await store.behind(control.generation) == ("other",)
-            other.execute("ROLLBACK")
-    finally:
-        await store.close()
-
-
-async def _long_after(store: SqliteStore, ahead: list[float]) -> None:
-    """Let the time pass after which a process without the file is out of touch, several times."""
-    for _ in range(3):
-        ahead[0] += STALE_S
-        await eventually(lambda: store.trouble is None)
-
-
-async def test_what_is_in_force_is_known_while_the_disk_is_full(tmp_path: Path) -> None:
-    root, ahead = tmp_path / "disk", [0.0]
-    with small_disk(root, kib=2 * 1024):
-        store = SqliteStore(root / "calls.db", clock=lambda: time.monotonic() + ahead[0])
-        await store.open()
-        try:
-            await store.join(Control("replay", "x"), lambda _: None)
-            fill(root / "ballast")
-            await _long_after(store, ahead)
-            with pytest.raises(StoreFull):
-                await store.steer(lambda control: control)
-
-            (root / "ballast").unlink()
-            _, laggards = await store.steer(lambda control: control)
-            assert laggards == ()
-        finally:
-            await store.close()
 
 
 async def test_a_damaged_page_is_named_and_never_taken_for_empty(
@@ -241,14 +155,16 @@ async def test_a_document_that_cannot_be_read_is_named(file: Path, store: Sqlite
     connection = apsw.Connection(str(file))
     document = b'{"kind": "htp"}'
     connection.execute(
-        "UPDATE interaction SET document = ?, sha256 = ? WHERE number = 1",
+        "UPDATE documents SET text = ?, sha256 = ? WHERE id = 2",
         (document, hashlib.sha256(document).digest()),
     )
     connection.close()
 
     with pytest.raises(CassetteCorrupt, match=r"calls\.db, cassette 'x', interaction 1: .*'http'"):
-        await store.load("x", writable=False)
+        await store.get("x", 1)
     assert await store.get("x", 0) is not None
+    (problem,) = await store.check()
+    assert "interaction 1" in problem
 
 
 async def test_after_a_failed_sync_nothing_is_acknowledged_until_it_is_written_anew(
@@ -264,7 +180,7 @@ async def test_after_a_failed_sync_nothing_is_acknowledged_until_it_is_written_a
         with pytest.raises(StorePoisoned, match="an earlier write failed"):
             await append_recordings(store, 2)
     # What is there can be replayed.
-    assert found_indexes(await recordings_under(store, "x", [key(0)])) == [0]
+    assert bodies(await store.load("x", writable=False)) == answers(0)
 
     await store.release("x")
 
@@ -295,7 +211,7 @@ async def test_a_locked_file_is_waited_for_and_then_reported(
         with pytest.raises(CassetteLocked, match="another process holds the file") as caught:
             await append_recordings(store, 1)
         assert caught.value.status == 503
-        assert found_indexes(await recordings_under(store, "x", [key(0)])) == [0]
+        assert bodies(await store.load("x", writable=False)) == answers(0)
     await append_recordings(store, 2)
     assert bodies(await store.load("x", writable=False)) == answers(0, 2)
 
@@ -310,35 +226,13 @@ async def test_a_disk_that_takes_its_time_holds_up_neither_replay_nor_the_loop(
             waiting = [
                 tasks.create_task(append_recordings(store, number)) for number in range(1, 9)
             ]
-            # Each of these waits for a thread of its own, and none for the one that writes.
-            assert found_indexes(await recordings_under(store, "x", [key(0)])) == [0]
-            assert await advanced(store, "x", 1, key(0), None, b"1", 0)
-            lease = await store.claim("x", key(9))
-            assert lease is not None
-            await store.release_lease(lease)
+            # Who reads does not wait for the thread that writes.
+            assert bodies(await store.load("x", writable=False)) == answers(0)
             assert not any(task.done() for task in waiting)
             _let_go.pop().execute("ROLLBACK")
     assert bodies(await store.load("x", writable=False)) == answers(*range(9))
     # Those that waited share one or two syncs.
     assert _changes(file) - before <= 2
-
-
-async def test_a_locked_shared_file_is_reported(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_file, "BUSY_MS", 60)
-    store = SqliteStore(file)
-    await store.open()
-    try:
-        await append_recordings(store, 0)
-        assert await advanced(store, "x", 1, key(0), None, b"1", 0)
-        with (
-            _held(file.with_name("calls.db.shared")),
-            pytest.raises(CassetteLocked, match=r"calls\.db\.shared"),
-        ):
-            await advanced(store, "x", 1, key(0), None, b"1", 0)
-    finally:
-        await store.close()
 
 
 async def _fill(store: SqliteStore, acknowledged: list[int]) -> None:
@@ -374,62 +268,5 @@ def _failing(*_: object) -> Iterator[None]:
 def _changes(file: Path) -> int:
     """How many transactions there were."""
     with closing(apsw.Connection(str(file))) as connection:
-        count: int = connection.execute("SELECT changes FROM state").get
+        count: int = connection.execute("SELECT changes FROM file").get
     return count
-
-
-async def test_while_the_shared_file_cannot_grow_no_cursor_moves_and_what_is_there_is_found(
-    file: Path,
-) -> None:
-    store = SqliteStore(file)
-    await store.open()
-    try:
-        await append_recordings(store, *range(40))
-        await on_shared(store, _no_growth)
-        moved, error = 0, None
-        while error is None:
-            try:
-                assert await advanced(store, "x", 1, key(moved), None, b"1" * 400, moved)
-                moved += 1
-            except StoreFull as exc:
-                error = exc
-        assert "calls.db.shared: no room to use the shared file" in error.message
-        turns, found, _ = await store.look("x", 1, [key(moved)], [key(moved)])
-        assert turns == {}
-        assert found_indexes(found) == [moved]
-        assert (await store.unused("x", [1], 0)).total == 40 - moved
-
-        await on_shared(store, _growth)
-        assert await advanced(store, "x", 1, key(moved), None, b"1", moved)
-
-    finally:
-        await store.close()
-
-
-async def test_a_lease_that_could_not_be_released_is_as_soon_as_it_can(file: Path) -> None:
-    one, other = SqliteStore(file), SqliteStore(file)
-    await one.open()
-    await other.open()
-    try:
-        lease = await one.claim("x", key(1))
-        assert lease is not None
-        runtime = runtime_of(one)
-        await runtime.shared_thread.run(lambda it: it.pragma("query_only", True))
-        await one.release_lease(lease)
-        assert await other.claim("x", key(1)) is None
-
-        await runtime.shared_thread.run(lambda it: it.pragma("query_only", False))
-        async with asyncio.timeout(60):
-            while await other.claim("x", key(1), wait=True) is None:
-                pass
-    finally:
-        await one.close()
-        await other.close()
-
-
-def _no_growth(connection: apsw.Connection) -> None:
-    connection.pragma("max_page_count", connection.pragma("page_count"))
-
-
-def _growth(connection: apsw.Connection) -> None:
-    connection.pragma("max_page_count", 1_000_000)

@@ -29,11 +29,11 @@ from tapeway.stores.postgres.notifications import CONTROL, Notifications, lease_
 from tapeway.stores.postgres.operations import perform
 from tapeway.stores.postgres.pool import COMMAND_S, LONG_S, PATIENCE_S, Pool, Session
 from tapeway.stores.sql import bodies, cassettes, coordination, statements
-from tapeway.stores.sql.bodies import BodyCache
 from tapeway.stores.sql.coordination import Member
 from tapeway.stores.sql.statements import Op
 from tapeway.stores.sql.store import Make, Reach
 from tapeway.stores.support.background_tasks import BackgroundTasks
+from tapeway.stores.support.large_bodies import BodyCache
 
 T = TypeVar("T")
 _FULL = 12

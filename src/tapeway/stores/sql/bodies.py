@@ -6,23 +6,12 @@ the next sweep.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from tapeway.body_files import TemporaryFile
-from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
-from tapeway.core.model.messages import BodyFile
-from tapeway.errors import CassetteCorrupt
 from tapeway.stores.sql.cassette_rows import lock_name
 from tapeway.stores.sql.statements import Op, Row, each, row, rows, run
-from tapeway.stores.support.large_bodies import (
-    FetchedBody,
-    TemporaryFileCache,
-    damaged,
-    equal_pieces,
-)
+from tapeway.stores.support.large_bodies import equal_pieces
 
 PIECES_AT_ONCE = 8
 """2 MiB: a statement has to end within some seconds, also over a slow network."""
@@ -139,53 +128,3 @@ class BodyUpload:
     @property
     def digest(self) -> bytes:
         return self._digest.digest()
-
-
-class BodyCache:
-    """Bodies as temporary files; those read lately stay open."""
-
-    def __init__(
-        self,
-        place: str,
-        pieces_of: Callable[[str], Iterator[bytes]],
-        scratch: Callable[[], str | None],
-    ) -> None:
-        """`pieces_of` reads a body by its digest, in a thread that may wait."""
-        self._place = place
-        self._pieces_of = pieces_of
-        self._scratch = scratch
-        self._cached = TemporaryFileCache()
-
-    def with_bodies(self, item: AnyInteraction) -> AnyInteraction:
-        """The interaction with large bodies that are read when they are opened."""
-        return replace_large_bodies(item, self.with_handle)
-
-    def with_handle(self, file: BodyFile) -> BodyFile:
-        """The body, to be read when it is opened."""
-        return replace(file, handle=FetchedBody(partial(self._fetch, file.digest)))
-
-    def close(self) -> None:
-        """Drop all files."""
-        self._cached.clear()
-
-    def _fetch(self, digest: str) -> TemporaryFile:
-        if (cached := self._cached.get(digest)) is not None:
-            return cached
-        file, size = self._read(digest)
-        self._cached.add(digest, file, size)
-        return file
-
-    def _read(self, digest: str) -> tuple[TemporaryFile, int]:
-        file, size, digest_of_data = TemporaryFile(self._scratch()), 0, hashlib.sha256()
-        for data in self._pieces_of(digest):
-            file.write(data)
-            digest_of_data.update(data)
-            size += len(data)
-        if not size:
-            raise CassetteCorrupt(
-                f"{self._place}: the large body {digest} is gone, its recording was removed or "
-                "replaced meanwhile"
-            )
-        if digest_of_data.hexdigest() != digest:
-            raise damaged(self._place, digest)
-        return file, size

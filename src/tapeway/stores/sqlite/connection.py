@@ -51,15 +51,25 @@ _FLAGS = {
     "copy": apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | _NO_LINK,
 }
 _SETTINGS = {"trusted_schema": 0, "foreign_keys": 1, "cell_size_check": 1}
+# What tapeway does not use and a file of somebody else may have.
+_SWITCHES = {
+    apsw.SQLITE_DBCONFIG_DEFENSIVE: 1,
+    apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER: 0,
+    apsw.SQLITE_DBCONFIG_ENABLE_VIEW: 0,
+    apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA: 0,
+}
 WAL = "wal"
 FULL, _EXTRA = 2, 3
 _warned: set[str] = set()
 
 
 def connect(
-    path: Path, role: Role, check: Callable[[apsw.Connection], None] = lambda _: None
+    path: Path, role: Role, check: Callable[[apsw.Connection], bool] = lambda _: False
 ) -> apsw.Connection:
-    """A connection to an existing file, after `check` was called with it.
+    """A connection to an existing file.
+
+    `check` is called with it before any other table is read, and says whether the file has tapeway's
+    tables; then the content of a small file is checked too.
 
     Raises StoreError, ConfigError, apsw.CantOpenError, and what `check` raises.
     """
@@ -70,15 +80,19 @@ def connect(
     connection = apsw.Connection(name, flags=_FLAGS[role])
     try:
         connection.set_busy_timeout(BUSY_MS)
-        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        for switch, value in _SWITCHES.items():
+            connection.config(switch, value)
         for setting, value in _SETTINGS.items():
             set_and_check(connection, setting, value)
+        if role != "write":
+            set_and_check(connection, "query_only", 1)
+        # Before anything is written: a file of somebody else is left as it is.
+        known = check(connection)
         if role == "write":
             _make_durable(connection, str(path))
             set_and_check(connection, "secure_delete", 1)
-        else:
-            set_and_check(connection, "query_only", 1)
-        check(connection)
+        if known:
+            check_small(connection)
     except apsw.Error as exc:
         # Read before the connection is closed: closing changes it.
         number = connection.system_errno
@@ -90,11 +104,11 @@ def connect(
     return connection
 
 
-def write_ahead(connection: apsw.Connection) -> object:
+def _write_ahead(connection: apsw.Connection) -> object:
     """Turn the write-ahead log on; returns the journal mode of the file afterwards.
 
-    SQLite does not wait for another writer of a file without a log, for example the process that
-    has just created the file: SQLite fails at once, whatever the busy time-out.
+    SQLite does not wait for a reader of a file without a log: SQLite fails at once, whatever the busy
+    time-out.
     """
     until = time.monotonic() + BUSY_MS / 1000
     while True:
@@ -201,7 +215,7 @@ def refuse_old_library(version: str) -> None:
 
 
 def _make_durable(connection: apsw.Connection, path: str) -> None:
-    mode = write_ahead(connection)
+    mode = _write_ahead(connection)
     if mode != "wal":
         mode = connection.pragma("journal_mode", "delete")
         if mode != "delete":

@@ -1,7 +1,7 @@
 """The location of a SQLite store: its file, and the files beside it.
 
-calls.db           the recordings          calls.db-wal, -shm    SQLite's own
-calls.db.shared    cursors, leases, mode   calls.db.lock         lock on these; rollback check
+calls.db         the recordings             calls.db-wal, -shm    SQLite's own
+calls.db.lock    who writes, and how much was acknowledged
 """
 
 import errno
@@ -16,7 +16,7 @@ from tapeway.stores.support.durable_files import FILE_MODE, make_root, store_err
 
 MOUNTS = Path("/proc/self/mountinfo")
 
-_BESIDE = ("", "-wal", "-shm", "-journal", ".shared", ".shared-wal", ".shared-shm", ".lock")
+_BESIDE = ("", "-wal", "-shm", "-journal", ".lock")
 # Locks of one machine are not seen on another, and SQLite's memory of the log is not shared.
 _NETWORK = frozenset(
     {

@@ -1,85 +1,128 @@
-"""The file of a SQLite store: the tables, the marks of tapeway's files, and the table `state`.
+"""The tables of a SQLite store, and what a file has to look like before anything in it is used.
 
-The table tells the takes that ever began, and whether something was removed since the last wiping.
+    cassettes ─┬─ recordings ─┬─ documents
+               └─ sources     └─ uses ── bodies ── pieces
+
+A file holds exactly these tables. A trigger, a view, a generated column or an index on an expression
+is code that SQLite runs for whoever opens the file: such a file was made by somebody else.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import lru_cache
 
 import apsw
 
-from tapeway.core.model.cassette import Lease
-from tapeway.errors import CassetteCorrupt, Fenced
-from tapeway.stores.sql.statements import Op, each, row, run
-from tapeway.stores.sql.tables import RECORDINGS
+from tapeway.errors import CassetteCorrupt
 from tapeway.stores.sqlite.connection import immediate_transaction
-from tapeway.stores.sqlite.operations import main_text
 from tapeway.stores.support.format_versions import refuse_other_version
 
 APPLICATION = 0x7A9E3A41
 """Marks the file as tapeway's, in its header."""
 
-VERSION = 7
+VERSION = 8
 
-_STATE = """
--- `removed` is the number of the last change after which the file has to be wiped, or 0.
-CREATE TABLE state (
-    id TEXT NOT NULL, changes INTEGER NOT NULL, takes INTEGER NOT NULL, removed INTEGER NOT NULL
+TABLES = """
+CREATE TABLE cassettes (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
+  created_at BLOB NOT NULL, run_id BLOB NOT NULL, meta BLOB NOT NULL,
+  -- The number of its last change.
+  change INTEGER NOT NULL, modified_at REAL NOT NULL
 ) STRICT;
--- Leases that were taken over from instances which seemed to have ended.
-CREATE TABLE lost (fence INTEGER PRIMARY KEY) STRICT;
-CREATE TRIGGER interaction_removed AFTER DELETE ON interaction BEGIN
-    UPDATE state SET removed = changes;
-END;
-CREATE TRIGGER interaction_replaced AFTER UPDATE OF document ON interaction BEGIN
-    UPDATE state SET removed = changes;
-END;
-CREATE TRIGGER head_replaced AFTER UPDATE OF meta ON cassette BEGIN
-    UPDATE state SET removed = changes;
-END;
-CREATE TRIGGER piece_removed AFTER DELETE ON piece BEGIN
-    UPDATE state SET removed = changes;
-END;
+-- How many recordings a cassette has, and where they came from.
+CREATE TABLE sources (
+  id INTEGER PRIMARY KEY, cassette INTEGER NOT NULL REFERENCES cassettes,
+  exchange INTEGER NOT NULL, route BLOB NOT NULL, base BLOB NOT NULL,
+  count INTEGER NOT NULL, size INTEGER NOT NULL,
+  UNIQUE (cassette, exchange, route, base)
+) STRICT;
+-- An id is never used again, and its document never changes. `number` is the index of an interaction,
+-- `place` its position in the order. `key` is the match key under the rules of the cassette; without a
+-- key the document is read when the cassette is loaded.
+CREATE TABLE recordings (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  cassette INTEGER NOT NULL REFERENCES cassettes, source INTEGER NOT NULL REFERENCES sources,
+  number INTEGER NOT NULL, place INTEGER NOT NULL,
+  key BLOB, marks INTEGER NOT NULL, size INTEGER NOT NULL
+) STRICT;
+CREATE INDEX recordings_in_order ON recordings (cassette, place, number, id);
+CREATE INDEX recordings_by_number ON recordings (cassette, number);
+CREATE TABLE documents (
+  id INTEGER PRIMARY KEY REFERENCES recordings, text BLOB NOT NULL, sha256 BLOB NOT NULL
+) STRICT;
+CREATE TABLE bodies (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB UNIQUE, size INTEGER NOT NULL
+) STRICT;
+CREATE TABLE pieces (
+  body INTEGER NOT NULL REFERENCES bodies, number INTEGER NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (body, number)
+) STRICT;
+CREATE TABLE uses (
+  recording INTEGER NOT NULL REFERENCES recordings, body INTEGER NOT NULL REFERENCES bodies,
+  PRIMARY KEY (recording, body)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX uses_of_body ON uses (body);
+-- `changes` counts transactions; `removed` says that the file has to be wiped.
+CREATE TABLE file (
+  id TEXT NOT NULL, changes INTEGER NOT NULL, removed INTEGER NOT NULL
+) STRICT;
 """
-_TABLES = main_text(RECORDINGS) + _STATE
-_NAMES = {
-    *("state", "cassette", "interaction", "key", "source", "body", "piece", "usage", "lost"),
+
+# `ANALYZE` makes the latter two.
+_OF_SQLITE = {
+    ("table", "sqlite_sequence", "CREATE TABLE sqlite_sequence(name,seq)"),
+    ("table", "sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
+    ("table", "sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
 }
+_Part = tuple[str, str, str | None]
+"""The kind, the name and the text of a part of a schema."""
 
 
-def stored_version(connection: apsw.Connection, path: str) -> int | None:
-    """The version of a file's tables, None for an empty file.
+class OlderVersion(Exception):
+    """The file has the tables of the version before."""
 
-    Raises CassetteCorrupt for a file of another program, of another version, and without a table.
+
+def check(connection: apsw.Connection, path: str, *, older: str = "") -> bool:
+    """Whether the file has tapeway's tables; False for an empty file.
+
+    Only SQLite's own table of all parts is read. `older` has the tables of the version before, to
+    look for these instead. Raises CassetteCorrupt for a file of another program, of another version,
+    and with other parts; OlderVersion.
     """
     application, version = connection.pragma("application_id"), user_version(connection)
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-    if not application and not version and not tables:
-        return None
+    found: set[_Part] = {
+        (str(kind), str(name), None if sql is None else str(sql))
+        for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_schema")
+    }
+    if not application and not version and not found:
+        return False
     if application != APPLICATION:
         raise CassetteCorrupt(
             f"{path} is a SQLite file of another program: give --store sqlite: another file"
         )
-    refuse_other_version(version, VERSION, path)
-    if not tables >= _NAMES:
-        raise CassetteCorrupt(f"{path} lacks some of its tables: restore it from a copy")
-    return version
+    if not older and version == VERSION - 1:
+        raise OlderVersion
+    refuse_other_version(version, VERSION - 1 if older else VERSION, path)
+    _refuse_foreign_parts(found - _OF_SQLITE, _parts(older or TABLES), path)
+    return True
 
 
 def create(
     connection: apsw.Connection, path: str, begin: Callable[[], None] = lambda: None
 ) -> None:
-    """Create the tables in an empty file; safe where several processes do so at once.
-
-    `begin` is called before: what it raises leaves the file empty.
-    """
+    """Create the tables in an empty file. `begin` is called before: an error leaves the file empty."""
     with immediate_transaction(connection):
-        if stored_version(connection, path) is None:
+        if not check(connection, path):
             begin()
-            connection.execute(_TABLES)
-            connection.execute("INSERT INTO state VALUES (?, 0, 0, 0)", (secrets.token_hex(8),))
-            connection.pragma("application_id", APPLICATION)
-            connection.pragma("user_version", VERSION)
+            make_tables(connection, secrets.token_hex(8), 0)
+
+
+def make_tables(connection: apsw.Connection, file_id: str, changes: int) -> None:
+    """Create the tables of a file with this identity, in a transaction of the caller."""
+    connection.execute(TABLES)
+    connection.execute("INSERT INTO file VALUES (?, ?, 0)", (file_id, changes))
+    connection.pragma("application_id", APPLICATION)
+    connection.pragma("user_version", VERSION)
 
 
 def user_version(connection: apsw.Connection) -> int:
@@ -88,32 +131,35 @@ def user_version(connection: apsw.Connection) -> int:
     return version if isinstance(version, int) else 0
 
 
-def takes() -> Op[int]:
-    """How many takes ever began."""
-    state = yield from row("SELECT takes FROM state")
-    return 0 if state is None else int(state[0])
-
-
-def note_takes(count: int) -> Op[int]:
-    """Store how many takes ever began."""
-    return (yield from run("UPDATE state SET takes = $1 WHERE takes < $1", count))
-
-
-def needs_wiping() -> Op[bool]:
-    """Whether something was removed since the file was wiped."""
-    state = yield from row("SELECT removed FROM state")
-    return state is not None and bool(state[0])
-
-
-def lose(fences: Sequence[int]) -> Op[None]:
-    """From now on, refuse recordings under these leases."""
-    yield from each("INSERT INTO lost VALUES ($1) ON CONFLICT DO NOTHING", [(at,) for at in fences])
-
-
-def refuse_lost(lease: Lease, place: str) -> Op[None]:
-    """Raise Fenced for a lease after a take-over by another process."""
-    if (yield from row("SELECT 1 FROM lost WHERE fence = $1", lease.fence)) is not None:
-        raise Fenced(
-            f"{place}: another process records the same for cassette '{lease.name}' by now: this "
-            "answer was not written"
+def _refuse_foreign_parts(found: set[_Part], made: frozenset[_Part], path: str) -> None:
+    names = {name for _, name, _ in made}
+    for kind, name, _ in sorted(found - made, key=lambda part: part[:2]):
+        what = f"the {kind} '{name}'"
+        raise CassetteCorrupt(
+            f"{path} holds {what}, which tapeway did not make: it may run code of whoever made the "
+            "file, which was left as it is; use a file of your own"
+            if name not in names
+            else f"{path}: {what} is not as tapeway makes it, so somebody else has changed the "
+            "file, which was left as it is; restore it from a copy"
         )
+    for kind, name, _ in sorted(made - found, key=lambda part: part[:2]):
+        raise CassetteCorrupt(f"{path} lacks the {kind} '{name}': restore it from a copy")
+
+
+@lru_cache(maxsize=2)
+def _parts(tables: str) -> frozenset[_Part]:
+    """The parts of a file in which these tables were just made."""
+    connection = apsw.Connection(":memory:")
+    try:
+        connection.execute(tables)
+        return (
+            frozenset(
+                (str(kind), str(name), None if sql is None else str(sql))
+                for kind, name, sql in connection.execute(
+                    "SELECT type, name, sql FROM sqlite_schema"
+                )
+            )
+            - _OF_SQLITE
+        )
+    finally:
+        connection.close()

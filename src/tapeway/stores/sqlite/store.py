@@ -1,92 +1,351 @@
-"""Cassettes in one SQLite file, shared by the processes of a machine.
+"""Cassettes in one SQLite file, which belongs to one process that writes.
 
-Each process has a thread for writing, three for reading (no hit waits for an export), and a thread
-for the shared file with cursors, leases and the mode. A replay waits for no sync, and the event
-loop for no disk: a cursor that the event loop moves waits for nobody (`moves.py`).
-
-A recording is durable before the cursor of its key moves on. A request in between finds the
-recording and replays it, like simultaneous equal requests.
+The thread of `writer.py` writes, a second thread reads whole cassettes and lists, and documents are
+read by whoever replays them: a read waits for no write. Other processes look into the file meanwhile.
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from tapeway.errors import StoreError, out_of_touch, poisoned
-from tapeway.ports import Found, StoreFacts
-from tapeway.stores.sql.store import SqlStore
-from tapeway.stores.sqlite.location import StoreLocation
-from tapeway.stores.sqlite.runtime import Runtime
+import apsw
+
+from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.model.cassette import (
+    CassetteHead,
+    CassetteStat,
+    Outline,
+    Recording,
+    StoredCassette,
+    TakenRecording,
+)
+from tapeway.core.model.condition import Unchanged
+from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import CassetteEdited, CassetteLocked, StoreError, closed, poisoned
+from tapeway.ports import StoreFacts
+from tapeway.stores.file.resident_recordings import ResidentRecordings
+from tapeway.stores.sqlite import bodies, recordings, schema
+from tapeway.stores.sqlite.check import damage
+from tapeway.stores.sqlite.connection import connect, snapshot, store_error
+from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
+from tapeway.stores.sqlite.lock_file import LockFile
+from tapeway.stores.sqlite.recordings import Change, Decoder
+from tapeway.stores.sqlite.resident import Documents, StoredRecordings
+from tapeway.stores.sqlite.schema import OlderVersion
+from tapeway.stores.sqlite.upgrade import refuse_to_upgrade, upgrade
+from tapeway.stores.sqlite.worker_thread import WorkerThread
+from tapeway.stores.sqlite.writer import UNSEEN, Writer
+from tapeway.stores.support.columns import imported_text, recording_text
 from tapeway.stores.support.durable_files import check_writes
+from tapeway.stores.support.large_bodies import BodyCache
+from tapeway.stores.whole import WholeCassettes
+
+T = TypeVar("T")
+
+WRITTEN_ON_THE_LOOP = 32 * 1024
+"""The text of a recording with larger bodies is made in the thread, as that takes milliseconds."""
 
 
-class SqliteStore(SqlStore[Runtime]):
-    """A SQLite file. The first write creates it; several stores of one file are fine."""
+class SqliteStore(WholeCassettes):
+    """A SQLite file, which the first write creates."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` is the same for all processes of the machine."""
-        super().__init__(f"sqlite:{path}", StoreFacts(durability="disk", paged=True, file=path))
+    def __init__(self, path: Path) -> None:
+        self.url = f"sqlite:{path}"
+        self.facts = StoreFacts(durability="disk", paged=True, file=path)
         self._location = StoreLocation(path)
-        self._clock = clock
-
-    @property
-    def shared(self) -> "SqliteStore":
-        """The store itself: several processes may use it at once."""
-        return self
+        self._place = str(path)
+        self._resident = ResidentRecordings()
+        self._opened: _Opened | None = None
 
     @property
     def trouble(self) -> StoreError | None:
-        if self._opened is None or not self._opened.member.in_touch:
-            return out_of_touch(self.url)
-        return poisoned(self.url) if self._opened.writer.poisoned else None
+        """A write failed, and nothing is acknowledged until a cassette is ejected."""
+        suspect = self._opened is not None and self._opened.writer.poisoned
+        return poisoned(self.url) if suspect else None
 
     async def check_writes(self, name: str | None = None) -> None:
-        if self._opened is not None and self._opened.writer.poisoned:
-            raise poisoned(self.url)
+        if (trouble := self.trouble) is not None:
+            raise trouble
         self._location.refuse_read_only()
         await asyncio.to_thread(check_writes, self._location.folder)
 
     async def open(self) -> None:
-        if self._opened is None:
-            self._location.refuse_network()
-            self._opened = Runtime(self._location, self._clock)
-            await self._opened.open()
-            try:
-                # Fails now for a file that cannot be read.
-                await self.names()
-            except BaseException:
-                await self.close()
-                raise
+        if self._opened is not None:
+            return
+        self._location.refuse_network()
+        opened = self._opened = _Opened(self._location)
+        try:
+            await opened.prepare()
+        except BaseException:
+            await self.close()
+            raise
 
-    # Cassettes.
+    async def close(self, within_s: float = math.inf) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    # Reading.
+
+    async def names(self) -> Sequence[str]:
+        return await self._now.read(recordings.names, [])
+
+    async def stat(self, name: str) -> CassetteStat | None:
+        return await self._read(name, recordings.stat, None)
+
+    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
+        opened = self._for(name)
+        if writable:
+            await opened.writer.claim(name, opened.seen.pop(name, UNSEEN))
+
+        def loaded(connection: apsw.Connection) -> tuple[StoredCassette | None, str | None]:
+            with snapshot(connection):
+                filed = StoredRecordings(*opened.documents_of(connection), name, self._resident)
+                stat = recordings.stat(connection, name)
+                stored = recordings.load(connection, name, self._decoder(name), filed)
+                return stored, None if stat is None else stat.version
+
+        stored, version = await opened.read(loaded, (None, None))
+        if not opened.writer.has(name):
+            opened.seen[name] = version
+        return stored
+
+    async def outline(self, name: str) -> Outline | None:
+        return await self._read(name, partial(recordings.outline, place=self._cassette(name)), None)
+
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
+        found = partial(recordings.page, after=after, limit=limit, decoder=self._decoder(name))
+        return await self._read(name, found, [])
+
+    async def get(self, name: str, index: int) -> TakenRecording | None:
+        found = partial(recordings.get, index=index, decoder=self._decoder(name))
+        return await self._read(name, found, None)
+
+    # Writing.
+
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
+        opened = self._for(name)
+        # Two threads that both compute would take the interpreter from each other all the time.
+        text = recording_text(recording) if _is_small(recording.interaction) else None
+        await opened.writer.append(name, head, recording, text)
+
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
+        def extended(change: Change) -> None:
+            for item in items:
+                change.append(name, head, item, imported_text(item))
+
+        await self._for(name).writer.run(name, extended)
+
+    async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
+        opened = self._for(name)
+        body = await opened.writer.upload(name, pieces)
+        return opened.bodies.with_handle(BodyFile("", body.size, body.digest.hex()))
+
+    async def put(self, name: str, cassette: StoredCassette) -> None:
+        replaced = partial(
+            Change.replace, name=name, head=cassette.head, items=cassette.interactions
+        )
+        await self._for(name).writer.run(name, replaced)
+
+    async def save(
+        self, name: str, cassette: StoredCassette, only: Unchanged | None = None
+    ) -> bool:
+        await self._for(name).writer.claim(name)
+        return await super().save(name, cassette, only)
+
+    async def replace_head(self, name: str, head: CassetteHead) -> None:
+        opened = self._for(name)
+        await opened.writer.claim(name)
+        present = await self.outline(name)
+        if present is not None and present.head != head:
+            await opened.writer.run(name, partial(Change.replace_head, name=name, head=head))
 
     async def release(self, name: str) -> None:
-        """Recordings are always in their final form: this only removes leftovers."""
-        self._for_cassette(name)
-        await self._driver.writer.recover()
-        await self._driver.sweep()
+        opened = self._for(name)
+        opened.seen.pop(name, None)
+        if opened.writer.has(name):
+            await opened.writer.release(name)
+            opened.forget(name)
 
-    async def erase(self) -> Sequence[str]:
-        return await self._driver.wipe()
+    async def remove(self, name: str, only: Unchanged | None = None) -> bool:
+        opened = self._for(name)
+        if await self.stat(name) is None and not opened.writer.has(name):
+            return False
+        was_claimed = opened.writer.has(name)
+        await opened.writer.claim(name)
+        removed = await super().remove(name, only)
+        if not removed and not was_claimed:
+            await self.release(name)
+        return removed
+
+    async def delete(self, name: str) -> bool:
+        opened = self._for(name)
+        try:
+            return await opened.writer.run(name, partial(Change.remove, name=name))
+        finally:
+            await self.release(name)
 
     async def check(self) -> Sequence[str]:
         """The damage that SQLite finds in the whole file, then the damage of the content."""
-        return await self._driver.check() or await super().check()
+        return await self._now.read(partial(damage, place=self._place), [])
 
-    # Cursors.
+    async def erase(self) -> Sequence[str]:
+        if not self._location.writable:
+            return []
+        if not await self._now.read(recordings.needs_wiping, otherwise=False):
+            return []
+        try:
+            return await self._now.writer.wipe()
+        except CassetteLocked:
+            # Whoever writes into the file wipes it.
+            return []
 
-    async def look(
-        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> Found:
-        looked_up = await super().look(name, take, keys, digests)
-        # A file on a read-only disk is not attached when a cursor is moved: nothing can be compared.
-        return looked_up if self._location.writable else looked_up._replace(version=None)
+    @property
+    def _now(self) -> "_Opened":
+        if self._opened is None:
+            raise closed(self.url)
+        return self._opened
 
-    async def _forget_cursors(self, name: str) -> None:
-        if self._driver.has_cursors:
-            await super()._forget_cursors(name)
+    def _for(self, name: str) -> "_Opened":
+        opened = self._now
+        check_cassette_name(name)
+        return opened
 
-    async def _before_writing(self) -> None:
-        self._location.refuse_read_only()
-        await self._driver.writer.recover()
+    async def _read(self, name: str, work: Callable[[apsw.Connection, str], T], otherwise: T) -> T:
+        def read(connection: apsw.Connection) -> T:
+            with snapshot(connection):
+                return work(connection, name)
+
+        return await self._for(name).read(read, otherwise)
+
+    def _cassette(self, name: str) -> str:
+        return f"{self._place}, cassette '{name}'"
+
+    def _decoder(self, name: str) -> Decoder:
+        return Decoder(self._cassette(name), self._now.bodies.with_handle)
+
+
+class _Opened:
+    """The threads and connections from the store's opening to its end."""
+
+    def __init__(self, location: StoreLocation) -> None:
+        self._location = location
+        self.writer = Writer(location, self._superseded)
+        self.seen: dict[str, str | None] = {}
+        """The versions of cassettes that were loaded for replay."""
+        self.bodies = BodyCache(str(location), self._pieces_of, self._scratch)
+        self._reader = WorkerThread(
+            str(location), "read the recordings", self._connect, self._identity
+        )
+        self._documents: tuple[object, Documents, str] | None = None
+
+    async def prepare(self) -> None:
+        """Look at the file, and upgrade one of the version before. Raises StoreError."""
+        try:
+            await self.read(lambda _: None, None)
+        except OlderVersion:
+            refuse_to_upgrade(self._location)
+            await asyncio.to_thread(upgrade, self._location)
+            await self.read(lambda _: None, None)
+
+    async def read(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        """The result of reading, `otherwise` where there is no file yet."""
+        try:
+            return await self._reader.run(work)
+        except StoreFileAbsent:
+            return otherwise
+
+    def documents_of(self, connection: apsw.Connection) -> tuple[Documents, str]:
+        """What reads documents of the file on demand, and the identity of the file."""
+        identity = self._reader.connected_to
+        if self._documents is None or self._documents[0] != identity:
+            file_id = str(connection.execute("SELECT id FROM file").get)
+
+            def connect_again() -> apsw.Connection:
+                made = self._connect()
+                if self._identity() != identity:
+                    made.close()
+                    raise CassetteEdited(
+                        f"{self._location} was replaced since the cassette was loaded: eject the "
+                        "cassette, so that it is loaded anew"
+                    )
+                return made
+
+            documents = Documents(str(self._location), connect_again)
+            self._documents = identity, documents, file_id
+        return self._documents[1:]
+
+    def _superseded(self, name: str, id_: int, text: bytes, digest: bytes) -> None:
+        if self._documents is not None:
+            self._documents[1].keep(name, id_, text, digest)
+
+    def forget(self, name: str) -> None:
+        """Forget what was replaced in a cassette."""
+        if self._documents is not None:
+            self._documents[1].forget(name)
+
+    async def close(self) -> None:
+        if self._documents is not None:
+            self._documents[1].close()
+        await self._reader.close()
+        try:
+            await self.writer.close()
+        finally:
+            self.bodies.close()
+
+    def _identity(self) -> object:
+        try:
+            status = os.stat(self._location.path)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def _connect(self) -> apsw.Connection:
+        """A connection to read. Raises StoreError, StoreFileAbsent, OlderVersion."""
+        lock, place = LockFile(self._location), str(self._location)
+        if not lock.examine().st_size:
+            raise StoreFileAbsent
+
+        def check(connection: apsw.Connection) -> bool:
+            if schema.check(connection, place):
+                return True
+            # Perhaps its first process has committed the tables in between.
+            if lock.has_number and not schema.check(connection, place):
+                lock.refuse_emptied()
+            raise StoreFileAbsent
+
+        connection = connect(self._location.path, self._location.role, check)
+        try:
+            lock.compare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _pieces_of(self, digest: str) -> Iterator[bytes]:
+        try:
+            with closing(self._connect()) as connection:
+                yield from bodies.pieces_of(connection, digest)
+        except StoreFileAbsent:
+            return
+        except apsw.Error as exc:
+            raise store_error(exc, str(self._location), "read a large body") from exc
+
+    def _scratch(self) -> str | None:
+        """The folder for temporary files: the store's folder, None where this process cannot write."""
+        for folder in (self._location.folder, *self._location.folder.parents):
+            if folder.is_dir():
+                return str(folder) if os.access(folder, os.W_OK) else None
+        return None
+
+
+def _is_small(item: AnyInteraction) -> bool:
+    if not isinstance(item, Interaction) or item.request.file or item.response.file:
+        return False
+    return len(item.request.body) + item.response.size <= WRITTEN_ON_THE_LOOP

@@ -1,30 +1,29 @@
-"""The thread of a process that writes to the SQLite file: recordings that wait share one sync."""
+"""The thread that writes into a SQLite file: recordings that wait share one sync."""
 
+import asyncio
 import logging
 import os
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar
 
 import apsw
 
-from tapeway.core.model.cassette import Lease
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.errors import (
     CassetteEdited,
     CassetteLocked,
-    Fenced,
     StoreError,
     StoreFull,
     StorePoisoned,
     TapewayError,
     copy_of,
 )
-from tapeway.stores.sql.statements import Op
-from tapeway.stores.sqlite import schema
+from tapeway.stores.sqlite import bodies, recordings, schema
+from tapeway.stores.sqlite.bodies import BodyUpload
 from tapeway.stores.sqlite.connection import (
     BUSY_MS,
     check_small,
@@ -33,9 +32,10 @@ from tapeway.stores.sqlite.connection import (
     leaves_disk_in_doubt,
 )
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
-from tapeway.stores.sqlite.operations import Suspended, run_until_quick
-from tapeway.stores.sqlite.rollback_check import RollbackCheck
+from tapeway.stores.sqlite.lock_file import LockFile
+from tapeway.stores.sqlite.recordings import Change
 from tapeway.stores.sqlite.worker_thread import WorkerThread
+from tapeway.stores.support.columns import recording_text
 from tapeway.stores.support.serial_executor import result_of
 
 log = logging.getLogger(__name__)
@@ -44,200 +44,308 @@ T = TypeVar("T")
 
 _CHECKPOINT_PAGES = 1000
 REWRITTEN_BYTES = 1024**3
-"""A larger file is not rewritten to wipe it: others would wait too long."""
+"""A larger file is not rewritten to wipe it: recordings would wait too long."""
 WIPE_MS = 1000
 """How long wiping waits for other connections, which wait for the wiping too."""
 _FRAME_HEADER = 24
 """Bytes that the write-ahead log adds to each page."""
 _ACTION = "write the recording"
+UNSEEN: Final = object()
+
+_Done = asyncio.Future[BaseException | None]
+"""Ends with what kept a recording from being written, None where it is durable."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    make: Callable[[], Op[None]]
-    lease: Lease | None
-    done: "Future[None]"
+class _Unwritten(NamedTuple):
+    """A recording that waits to be written, with its text if quickly made."""
+
+    name: str
+    head: CassetteHead
+    recording: Recording
+    text: bytes | None
+    done: _Done
 
 
-class QuickFile(Protocol):
-    """Where an operation goes on once its recordings are durable."""
+class Writer:
+    """Writes into a store's file, and creates it at the first write.
 
-    def finish(self, suspended: Sequence[Suspended]) -> Sequence[Any]:
-        """The results of these, in one transaction. Raises StoreError."""
-
-    def release_later(self, lease: Lease) -> None:
-        """End a lease under which was recorded, as soon as it can be written."""
-
-
-class RecordingWriter:
-    """Writes to a store's file, and creates it at the first write.
-
-    After a failed sync (`poisoned`) nothing is acknowledged until `recover` succeeds.
+    It holds the file's lock as long as it has any cassette. After a failed sync (`poisoned`) nothing
+    is acknowledged until `claim` or `release` succeeds.
     """
 
-    def __init__(self, location: StoreLocation, quick: QuickFile) -> None:
+    def __init__(
+        self, location: StoreLocation, superseded: Callable[[str, int, bytes, bytes], None]
+    ) -> None:
+        """`superseded` gets each recording that another one replaced, before the row is gone."""
+        self._superseded = superseded
         self._location = location
-        self._quick = quick
         self._thread = WorkerThread(str(location), _ACTION, self._connect)
-        self._waiting: deque[_Waiting] = deque()
-        self._rollback_check = RollbackCheck(location)
+        self._lock = LockFile(location)
+        self._claimed: set[str] = set()
+        self._changed: set[str] = set()
+        self._kept: dict[str, Counter[bytes]] = {}
+        """The digests of the bodies that were kept for a cassette and are to be recorded."""
+        self._uploads: set[BodyUpload] = set()
+        self._waiting: deque[_Unwritten] = deque()
+        self._handed_over = True
         self._file: tuple[int, int] | None = None
         self._wal_pages = 0
         self.poisoned = False
-        self.leases: set[Lease] = set()
-        """Claimed leases, neither given back nor used for a recording."""
 
-    @property
-    def connected(self) -> bool:
-        return self._thread.connected
+    def has(self, name: str) -> bool:
+        """Whether this process records into a cassette."""
+        return name in self._claimed
 
-    async def record(self, make: Callable[[], Op[None]], lease: Lease | None) -> None:
-        """Run what records, in the order of the calls; durable on return.
+    async def append(
+        self, name: str, head: CassetteHead, recording: Recording, text: bytes | None
+    ) -> None:
+        """Write a recording, in the order of the calls; durable on return."""
+        loop = asyncio.get_running_loop()
+        waiting = _Unwritten(name, head, recording, text, loop.create_future())
+        self._waiting.append(waiting)
+        if self._handed_over:
+            self._handed_over = False
+            # All that is recorded in this turn of the event loop wakes the thread once.
+            loop.call_soon(self._hand_over)
+        if (failure := await waiting.done) is not None:
+            try:
+                raise failure
+            finally:
+                # Each would keep the other, and the recording.
+                del failure
 
-        Those that wait share one transaction. `make` is called in the writer's thread.
+    async def run(self, name: str, work: Callable[[Change], T]) -> T:
+        """The result of a change of a cassette in a transaction of its own, once durable."""
+
+        def written() -> T:
+            self._begin(name)
+            self._changed.add(name)
+            return self._write(work)
+
+        return await self._in_thread(written)
+
+    async def claim(self, name: str, seen: object = UNSEEN) -> None:
+        """Become the process that writes. `seen` is the version of the cassette that was read.
+
+        Raises CassetteLocked, CassetteEdited for another version, StoreError.
         """
-        done: Future[None] = Future()
-        self._waiting.append(_Waiting(make, lease, done))
-        self._thread.submit_unconnected(self._write_waiting)
-        await result_of(done)
+        await self._in_thread(partial(self._claim, name, seen))
 
-    async def run(self, make: Callable[[], Op[T]]) -> T:
-        """The result of an operation in a separate transaction, once durable."""
-        return await result_of(self._thread.submit_unconnected(partial(self._write_one, make)))
+    async def upload(self, name: str, pieces: Iterable[bytes]) -> BodyUpload:
+        """Write a large body, for a recording that is appended next; durable on return."""
+        await self._in_thread(partial(self._claim, name, UNSEEN))
+        upload = BodyUpload(pieces)
+        self._uploads.add(upload)
+        try:
+            while (block := await asyncio.to_thread(upload.take)) or upload.id is None:
+                await self.run(name, partial(upload.add, block=block))
+            self._kept.setdefault(name, Counter())[upload.digest] += 1
+            await self.run(name, upload.finish)
+        except BaseException:
+            if upload.id is not None:
+                # Where that fails, as on a full disk, a sweep removes it later.
+                with suppress(StoreError):
+                    dropped = partial(bodies.remove, body=upload.id)
+                    await asyncio.shield(self.run(name, dropped))
+            raise
+        finally:
+            self._uploads.discard(upload)
+        return upload
 
-    async def until_done(self, step: Callable[[], Op[bool]]) -> None:
-        """Repeat a step, each time in a new transaction, as long as the step returns True."""
-        while await self.run(step):
-            pass
-
-    async def recover(self) -> None:
-        """After a failed sync: write all that was acknowledged to disk again. Raises StoreError."""
-        if self.poisoned:
-            await result_of(self._thread.submit_unconnected(self._recover))
+    async def release(self, name: str) -> None:
+        """Write the final form of a cassette, and let go of the file with the last one."""
+        await self._in_thread(partial(self._release, name))
 
     async def wipe(self) -> Sequence[str]:
         """Rewrite the file without what was removed; what is still readable there, a sentence each."""
-        return await result_of(self._thread.submit_unconnected(self._wipe))
+        return await self._in_thread(self._wiped_alone)
 
     async def close(self) -> None:
+        """Write the final form of all cassettes, wipe the file, and let go of it."""
+        await self._in_thread(self._close)
         await self._thread.close()
-        self._rollback_check.close()
+
+    # In the thread.
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        self._hand_over()
+        return await result_of(self._thread.submit_unconnected(work))
+
+    def _hand_over(self) -> None:
+        if self._handed_over:
+            return
+        self._handed_over = True
+        try:
+            self._thread.submit_unconnected(self._write_waiting)
+        except RuntimeError as exc:
+            refused = [(waiting.done, copy_of(exc)) for waiting in self._waiting]
+            self._waiting.clear()
+            _tell(refused)
+
+    def _begin(self, name: str) -> None:
+        if not self._lock.held:
+            self._location.refuse_read_only()
+            self._lock.take()
+        self._claimed.add(name)
+
+    def _claim(self, name: str, seen: object) -> None:
+        was_claimed = name in self._claimed
+        self._begin(name)
+        if self.poisoned:
+            self._recover()
+        if was_claimed or seen is UNSEEN or self._version(name) == seen:
+            return
+        self._let_go(name)
+        raise CassetteEdited(
+            f"cassette '{name}' in {self._location} was changed or recorded into by somebody since "
+            "it was loaded for replay: eject it, so that it is loaded anew"
+        )
+
+    def _version(self, name: str) -> str | None:
+        if not self._is_there():
+            return None
+        found = self._thread.run_here(partial(recordings.stat, name=name))
+        return None if found is None else found.version
+
+    def _is_there(self) -> bool:
+        try:
+            return self._lock.examine().st_size > 0
+        except StoreFileAbsent:
+            return False
+
+    def _release(self, name: str) -> None:
+        if name not in self._claimed:
+            return
+        try:
+            if self.poisoned:
+                self._recover()
+            self._settle(name)
+        except StoreFull as exc:
+            # All is stored; the next release numbers the recordings.
+            log.warning("%s", exc.message)
+        finally:
+            self._let_go(name)
+
+    def _settle(self, name: str) -> None:
+        kept = self._kept.pop(name, None)
+        if not self._is_there():
+            return
+        if name in self._changed or self._thread.run_here(partial(recordings.has_gaps, name=name)):
+            self._write(lambda change: change.settle(name))
+        if kept or name in self._changed:
+            self._sweep()
+        self._changed.discard(name)
+
+    def _let_go(self, name: str) -> None:
+        self._claimed.discard(name)
+        self._kept.pop(name, None)
+        if not self._claimed:
+            self._thread.disconnect()
+            self._lock.let_go()
+
+    def _sweep(self) -> None:
+        """Remove the bodies that nothing refers to and nobody is about to record."""
+        spared = {digest for kept in self._kept.values() for digest in kept}
+        under_way = {upload.id for upload in self._uploads if upload.id is not None}
+        unused = self._thread.run_here(partial(bodies.unused, spared=spared, under_way=under_way))
+        for body in unused:
+            self._write(partial(bodies.remove, body=body))
+
+    def _close(self) -> None:
+        try:
+            if self._claimed and not self.poisoned:
+                for name in sorted(self._claimed):
+                    self._settle(name)
+                for warning in self._wiped() if self._is_there() else ():
+                    log.warning("%s", warning)
+        except StoreError as exc:
+            # What was acknowledged is durable; the next process does the rest.
+            log.error("at stop: %s", exc.message)
+        self._thread.disconnect()
+        self._claimed.clear()
+        self._lock.let_go()
 
     def _connect(self) -> apsw.Connection:
         self._location.refuse_read_only()
         try:
-            self._rollback_check.examine()
+            self._lock.examine()
         except StoreFileAbsent:
             # Before the file exists: a process that sees an empty file finds no earlier number.
-            self._rollback_check.reset()
+            self._lock.reset()
             self._location.create()
         self._location.make_private()
-        connection = connect(self._location.path, "write", self._check)
-        status = self._location.examine()
+        place = str(self._location)
+        connection = connect(
+            self._location.path, "write", lambda opened: schema.check(opened, place)
+        )
+        try:
+            schema.create(connection, place, self._lock.refuse_emptied)
+            self._lock.compare(connection)
+            connection.set_wal_hook(self._committed_to_wal)
+            status = self._location.examine()
+        except BaseException:
+            connection.close()
+            raise
         self._file = status.st_dev, status.st_ino
         return connection
-
-    def _check(self, connection: apsw.Connection) -> None:
-        # Before its first checkpoint a file has its tables in the log alone.
-        schema.create(connection, str(self._location), self._rollback_check.refuse_emptied)
-        check_small(connection)
-        self._rollback_check.compare(connection)
-        connection.set_wal_hook(self._committed_to_wal)
 
     def _committed_to_wal(self, _: apsw.Connection, __: str, pages: int) -> int:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
-    def _write_one(self, make: Callable[[], Op[T]]) -> T:
-        written = self._write(lambda connection: run_until_quick(make(), connection))
-        if isinstance(written, Suspended):
-            (result,) = self._quick.finish([written])
-            return cast("T", result)
-        return written
-
     def _write_waiting(self) -> None:
-        taken: list[tuple[_Waiting, Op[None]]] = []
+        ended: list[tuple[_Done, BaseException | None]] = []
+        taken: list[tuple[_Unwritten, bytes]] = []
         while self._waiting:
             waiting = self._waiting.popleft()
             try:
-                taken.append((waiting, waiting.make()))
+                self._begin(waiting.name)
+                text = recording_text(waiting.recording) if waiting.text is None else waiting.text
+                taken.append((waiting, text))
             except BaseException as exc:
-                waiting.done.set_exception(copy_of(exc))
-        if not taken:
-            return
-        try:
-            results = self._write(partial(self._record_all, taken))
-        except BaseException as exc:
-            for waiting, _ in taken:
-                waiting.done.set_exception(copy_of(exc))
-            return
-        outcomes = [(waiting, result) for (waiting, _), result in zip(taken, results, strict=True)]
-        self._finish([(waiting, at) for waiting, at in outcomes if isinstance(at, Suspended)])
-        for waiting, result in outcomes:
-            if isinstance(result, TapewayError):
-                waiting.done.set_exception(result)
-            else:
-                waiting.done.set_result(None)
-
-    def _record_all(
-        self, taken: list[tuple[_Waiting, Op[None]]], connection: apsw.Connection
-    ) -> list[Suspended | TapewayError | None]:
-        results: list[Suspended | TapewayError | None] = []
-        used: set[Lease] = set()
-        for waiting, op in taken:
-            connection.execute("SAVEPOINT one")
+                ended.append((waiting.done, exc))
+        if taken:
             try:
-                if waiting.lease in used or (waiting.lease and waiting.lease not in self.leases):
-                    raise Fenced(
-                        f"{self._location}: the lease of a recording for cassette "
-                        f"'{waiting.lease.name}' was given back: this answer was not written"
-                    )
-                results.append(run_until_quick(op, connection))
-                if waiting.lease is not None:
-                    used.add(waiting.lease)
-            except TapewayError as exc:
-                # The recording itself was refused, not by the disk: the others continue.
-                connection.execute("ROLLBACK TO one")
-                results.append(copy_of(exc))
-            connection.execute("RELEASE one")
-        return results
+                results = self._write(partial(_appended, taken))
+            except BaseException as exc:
+                results = [copy_of(exc) for _ in taken]
+            for (waiting, _), result in zip(taken, results, strict=True):
+                self._changed.add(waiting.name)
+                if result is None and (kept := self._kept.get(waiting.name)):
+                    self._recorded(waiting.recording.interaction, kept)
+            ended += [(waiting.done, at) for (waiting, _), at in zip(taken, results, strict=True)]
+        _tell(ended)
 
-    def _finish(self, suspended: Sequence[tuple[_Waiting, Suspended]]) -> None:
-        if not suspended:
-            return
-        leases = [waiting.lease for waiting, _ in suspended if waiting.lease is not None]
-        self.leases.difference_update(leases)
-        try:
-            self._quick.finish([at for _, at in suspended])
-        except StoreError as exc:
-            # The recording is durable: at worst the next equal request replays it once more.
-            log.error("%s", exc.message)
-            for lease in leases:
-                self._quick.release_later(lease)
+    def _recorded(self, item: AnyInteraction, kept: Counter[bytes]) -> None:
+        for file in large_bodies(item):
+            kept.subtract([bytes.fromhex(file.digest)])
+        for digest in [digest for digest, count in kept.items() if count <= 0]:
+            del kept[digest]
 
-    def _write(self, work: Callable[[apsw.Connection], T]) -> T:
+    def _write(self, work: Callable[[Change], T]) -> T:
         if self.poisoned:
             raise StorePoisoned(
                 f"{self._location}: an earlier write failed, so nothing more is acknowledged; check "
                 "the disk, then eject a cassette or start again"
             )
-        result, change = self._run_here(partial(self._transaction, work))
-        self._rollback_check.note(change)
+        result, number = self._run_here(partial(self._transaction, work))
+        self._lock.note(number)
         if self._wal_pages > _CHECKPOINT_PAGES:
             # Queued: the caller gets the result first.
             self._thread.submit_unconnected(self._checkpoint)
         return result
 
     def _transaction(
-        self, work: Callable[[apsw.Connection], T], connection: apsw.Connection
+        self, work: Callable[[Change], T], connection: apsw.Connection
     ) -> tuple[T, int]:
         with immediate_transaction(connection):
-            change = connection.execute(
-                "UPDATE state SET changes = changes + 1 RETURNING changes"
-            ).get
-            result = work(connection)
+            change = Change(connection)
+            result = work(change)
+            change.end()
+            for replaced in change.superseded:
+                self._superseded(*replaced)
         self._refuse_replaced()
-        return result, change
+        return result, change.number
 
     def _refuse_replaced(self) -> None:
         # What is written into a removed file is lost when this process ends.
@@ -258,29 +366,49 @@ class RecordingWriter:
             # A file that cannot be opened fails each time by itself.
             if self._thread.connected and leaves_disk_in_doubt(exc):
                 self.poisoned = True
+            elif self._thread.connected and isinstance(exc, StoreFull):
+                # The log would keep all the room there was.
+                with suppress(StoreError):
+                    self._thread.run_here(lambda connection: connection.wal_checkpoint())
             raise
 
     def _checkpoint(self) -> None:
-        if self.poisoned or self._wal_pages <= _CHECKPOINT_PAGES:
+        if self.poisoned or self._wal_pages <= _CHECKPOINT_PAGES or not self._thread.connected:
             return
         self._wal_pages = 0
         try:
             self._run_here(lambda connection: connection.wal_checkpoint())
         except CassetteLocked:
-            # Another process is making one.
+            # A process that reads is making one.
             return
         except StoreFull as exc:
             log.warning("%s", exc.message)
         except StoreError as exc:
             log.error("%s", exc.message)
 
-    def _wipe(self) -> Sequence[str]:
+    def _wiped_alone(self) -> Sequence[str]:
+        if not self._is_there():
+            return ()
+        alone = not self._lock.held
+        if alone:
+            self._location.refuse_read_only()
+            self._lock.take()
         try:
+            return () if self.poisoned else self._wiped()
+        finally:
+            if alone:
+                self._thread.disconnect()
+                self._lock.let_go()
+
+    def _wiped(self) -> Sequence[str]:
+        try:
+            self._sweep()
             whole = self._run_here(partial(_wiped, self._refuse_without_room))
         except StoreError as exc:
             return [
                 f"{self._location}: what was removed may still be readable in the file or its -wal "
-                f"({exc.message}): stop all processes that use the file; the last one wipes it"
+                f"({exc.message}): stop all processes that use the file; the next one that writes "
+                "into it wipes it when it stops"
             ]
         if whole:
             return []
@@ -300,6 +428,7 @@ class RecordingWriter:
             )
 
     def _recover(self) -> None:
+        """After a failed sync: write all that was acknowledged to disk again. Raises StoreError."""
         self._thread.disconnect()
 
         def checkpoint(connection: apsw.Connection) -> None:
@@ -311,14 +440,47 @@ class RecordingWriter:
         self.poisoned = False
 
 
+def _appended(
+    taken: Sequence[tuple[_Unwritten, bytes]], change: Change
+) -> list[BaseException | None]:
+    """Add recordings. One that is refused by itself changes nothing, and the others continue."""
+    results: list[BaseException | None] = []
+    for (name, head, recording, _, _), text in taken:
+        try:
+            change.append(
+                *(name, head, recording.interaction, text),
+                supersedes=recording.supersedes,
+                read=recording.read,
+            )
+        except TapewayError as exc:
+            results.append(copy_of(exc))
+        else:
+            results.append(None)
+    return results
+
+
+def _tell(ended: Sequence[tuple[_Done, BaseException | None]]) -> None:
+    """Tell those who wait, all at once; from any thread."""
+    for loop in {done.get_loop() for done, _ in ended}:
+        mine = [future for future in ended if future[0].get_loop() is loop]
+        # Nobody waits any more where the loop is closed.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_set_results, mine)
+
+
+def _set_results(ended: Sequence[tuple[_Done, BaseException | None]]) -> None:
+    for done, failure in ended:
+        if not done.done():
+            done.set_result(failure)
+
+
 def _wiped(refuse_without_room: Callable[[int, int], None], connection: apsw.Connection) -> bool:
     """Wipe a file after a removal; False for a file too large to be rewritten. Raises StoreFull.
 
     SQLite writes zeros over deleted rows. But when SQLite moves rows between pages, the first page
     keeps a copy. Only a rewritten file is clean.
     """
-    removed = connection.execute("SELECT removed FROM state").get
-    if not removed:
+    if not recordings.needs_wiping(connection):
         return True
     pages, size = connection.pragma("page_count"), connection.pragma("page_size")
     small = isinstance(pages, int) and isinstance(size, int) and pages * size <= REWRITTEN_BYTES
@@ -328,8 +490,7 @@ def _wiped(refuse_without_room: Callable[[int, int], None], connection: apsw.Con
             refuse_without_room(pages, size)
             _vacuum(connection)
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        # Unless another process has removed something since.
-        connection.execute("UPDATE state SET removed = 0 WHERE removed = ?", (removed,))
+        connection.execute("UPDATE file SET removed = 0")
     finally:
         connection.set_busy_timeout(BUSY_MS)
     return small
@@ -342,7 +503,7 @@ def _vacuum(connection: apsw.Connection) -> None:
     try:
         connection.execute("VACUUM")
     except (apsw.FullError, apsw.IOError):
-        # The log would keep all the room there was, and no process could write any more.
+        # The log would keep all the room there was, and nothing could be recorded any more.
         with suppress(apsw.Error):
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         raise

@@ -4,8 +4,11 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 
 from tapeway.body_files import PIECE, TemporaryFile
+from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt
 
@@ -83,3 +86,53 @@ class FetchedBody(TemporaryFile):
 
     def open(self) -> int:
         return self._fetch().open()
+
+
+class BodyCache:
+    """Bodies as temporary files; those read lately stay open."""
+
+    def __init__(
+        self,
+        place: str,
+        pieces_of: Callable[[str], Iterator[bytes]],
+        scratch: Callable[[], str | None],
+    ) -> None:
+        """`pieces_of` reads a body by its digest, in a thread that may wait."""
+        self._place = place
+        self._pieces_of = pieces_of
+        self._scratch = scratch
+        self._cached = TemporaryFileCache()
+
+    def with_bodies(self, item: AnyInteraction) -> AnyInteraction:
+        """The interaction with large bodies that are read when they are opened."""
+        return replace_large_bodies(item, self.with_handle)
+
+    def with_handle(self, file: BodyFile) -> BodyFile:
+        """The body, to be read when it is opened."""
+        return replace(file, handle=FetchedBody(partial(self._fetch, file.digest)))
+
+    def close(self) -> None:
+        """Drop all files."""
+        self._cached.clear()
+
+    def _fetch(self, digest: str) -> TemporaryFile:
+        if (cached := self._cached.get(digest)) is not None:
+            return cached
+        file, size = self._read(digest)
+        self._cached.add(digest, file, size)
+        return file
+
+    def _read(self, digest: str) -> tuple[TemporaryFile, int]:
+        file, size, digest_of_data = TemporaryFile(self._scratch()), 0, hashlib.sha256()
+        for data in self._pieces_of(digest):
+            file.write(data)
+            digest_of_data.update(data)
+            size += len(data)
+        if not size:
+            raise CassetteCorrupt(
+                f"{self._place}: the large body {digest} is gone, its recording was removed or "
+                "replaced meanwhile"
+            )
+        if digest_of_data.hexdigest() != digest:
+            raise damaged(self._place, digest)
+        return file, size
