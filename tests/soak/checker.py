@@ -212,7 +212,7 @@ class _Checked:
         turns = {answer: at for at, answer in enumerate(self._recovered[question])}
         # What is not there at the end breaks another rule.
         served = [request for request in served if request.answer in turns]
-        if not served or self._has_own_turns(span):
+        if not served:
             return
         last = max(turns[request.answer] for request in served)
         users = [
@@ -273,11 +273,6 @@ class _Checked:
             if request.answer == later[0] and request.outcome in ("recorded", "replayed")
         ]
         return not recorded or min(recorded) > asked.began
-
-    def _has_own_turns(self, span: Span) -> bool:
-        return self._history.store == "sqlite" and any(
-            fault.kind == "full" for fault in self._faults(span.take_from, span.until)
-        )
 
     def _between_crashes(self, served: list[Asked]) -> Iterable[list[Asked]]:
         parts: dict[int, list[Asked]] = defaultdict(list)

@@ -88,7 +88,7 @@ FAULTS: dict[Kind, dict[FaultKind, tuple[float, float]]] = {
     },
     "sqlite": {
         "kill": (0.1, 0.5),
-        "stop": (3, 18),
+        "stop": (0.5, 4),
         "full": (1, 3),
         "clock": (0.5, 1),
     },

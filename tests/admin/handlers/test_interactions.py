@@ -469,7 +469,7 @@ async def test_where_something_can_still_be_read_the_answer_says_so(
         await put(found, cassette(said("a", "/a"), said("b", "/b"), said("c", "/c")))
         with closing(apsw.Connection(str(file))) as other:
             other.execute("BEGIN")
-            other.execute("SELECT count(*) FROM interaction").fetchall()
+            other.execute("SELECT count(*) FROM recordings").fetchall()
             edited = await found.done("DELETE", f"{ALL}/0")
             removed = await found.done("DELETE", CASSETTE)
 
