@@ -53,7 +53,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "stores.sql": ("stores.support", "cooperative"),
     "stores.whole": ("formats", "ports"),
     "stores.file": ("stores.support", "stores.whole", "descriptors", "cooperative"),
-    "stores.sqlite": ("stores.sql",),
+    "stores.sqlite": ("stores.support", "stores.whole", "cooperative"),
     "stores.postgres": ("stores.sql",),
     "stores.remote": ("stores.support", "stores.whole", "loop_guard", "version"),
     "stores.memory": ("stores.file",),

@@ -22,12 +22,12 @@ from tapeway.inspection import known
 from tapeway.inspection import search as inspected
 from tapeway.server import front, hits, miss_explainer, plain_heads, prepared_answers
 from tapeway.settings.options import OPTION_OF, Settings
-from tapeway.stores.file import resident_recordings
+from tapeway.stores.file import recording_file
 from tapeway.stores.postgres import pool
 from tapeway.stores.remote import client
 from tapeway.stores.sql import coordination
 from tapeway.stores.sqlite import connection
-from tapeway.stores.support import large_bodies
+from tapeway.stores.support import large_bodies, resident_recordings
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -171,7 +171,7 @@ FIXED = {
         f"{remembered.MOST_REMEMBERED // MIB} MiB"
     ),
     "cassettes of a folder that stay in their files; of these, recordings in memory; such files": (
-        f"from {resident_recordings.SMALLEST_FILE // KIB} KiB; {resident_recordings.MOST_RESIDENT // MIB} MiB; "
+        f"from {recording_file.SMALLEST_FILE // KIB} KiB; {resident_recordings.MOST_RESIDENT // MIB} MiB; "
         f"{resident_recordings.MOST_FILES}"
     ),
     "large bodies of a database or another tapeway that stay here as temporary files": (

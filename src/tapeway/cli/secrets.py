@@ -352,7 +352,10 @@ async def _redact_at_once(cassette: CassetteInStore, known: KnownValues) -> Cass
     stored = await cassette.load(writable=True)
     walk = walk_over(stored)
     scanned = CassetteScan(cassette.shown, walk.head, known)
-    items = [without async for _, without in redacted(scanned, walk.items)]
+    items: list[AnyInteraction] = []
+    async for item, without in redacted(scanned, walk.items):
+        # What stays as it is need not be in memory.
+        items.append(stored.interactions[len(items)] if without is item else without)
     if scanned.replaced:
         await cassette.store.save(cassette.name, StoredCassette(scanned.head, tuple(items)))
     return scanned

@@ -71,19 +71,14 @@ async def test_a_wrong_index_is_reported(capsys: pytest.CaptureFixture[str]) -> 
     written("x", *[recording(index).interaction for index in range(3)])
     assert (await command(capsys, "convert", "x", "sqlite:one.db#x"))[0] == 0
     connection = apsw.Connection("one.db")
-    first, second = [
-        number for (number,) in connection.execute("SELECT number FROM interaction LIMIT 2")
-    ]
-    connection.execute("UPDATE key SET number = ? WHERE number = ?", (second, first))
+    connection.execute("UPDATE recordings SET key = (SELECT max(key) FROM recordings)")
     connection.close()
 
-    code, out, err = await command(capsys, "verify", "sqlite:one.db#x")
+    code, out, err = await command(capsys, "verify", "--store", "sqlite:one.db")
 
     assert (code, err) == (1, "")
-    assert out.splitlines() == [
-        "sqlite:one.db#x: #0: the store does not find it by its request",
-        "sqlite:one.db#x: #1: the store finds it by a request it does not have",
-    ]
+    wrong = [line for line in out.splitlines() if "its row says something else" in line]
+    assert len(wrong) == 2
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def redact(
 
     Each secret that a scan finds becomes the placeholder that recording would have written.
     Interactions and files without secrets are not touched. A file that is being recorded into is
-    refused. In a database each interaction is changed separately, and recording can go on meanwhile.
+    refused. In PostgreSQL each interaction is changed separately, and recording can go on meanwhile.
     """
     known = KnownValues(process_secrets(settings, os.environ))
     action = secrets.plan if dry_run else secrets.redact

@@ -25,9 +25,9 @@ from tapeway.stores.file import bodies, snapshot
 from tapeway.stores.file.append_log import earlier_sync_failed
 from tapeway.stores.file.bodies import Draft
 from tapeway.stores.file.paths import FolderNames, Paths
-from tapeway.stores.file.resident_recordings import ResidentRecordings
 from tapeway.stores.file.snapshot import FileState, Snapshot
 from tapeway.stores.file.writer import CassetteWriter
+from tapeway.stores.support.resident_recordings import ResidentRecordings
 from tapeway.stores.support.serialize import document_of
 
 log = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ from tapeway.errors import StoreError
 from tapeway.formats.fields import Document
 from tapeway.stores.file import snapshot
 from tapeway.stores.file.paths import JOURNAL, Paths
-from tapeway.stores.file.resident_recordings import ResidentRecordings
 from tapeway.stores.file.snapshot import Snapshot, SnapshotDocuments
 from tapeway.stores.file.writer import CassetteWriter
 from tapeway.stores.support.durable_files import store_error, sync_folder
+from tapeway.stores.support.resident_recordings import ResidentRecordings
 
 
 @dataclass(frozen=True, slots=True)

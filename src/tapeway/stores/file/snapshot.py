@@ -22,7 +22,7 @@ from tapeway.stores.file.journal import (
     read,
 )
 from tapeway.stores.file.paths import Paths
-from tapeway.stores.file.resident_recordings import SMALLEST_FILE, RecordingFile, ResidentRecordings
+from tapeway.stores.file.recording_file import SMALLEST_FILE, RecordingFile
 from tapeway.stores.support.durable_files import (
     FileText,
     open_file,
@@ -32,6 +32,7 @@ from tapeway.stores.support.durable_files import (
     signature_of,
 )
 from tapeway.stores.support.recording_order import RecordingOrder
+from tapeway.stores.support.resident_recordings import ResidentRecordings
 
 T = TypeVar("T")
 

@@ -25,9 +25,9 @@ from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.handles import HandleBudget, ProcessLock
 from tapeway.stores.file.journal import is_only_begun, payload_of
 from tapeway.stores.file.paths import FolderNames, Paths, find_names
-from tapeway.stores.file.resident_recordings import ResidentRecordings
 from tapeway.stores.support.durable_files import check_writes, read_error
-from tapeway.stores.support.serial_executor import SerialExecutor, result_of
+from tapeway.stores.support.resident_recordings import ResidentRecordings
+from tapeway.stores.support.serial_executor import Done, SerialExecutor, result_of, tell
 from tapeway.stores.support.threads import StoreThreads
 from tapeway.stores.whole import WholeCassettes
 
@@ -343,15 +343,15 @@ class _OpenCassette:
             self._refuse_waiting(exc)
 
     def _refuse_waiting(self, cause: BaseException) -> None:
-        ended: list[tuple[_Done, BaseException | None]] = []
+        ended: list[tuple[Done, BaseException | None]] = []
         while self._waiting:
             ended.append((self._waiting.popleft().done, copy_of(cause)))
-        _tell(ended)
+        tell(ended)
 
     def _write_waiting(self) -> None:
         payloads: list[bytes] = []
-        ended: list[tuple[_Done, BaseException | None]] = []
-        accepted: list[_Done] = []
+        ended: list[tuple[Done, BaseException | None]] = []
+        accepted: list[Done] = []
         checked: list[Interaction] = []
         head: CassetteHead | None = None
         while self._waiting:
@@ -375,11 +375,7 @@ class _OpenCassette:
             else:
                 self.cassette.recorded(checked)
                 ended += [(done, None) for done in accepted]
-        _tell(ended)
-
-
-_Done = asyncio.Future[BaseException | None]
-"""Ends with what kept a recording from being written, None where it is durable."""
+        tell(ended)
 
 
 class _Unwritten(NamedTuple):
@@ -388,28 +384,13 @@ class _Unwritten(NamedTuple):
     head: CassetteHead
     recording: Recording
     text: bytes | None
-    done: _Done
+    done: Done
 
 
 def _is_small(item: AnyInteraction) -> bool:
     if not isinstance(item, Interaction) or item.request.file or item.response.file:
         return False
     return len(item.request.body) + item.response.size <= WRITTEN_ON_THE_LOOP
-
-
-def _tell(ended: Sequence[tuple[_Done, BaseException | None]]) -> None:
-    """Tell those who wait, all at once; from any thread."""
-    for loop in {done.get_loop() for done, _ in ended}:
-        mine = [future for future in ended if future[0].get_loop() is loop]
-        # Nobody waits any more where the loop is closed.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_set_results, mine)
-
-
-def _set_results(ended: Sequence[tuple[_Done, BaseException | None]]) -> None:
-    for done, failure in ended:
-        if not done.done():
-            done.set_result(failure)
 
 
 def _stat(paths: Paths) -> CassetteStat | None:

@@ -5,16 +5,11 @@ while, since the writer may be about to record. A body whose last recording was 
 the next sweep.
 """
 
-import hashlib
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 
 from tapeway.stores.sql.cassette_rows import lock_name
 from tapeway.stores.sql.statements import Op, Row, each, row, rows, run
-from tapeway.stores.support.large_bodies import equal_pieces
-
-PIECES_AT_ONCE = 8
-"""2 MiB: a statement has to end within some seconds, also over a slow network."""
+from tapeway.stores.support.large_bodies import PIECES_AT_ONCE
 
 _BEGIN = "INSERT INTO @body (size, idle_since) VALUES ($1, :now) RETURNING id"
 _GO_ON = "UPDATE @body SET size = $2, idle_since = :now WHERE id = $1"
@@ -106,25 +101,3 @@ def size_of(name: str, digest: str) -> Op[int | None]:
 def pieces_from(digest: str, first: int) -> Op[Sequence[Row]]:
     """Some pieces of a body, by number."""
     return (yield from rows(_PIECES, bytes.fromhex(digest), first, PIECES_AT_ONCE))
-
-
-class BodyUpload:
-    """A body on its way into the store."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._source = equal_pieces(pieces)
-        self._digest = hashlib.sha256()
-        self.id: int | None = None
-        self.size = self.count = 0
-
-    def take(self) -> list[bytes]:
-        """The next block; empty after the last one. Raises what the source raises."""
-        block = list(islice(self._source, PIECES_AT_ONCE))
-        for piece in block:
-            self._digest.update(piece)
-            self.size += len(piece)
-        return block
-
-    @property
-    def digest(self) -> bytes:
-        return self._digest.digest()

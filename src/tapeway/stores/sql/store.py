@@ -37,14 +37,13 @@ from tapeway.core.text import no_pause
 from tapeway.errors import StoreError, closed
 from tapeway.ports import Found, FoundUnused, Issuer, MoveDone, StoreFacts
 from tapeway.stores.sql import bodies, cassettes, coordination, cursors, queries, recordings, rows
-from tapeway.stores.sql.bodies import BodyUpload
 from tapeway.stores.sql.coordination import Member
 from tapeway.stores.sql.last_decoded import LastDecoded
 from tapeway.stores.sql.recordings import IndexTaken
 from tapeway.stores.sql.statements import Op, Row
 from tapeway.stores.support.background_tasks import BackgroundTasks
 from tapeway.stores.support.columns import imported_text, interaction_of, recording_text
-from tapeway.stores.support.large_bodies import BodyCache
+from tapeway.stores.support.large_bodies import BodyCache, BodyUpload
 
 T = TypeVar("T")
 Make = Callable[[], Op[T]]

@@ -4,18 +4,13 @@ A body is whole and durable before a recording refers to it. A body without a re
 its cassette is in use, since it may be recorded next.
 """
 
-import hashlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterator, Sequence
 
 import apsw
 
 from tapeway.stores.sqlite.connection import rows
 from tapeway.stores.sqlite.recordings import Change
-from tapeway.stores.support.large_bodies import equal_pieces
-
-PIECES_AT_ONCE = 8
-"""2 MiB: recordings wait meanwhile."""
+from tapeway.stores.support.large_bodies import PIECES_AT_ONCE, BodyUpload
 
 _PIECES = """
 SELECT p.number, p.data FROM pieces p JOIN bodies b ON b.id = p.body
@@ -26,47 +21,25 @@ SELECT id, digest FROM bodies b WHERE NOT EXISTS (SELECT 1 FROM uses u WHERE u.b
 """
 
 
-class BodyUpload:
-    """A body on its way into the file."""
+def add_block(change: Change, upload: BodyUpload, block: Sequence[bytes]) -> None:
+    """Write a block of a body; the first one begins the body."""
+    execute = change.connection.execute
+    if upload.id is None:
+        upload.id = execute("INSERT INTO bodies (size) VALUES (0) RETURNING id").get
+    pieces = [(upload.id, number, piece) for number, piece in enumerate(block, upload.count)]
+    change.connection.executemany("INSERT INTO pieces VALUES (?, ?, ?)", pieces)
+    upload.count += len(block)
 
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._source = equal_pieces(pieces)
-        self._digest = hashlib.sha256()
-        self.id: int | None = None
-        self.size = self.count = 0
 
-    def take(self) -> list[bytes]:
-        """The next block; empty after the last one. Raises what the source raises."""
-        block = list(islice(self._source, PIECES_AT_ONCE))
-        for piece in block:
-            self._digest.update(piece)
-            self.size += len(piece)
-        return block
-
-    @property
-    def digest(self) -> bytes:
-        return self._digest.digest()
-
-    def add(self, change: Change, block: Sequence[bytes]) -> None:
-        """Write a block; the first one begins the body."""
-        execute = change.connection.execute
-        if self.id is None:
-            self.id = execute("INSERT INTO bodies (size) VALUES (0) RETURNING id").get
-        pieces = [(self.id, number, piece) for number, piece in enumerate(block, self.count)]
-        change.connection.executemany("INSERT INTO pieces VALUES (?, ?, ?)", pieces)
-        self.count += len(block)
-
-    def finish(self, change: Change) -> None:
-        """Give the body its digest, in place of an equal one, which may be damaged."""
-        execute, id_ = change.connection.execute, self.id
-        for (before,) in rows(
-            change.connection, "SELECT id FROM bodies WHERE digest = ?", (self.digest,)
-        ):
-            execute("UPDATE uses SET body = ? WHERE body = ?", (id_, before))
-            remove(change, before)
-        execute(
-            "UPDATE bodies SET digest = ?, size = ? WHERE id = ?", (self.digest, self.size, id_)
-        )
+def finish(change: Change, upload: BodyUpload) -> None:
+    """Give a body its digest, in place of an equal one, which may be damaged."""
+    execute, whole = change.connection.execute, (upload.digest, upload.size, upload.id)
+    for (before,) in rows(
+        change.connection, "SELECT id FROM bodies WHERE digest = ?", (upload.digest,)
+    ):
+        execute("UPDATE uses SET body = ? WHERE body = ?", (upload.id, before))
+        remove(change, before)
+    execute("UPDATE bodies SET digest = ?, size = ? WHERE id = ?", whole)
 
 
 def remove(change: Change, body: int) -> None:

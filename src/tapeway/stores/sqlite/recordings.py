@@ -154,7 +154,7 @@ def outline(connection: apsw.Connection, name: str, place: str) -> Outline | Non
     return Outline(head, sum([count for *_, count in sources]), frozenset(origins))
 
 
-class Decoder:
+class DocumentDecoder:
     """Makes interactions of documents, with their large bodies to be read when they are opened."""
 
     def __init__(self, place: str, with_handle: Callable[[BodyFile], BodyFile]) -> None:
@@ -169,7 +169,7 @@ class Decoder:
 
 
 def load(
-    connection: apsw.Connection, name: str, decoder: Decoder, filed: StoredRecordings
+    connection: apsw.Connection, name: str, decoder: DocumentDecoder, filed: StoredRecordings
 ) -> StoredCassette | None:
     """A whole cassette of one moment, in a transaction of the caller.
 
@@ -190,7 +190,7 @@ def load(
 
 
 def page(
-    connection: apsw.Connection, name: str, after: int | None, limit: int, decoder: Decoder
+    connection: apsw.Connection, name: str, after: int | None, limit: int, decoder: DocumentDecoder
 ) -> list[TakenRecording]:
     """Recordings in order, those after an index. Raises CassetteEdited where it is gone."""
     if (found := _find(connection, name)) is None:
@@ -212,7 +212,7 @@ def page(
 
 
 def get(
-    connection: apsw.Connection, name: str, index: int, decoder: Decoder
+    connection: apsw.Connection, name: str, index: int, decoder: DocumentDecoder
 ) -> TakenRecording | None:
     """One recording."""
     if (found := _find(connection, name)) is None:
@@ -320,7 +320,8 @@ class Change:
         moved: list[tuple[int, int]] = []
         for at, item in enumerate(items):
             step()
-            if (id_ := _id_in_file(item, file_id)) in gone:
+            id_ = _id_in_file(item, file_id)
+            if id_ is not None and id_ in gone:
                 gone.remove(id_)
                 moved.append((at, id_))
                 continue

@@ -16,15 +16,13 @@ from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.errors import CassetteCorrupt, CassetteEdited
 from tapeway.formats.fields import Document
 from tapeway.formats.native import http_exchange
-from tapeway.stores.file.resident_recordings import ResidentRecordings
 from tapeway.stores.sqlite.connection import store_error
+from tapeway.stores.support.resident_recordings import ResidentRecordings
 
 CREDENTIALS, CONDITIONS = 1, 2
 """Marks of a recording: the request may hold credentials; it answers only some equal requests."""
 
 _TEXT = "SELECT text, sha256 FROM documents WHERE id = ?"
-_OBJECTS = 600
-"""The memory of a recording beside the text, roughly."""
 
 
 class Documents:
@@ -132,7 +130,7 @@ class StoredRecordings:
         # A replay needs no request: that came from the client.
         content = http_exchange.filed_content(document, request=name == "request")
         item.keep(content)
-        self._resident.add(item, len(text) + _OBJECTS)
+        self._resident.add(item, len(text))
         return content[name]
 
     def load(self, index: int) -> Interaction:

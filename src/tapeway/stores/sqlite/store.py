@@ -29,13 +29,12 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, CassetteLocked, StoreError, closed, poisoned
 from tapeway.ports import StoreFacts
-from tapeway.stores.file.resident_recordings import ResidentRecordings
 from tapeway.stores.sqlite import bodies, recordings, schema
 from tapeway.stores.sqlite.check import damage
 from tapeway.stores.sqlite.connection import connect, snapshot, store_error
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
 from tapeway.stores.sqlite.lock_file import LockFile
-from tapeway.stores.sqlite.recordings import Change, Decoder
+from tapeway.stores.sqlite.recordings import Change, DocumentDecoder
 from tapeway.stores.sqlite.resident import Documents, StoredRecordings
 from tapeway.stores.sqlite.schema import OlderVersion
 from tapeway.stores.sqlite.upgrade import refuse_to_upgrade, upgrade
@@ -44,6 +43,7 @@ from tapeway.stores.sqlite.writer import UNSEEN, Writer
 from tapeway.stores.support.columns import imported_text, recording_text
 from tapeway.stores.support.durable_files import check_writes
 from tapeway.stores.support.large_bodies import BodyCache
+from tapeway.stores.support.resident_recordings import ResidentRecordings
 from tapeway.stores.whole import WholeCassettes
 
 T = TypeVar("T")
@@ -99,6 +99,12 @@ class SqliteStore(WholeCassettes):
     async def stat(self, name: str) -> CassetteStat | None:
         return await self._read(name, recordings.stat, None)
 
+    async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
+        def look(connection: apsw.Connection) -> list[CassetteStat | None]:
+            return [recordings.stat(connection, name) for name in names]
+
+        return await self._now.read(look, [None] * len(names))
+
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         opened = self._for(name)
         if writable:
@@ -111,7 +117,8 @@ class SqliteStore(WholeCassettes):
                 stored = recordings.load(connection, name, self._decoder(name), filed)
                 return stored, None if stat is None else stat.version
 
-        stored, version = await opened.read(loaded, (None, None))
+        nothing: tuple[StoredCassette | None, str | None] = None, None
+        stored, version = await opened.read(loaded, nothing)
         if not opened.writer.has(name):
             opened.seen[name] = version
         return stored
@@ -227,8 +234,8 @@ class SqliteStore(WholeCassettes):
     def _cassette(self, name: str) -> str:
         return f"{self._place}, cassette '{name}'"
 
-    def _decoder(self, name: str) -> Decoder:
-        return Decoder(self._cassette(name), self._now.bodies.with_handle)
+    def _decoder(self, name: str) -> DocumentDecoder:
+        return DocumentDecoder(self._cassette(name), self._now.bodies.with_handle)
 
 
 class _Opened:

@@ -23,7 +23,6 @@ from tapeway.errors import (
     copy_of,
 )
 from tapeway.stores.sqlite import bodies, recordings, schema
-from tapeway.stores.sqlite.bodies import BodyUpload
 from tapeway.stores.sqlite.connection import (
     BUSY_MS,
     check_small,
@@ -36,7 +35,8 @@ from tapeway.stores.sqlite.lock_file import LockFile
 from tapeway.stores.sqlite.recordings import Change
 from tapeway.stores.sqlite.worker_thread import WorkerThread
 from tapeway.stores.support.columns import recording_text
-from tapeway.stores.support.serial_executor import result_of
+from tapeway.stores.support.large_bodies import BodyUpload
+from tapeway.stores.support.serial_executor import Done, result_of, tell
 
 log = logging.getLogger(__name__)
 
@@ -52,18 +52,15 @@ _FRAME_HEADER = 24
 _ACTION = "write the recording"
 UNSEEN: Final = object()
 
-_Done = asyncio.Future[BaseException | None]
-"""Ends with what kept a recording from being written, None where it is durable."""
 
-
-class _Unwritten(NamedTuple):
+class _Append(NamedTuple):
     """A recording that waits to be written, with its text if quickly made."""
 
     name: str
     head: CassetteHead
     recording: Recording
     text: bytes | None
-    done: _Done
+    done: Done
 
 
 class Writer:
@@ -86,7 +83,7 @@ class Writer:
         self._kept: dict[str, Counter[bytes]] = {}
         """The digests of the bodies that were kept for a cassette and are to be recorded."""
         self._uploads: set[BodyUpload] = set()
-        self._waiting: deque[_Unwritten] = deque()
+        self._waiting: deque[_Append] = deque()
         self._handed_over = True
         self._file: tuple[int, int] | None = None
         self._wal_pages = 0
@@ -101,7 +98,7 @@ class Writer:
     ) -> None:
         """Write a recording, in the order of the calls; durable on return."""
         loop = asyncio.get_running_loop()
-        waiting = _Unwritten(name, head, recording, text, loop.create_future())
+        waiting = _Append(name, head, recording, text, loop.create_future())
         self._waiting.append(waiting)
         if self._handed_over:
             self._handed_over = False
@@ -138,9 +135,9 @@ class Writer:
         self._uploads.add(upload)
         try:
             while (block := await asyncio.to_thread(upload.take)) or upload.id is None:
-                await self.run(name, partial(upload.add, block=block))
+                await self.run(name, partial(bodies.add_block, upload=upload, block=block))
             self._kept.setdefault(name, Counter())[upload.digest] += 1
-            await self.run(name, upload.finish)
+            await self.run(name, partial(bodies.finish, upload=upload))
         except BaseException:
             if upload.id is not None:
                 # Where that fails, as on a full disk, a sweep removes it later.
@@ -180,7 +177,7 @@ class Writer:
         except RuntimeError as exc:
             refused = [(waiting.done, copy_of(exc)) for waiting in self._waiting]
             self._waiting.clear()
-            _tell(refused)
+            tell(refused)
 
     def _begin(self, name: str) -> None:
         if not self._lock.held:
@@ -294,8 +291,8 @@ class Writer:
         return apsw.SQLITE_OK
 
     def _write_waiting(self) -> None:
-        ended: list[tuple[_Done, BaseException | None]] = []
-        taken: list[tuple[_Unwritten, bytes]] = []
+        ended: list[tuple[Done, BaseException | None]] = []
+        taken: list[tuple[_Append, bytes]] = []
         while self._waiting:
             waiting = self._waiting.popleft()
             try:
@@ -314,7 +311,7 @@ class Writer:
                 if result is None and (kept := self._kept.get(waiting.name)):
                     self._recorded(waiting.recording.interaction, kept)
             ended += [(waiting.done, at) for (waiting, _), at in zip(taken, results, strict=True)]
-        _tell(ended)
+        tell(ended)
 
     def _recorded(self, item: AnyInteraction, kept: Counter[bytes]) -> None:
         for file in large_bodies(item):
@@ -440,9 +437,7 @@ class Writer:
         self.poisoned = False
 
 
-def _appended(
-    taken: Sequence[tuple[_Unwritten, bytes]], change: Change
-) -> list[BaseException | None]:
+def _appended(taken: Sequence[tuple[_Append, bytes]], change: Change) -> list[BaseException | None]:
     """Add recordings. One that is refused by itself changes nothing, and the others continue."""
     results: list[BaseException | None] = []
     for (name, head, recording, _, _), text in taken:
@@ -457,21 +452,6 @@ def _appended(
         else:
             results.append(None)
     return results
-
-
-def _tell(ended: Sequence[tuple[_Done, BaseException | None]]) -> None:
-    """Tell those who wait, all at once; from any thread."""
-    for loop in {done.get_loop() for done, _ in ended}:
-        mine = [future for future in ended if future[0].get_loop() is loop]
-        # Nobody waits any more where the loop is closed.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_set_results, mine)
-
-
-def _set_results(ended: Sequence[tuple[_Done, BaseException | None]]) -> None:
-    for done, failure in ended:
-        if not done.done():
-            done.set_result(failure)
 
 
 def _wiped(refuse_without_room: Callable[[int, int], None], connection: apsw.Connection) -> bool:

@@ -6,11 +6,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from tapeway.body_files import PIECE, TemporaryFile
 from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt
+
+PIECES_AT_ONCE = 8
+"""2 MiB: a statement has to end within some seconds, also over a slow network."""
 
 CACHED_BYTES = 256 * 1024 * 1024
 CACHED_FILES = 64
@@ -86,6 +90,28 @@ class FetchedBody(TemporaryFile):
 
     def open(self) -> int:
         return self._fetch().open()
+
+
+class BodyUpload:
+    """A body on its way into the store."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._source = equal_pieces(pieces)
+        self._digest = hashlib.sha256()
+        self.id: int | None = None
+        self.size = self.count = 0
+
+    def take(self) -> list[bytes]:
+        """The next block; empty after the last one. Raises what the source raises."""
+        block = list(islice(self._source, PIECES_AT_ONCE))
+        for piece in block:
+            self._digest.update(piece)
+            self.size += len(piece)
+        return block
+
+    @property
+    def digest(self) -> bytes:
+        return self._digest.digest()
 
 
 class BodyCache:

@@ -3,14 +3,18 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from tapeway.stores.support.threads import StoreThreads
 
 T = TypeVar("T")
+
+Done = asyncio.Future[BaseException | None]
+"""Ends with what kept a recording from being written, None where it is durable."""
 
 
 class SerialExecutor:
@@ -116,3 +120,18 @@ async def result_of(future: "Future[T]") -> T:
 def _wake(waiter: "asyncio.Future[None]") -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+def tell(ended: Sequence[tuple[Done, BaseException | None]]) -> None:
+    """Tell those who wait, all at once; from any thread."""
+    for loop in {done.get_loop() for done, _ in ended}:
+        mine = [future for future in ended if future[0].get_loop() is loop]
+        # Nobody waits any more where the loop is closed.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_set_results, mine)
+
+
+def _set_results(ended: Sequence[tuple[Done, BaseException | None]]) -> None:
+    for done, failure in ended:
+        if not done.done():
+            done.set_result(failure)

@@ -26,8 +26,9 @@ from tapeway.errors import CassetteCorrupt, CassetteEdited
 from tapeway.formats.native import document
 from tapeway.stores.file import snapshot
 from tapeway.stores.file.cassette import FileCassette
-from tapeway.stores.file.resident_recordings import RecordingFile, ResidentRecordings
+from tapeway.stores.file.recording_file import RecordingFile
 from tapeway.stores.support import durable_files
+from tapeway.stores.support.resident_recordings import ResidentRecordings
 
 HEAD = CassetteHead("2026-01-01", "run")
 JSON = ((b"Content-Type", b"application/json"),)

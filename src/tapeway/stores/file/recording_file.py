@@ -5,12 +5,10 @@ noticed by the text of each recording, which has to equal the loaded text.
 """
 
 import os
-import threading
 from array import array
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Sequence
-from weakref import finalize, ref
+from weakref import finalize
 
 import orjson
 
@@ -28,51 +26,12 @@ from tapeway.formats.native import http_exchange
 from tapeway.formats.native.document import FileRecording
 from tapeway.formats.native.text_lines import joined
 from tapeway.stores.support.durable_files import read_error
+from tapeway.stores.support.resident_recordings import ResidentRecordings
 
 SMALLEST_FILE = 1024 * 1024
 """Smaller files are in memory as a whole."""
 
-MOST_RESIDENT = 64 * 1024 * 1024
-MOST_FILES = 64
 _HASH = 2**32 - 1
-_OBJECTS = 600
-"""The memory of a recording beside the text, roughly."""
-
-
-class ResidentRecordings:
-    """Which recordings are in memory too: those that were read last. For any thread."""
-
-    def __init__(self, most_bytes: int = MOST_RESIDENT, most_files: int = MOST_FILES) -> None:
-        self._most_bytes = most_bytes
-        self._most_files = most_files
-        self._guard = threading.Lock()
-        self._read: deque[tuple[ref[LazyInteraction], int]] = deque()
-        self._size = 0
-        self._files = 0
-
-    def take_file(self) -> bool:
-        """Count a file that is held open; False where there are enough of them."""
-        with self._guard:
-            if self._files >= self._most_files:
-                return False
-            self._files += 1
-            return True
-
-    def return_file(self) -> None:
-        """Count one less."""
-        with self._guard:
-            self._files -= 1
-
-    def add(self, item: LazyInteraction, size: int) -> None:
-        """Count a recording that was read; without room the earlier recordings are forgotten."""
-        with self._guard:
-            self._read.append((ref(item), size))
-            self._size += size
-            while self._size > self._most_bytes:
-                oldest, size = self._read.popleft()
-                self._size -= size
-                if (recording := oldest()) is not None:
-                    recording.forget()
 
 
 class RecordingFile:
@@ -142,7 +101,7 @@ class RecordingFile:
         # A replay needs no request: that came from the client.
         content = http_exchange.filed_content(orjson.loads(text), request=name == "request")
         item.keep(content)
-        self._resident.add(item, len(text) + _OBJECTS)
+        self._resident.add(item, len(text))
         return content[name]
 
     def load(self, index: int) -> Interaction:
