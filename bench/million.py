@@ -80,7 +80,7 @@ def measure(place: Path | None = None, many: int = MANY) -> Table:
     """Build the cassettes, and what each costs."""
     rows: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        for count in (FEW, min(SOME, many), many):
+        for count in sorted({FEW, min(SOME, many), many}):
             file = Path(folder, f"{count}.db")
             asyncio.run(build(file, count))
             command = [sys.executable, "-m", "bench.million", str(file), str(count), "look"]
