@@ -17,12 +17,14 @@ from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.engine.recorder import Policy
 from tapeway.engine.report.forms import text_report
+from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.websocket_service import serving
+from tests.stores.model_store import ModelPlace, ModelStore
 
 REALTIME = "/v1/realtime?model=gpt-realtime"
 
@@ -182,11 +184,11 @@ async def _with_lines(proxy: RunningProxy, count: int) -> Interaction:
 @pytest.mark.parametrize("change", [lambda _: None, _edited], ids=["removed", "edited"])
 @pytest.mark.parametrize("says_more", [True, False])
 async def test_a_running_session_whose_recording_somebody_changed_is_recorded_no_further(
-    says_more: bool, change: Callable[[Interaction], Interaction | None], tmp_path: Path
+    says_more: bool, change: Callable[[Interaction], Interaction | None]
 ) -> None:
     async with (
         serving(_answer_loudly) as service,
-        running_proxy(service.url, mode="record", store=SqliteStore(tmp_path / "c.db")) as proxy,
+        running_proxy(service.url, mode="record", store=ModelStore(ModelPlace())) as proxy,
     ):
         async with _client(proxy) as client:
             await client.send("hello")
@@ -214,14 +216,18 @@ async def test_a_running_session_whose_recording_somebody_changed_is_recorded_no
 
 
 @pytest.mark.parametrize("change", [lambda _: None, _edited], ids=["removed", "edited"])
-@pytest.mark.parametrize("kind", ["memory", "folder"])
+@pytest.mark.parametrize("kind", ["memory", "folder", "sqlite"])
 async def test_a_change_of_its_recording_ends_the_recording_of_a_session_in_a_store_of_one_process(
     kind: str, change: Callable[[Interaction], Interaction | None], tmp_path: Path
 ) -> None:
-    store = MemoryStore() if kind == "memory" else FileStore(tmp_path)
+    stores: dict[str, CassetteStore] = {
+        "memory": MemoryStore(),
+        "folder": FileStore(tmp_path),
+        "sqlite": SqliteStore(tmp_path / "c.db"),
+    }
     async with (
         serving(_answer_loudly) as service,
-        running_proxy(service.url, mode="record", store=store) as proxy,
+        running_proxy(service.url, mode="record", store=stores[kind]) as proxy,
     ):
         async with _client(proxy) as client:
             await client.send("hello")
