@@ -57,8 +57,6 @@ _LEAVE_S = 3.0
 class PostgresInstance:
     """Lives from the store's `open` to its `close`."""
 
-    one_database = True
-
     def __init__(self, address: PostgresAddress, lease_s: float, touch_s: float) -> None:
         self.place = address.shown
         self.pool = Pool(address)

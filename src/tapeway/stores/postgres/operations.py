@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from tapeway.stores.postgres.pool import Session
-from tapeway.stores.sql.cursors import HELD, HIGHEST
+from tapeway.stores.sql.cursors import HELD
 from tapeway.stores.sql.statements import Computation, Op, Statement, Wanted, render
 
 T = TypeVar("T")
@@ -23,7 +23,6 @@ DIALECT = {
     "numbers": "= ANY({}::text[]::bigint[])",
     **{"any": "= ANY(ARRAY", "end": ")"},
     "held": HELD,
-    "above": f"greatest({{}}, ({HIGHEST}))",
     "id": "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     **{"name": 'text COLLATE "C"', "text": "text", "int": "bigint", "bool": "boolean"},
     **{"float": "double precision", "bytes": "bytea"},

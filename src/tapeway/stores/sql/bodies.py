@@ -86,12 +86,6 @@ def sweep(grace_s: float) -> Op[bool]:
     return True
 
 
-def has_idle() -> Op[bool]:
-    """Whether some body may be unused."""
-    sql = "SELECT 1 FROM @body WHERE idle_since IS NOT NULL LIMIT 1"
-    return (yield from row(sql)) is not None
-
-
 def size_of(name: str, digest: str) -> Op[int | None]:
     """The size of a body that a recording of this cassette refers to."""
     body_row = yield from row(_OF_CASSETTE, bytes.fromhex(digest), name)

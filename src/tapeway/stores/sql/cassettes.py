@@ -129,10 +129,6 @@ def clear_leftovers(grace_s: float) -> Op[bool]:
     return True
 
 
-def has_leftovers() -> Op[bool]:
-    return (yield from row("SELECT 1 FROM @cassette WHERE name IS NULL LIMIT 1")) is not None
-
-
 # A new head whose rules give the recordings new keys.
 
 

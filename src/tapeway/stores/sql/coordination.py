@@ -9,7 +9,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from math import inf
@@ -19,7 +19,7 @@ from tapeway.core.model.cassette import Lease
 from tapeway.core.model.control import MODE_POLICIES, Control, Mode, Slot
 from tapeway.errors import CassetteCorrupt, StoreError, describe
 from tapeway.stores.sql.rows import hexes, indexable, numbers
-from tapeway.stores.sql.statements import Op, Row, quick_row, quick_rows, quick_run
+from tapeway.stores.sql.statements import Op, quick_row, quick_rows, quick_run
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,6 @@ _OTHERS = "SELECT 1 FROM @instance WHERE joined AND id <> $1 AND seen > :clock -
 _BEHIND = """
 SELECT name FROM @instance WHERE joined AND generation < $1 AND seen > :clock - $2 ORDER BY name
 """
-_FORSAKE = "UPDATE @lease SET since = -1e300 WHERE instance = $1"
 _EXPIRED = (
     "DELETE FROM @instance WHERE seen < :clock - $1",
     "DELETE FROM @lease WHERE since < :clock - $1 AND NOT EXISTS ("
@@ -256,17 +255,6 @@ def leave(member: Member) -> Op[None]:
     """Remove an instance and its leases."""
     yield from quick_run("DELETE FROM @lease WHERE instance = $1", member.id)
     yield from quick_run("DELETE FROM @instance WHERE id = $1", member.id)
-
-
-def registered() -> Op[Sequence[Row]]:
-    """Each instance and its process."""
-    return (yield from quick_rows("SELECT id, process FROM @instance"))
-
-
-def remove_dead(instance: str) -> Op[None]:
-    """Remove an instance that has ended, and free the instance's leases at once."""
-    yield from quick_run(_FORSAKE, instance)
-    yield from quick_run("DELETE FROM @instance WHERE id = $1", instance)
 
 
 def forget_expired(after_s: float) -> Op[None]:

@@ -33,17 +33,18 @@ EXISTS (SELECT 1 FROM @interaction WHERE cassette = (SELECT id FROM @cassette WH
   AND number = $3 AND exchange)
 """
 """What `:held` stands for where the recordings can be read beside the cursors."""
-_RESERVE = """
-INSERT INTO @numbering AS numbering (name, next)
-VALUES ($1, CAST(:above($2) AS :int) + CAST($3 AS :int))
-ON CONFLICT (name) DO UPDATE SET next = :greatest(numbering.next + $3, excluded.next)
-RETURNING next - $3
-"""
-HIGHEST = """
+_HIGHEST = """
 SELECT coalesce(max(next), 0) FROM @source
 WHERE cassette = (SELECT id FROM @cassette WHERE name = $1)
 """
 """An index above all that a cassette ever had."""
+
+_RESERVE = f"""
+INSERT INTO @numbering AS numbering (name, next)
+VALUES ($1, ({_HIGHEST}) + CAST($2 AS :int))
+ON CONFLICT (name) DO UPDATE SET next = :greatest(numbering.next + $2, excluded.next)
+RETURNING next - $2
+"""  # noqa: S608
 
 _TAKE_OVER = """
 INSERT INTO @numbering AS numbering (name, next)
@@ -102,11 +103,8 @@ def take_over_numbering(name: str, by: str) -> Op[None]:
     yield from quick_run("DELETE FROM @numbering WHERE name = $1", by)
 
 
-def reserve(name: str, above: int, count: int) -> Op[int]:
-    """Reserve `count` consecutive indexes, at least `above`; returns the first.
-
-    `:above` also looks at the recordings where they can be read beside the cursors.
-    """
-    columns = yield from quick_row(_RESERVE, name, above, count)
+def reserve(name: str, count: int) -> Op[int]:
+    """Reserve `count` consecutive indexes above all there were; returns the first."""
+    columns = yield from quick_row(_RESERVE, name, count)
     assert columns is not None  # noqa: S101 - an upsert returns its row
     return int(columns[0])

@@ -320,12 +320,6 @@ def unrouted_prefixes(name: str, base: str, prefixes: Sequence[str]) -> Op[list[
     return [prefixes[at] if at >= 0 else "" for (at,) in positions]
 
 
-def highest(name: str) -> Op[int]:
-    """An index above all that a cassette ever had."""
-    highest_row = yield from row(cursors.HIGHEST, name)
-    return 0 if highest_row is None else int(highest_row[0])
-
-
 def check() -> Op[list[str]]:
     """The damage found, one sentence each."""
     miscounted = yield from rows(_MISCOUNTED)

@@ -90,10 +90,6 @@ class Driver(Protocol):
     @property
     def moves(self) -> Moves: ...
 
-    @property
-    def one_database(self) -> bool:
-        """Whether a transaction on cursors reads the recordings too."""
-
     def shard(self) -> int:
         """The row of counts that a transaction is to use."""
 
@@ -435,11 +431,8 @@ class SqlStore(Generic[D]):
 
     async def _reserve(self, name: str, count: int) -> int:
         action = f"number the recordings of '{name}'"
-        above = 0
-        if not self._driver.one_database:
-            above = await self._driver.read(action, partial(queries.highest, name), 0)
         # A recording makes its number durable, and a number that is taken is found out.
-        reserve = partial(cursors.reserve, name, above, count)
+        reserve = partial(cursors.reserve, name, count)
         return await self._driver.turn(action, reserve, durable=False)
 
     async def edit(

@@ -50,10 +50,6 @@ class WorkerThread:
     async def run(self, work: Callable[[apsw.Connection], T]) -> T:
         return await result_of(self.submit(work))
 
-    def run_blocking(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Like `run`, from a thread that may block."""
-        return self.submit(work).result()
-
     def submit_unconnected(self, work: Callable[[], T]) -> "Future[T]":
         """Work that is not given the connection; it may call `run_here`."""
         return self._executor.submit(work)
