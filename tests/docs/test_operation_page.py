@@ -145,7 +145,7 @@ FIXED = {
     "wrong tokens of the admin API from one address": (
         f"{auth.BURST}, then {auth.PER_SECOND} a second"
     ),
-    "waiting for a lock of another process on an SQLite file": f"{connection.BUSY_MS // 1000} s",
+    "waiting for a lock of another program, such as a backup, on an SQLite file": f"{connection.BUSY_MS // 1000} s",
     "a statement to PostgreSQL": f"{pool.COMMAND_S:g} s; {pool.LONG_S:g} s on a whole cassette",
     "another tapeway as the store that does not answer": (
         f"{client.PATIENCE_S:g} s, silent {client.SILENCE_S:g} s"
