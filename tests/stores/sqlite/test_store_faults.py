@@ -21,6 +21,7 @@ from tapeway.errors import (
 from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import writer
 from tapeway.stores.sqlite.store import SqliteStore
+from tests.soak.faults import fill
 from tests.stores.recordings import HEAD, answers, bodies, is_poisoned, recording
 from tests.stores.shared_instances import append_recordings, found_indexes
 from tests.stores.small_disks import small_disk
@@ -270,3 +271,23 @@ def _changes(file: Path) -> int:
     with closing(apsw.Connection(str(file))) as connection:
         count: int = connection.execute("SELECT changes FROM file").get
     return count
+
+
+async def test_a_store_on_a_full_disk_replays(tmp_path: Path) -> None:
+    root = tmp_path / "disk"
+    with small_disk(root, kib=1024):
+        store = SqliteStore(root / "calls.db")
+        await store.open()
+        await append_recordings(store, *range(20))
+        await store.close()
+        fill(root / "ballast")
+
+        await store.open()
+        try:
+            assert bodies(await store.load("x", writable=False)) == answers(*range(20))
+            assert await store.check() == []
+            with pytest.raises(StoreFull):
+                await append_recordings(store, 20)
+            assert bodies(await store.load("x", writable=False)) == answers(*range(20))
+        finally:
+            await store.close()

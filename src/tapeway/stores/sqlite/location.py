@@ -26,6 +26,10 @@ _NETWORK = frozenset(
 )
 
 
+_COMMON_MEMORY = 64 * 1024
+"""More than SQLite writes before the first look."""
+
+
 class StoreFileAbsent(Exception):
     """There is no file, or it is empty."""
 
@@ -66,10 +70,38 @@ class StoreLocation:
 
     @property
     def role(self) -> Literal["read", "copy"]:
-        """`read` while other processes may write, `copy` for a read-only file without a log."""
+        """`read` while a process may write, `copy` for a file without a log on a disk that takes nothing.
+
+        A connection beside one that writes needs a file of SQLite's for their common memory.
+        """
         log = self.beside("-wal")
-        has_log = log.exists() and log.stat().st_size
-        return "read" if self.writable or has_log else "copy"
+        if log.exists() and log.stat().st_size:
+            return "read"
+        return "read" if self.writable and self._has_room() else "copy"
+
+    @property
+    def number(self) -> tuple[int, int] | None:
+        """What tells the file from one that is put in its place; None where there is none."""
+        status = self._status()
+        return None if status is None else (status.st_dev, status.st_ino)
+
+    @property
+    def state(self) -> object:
+        """What differs where a connection that reads has to be made anew."""
+        status = self._status()
+        if status is None or self.role == "read":
+            return self.number
+        return self.number, status.st_mtime_ns, status.st_size
+
+    def _status(self) -> os.stat_result | None:
+        try:
+            return os.stat(self.path)
+        except OSError:
+            return None
+
+    def _has_room(self) -> bool:
+        disk = os.statvfs(self.folder)
+        return disk.f_bavail * disk.f_frsize >= _COMMON_MEMORY
 
     def refuse_read_only(self) -> None:
         """Raise StoreError for a file that cannot be written."""

@@ -248,7 +248,7 @@ class _Opened:
         """The versions of cassettes that were loaded for replay."""
         self.bodies = BodyCache(str(location), self._pieces_of, self._scratch)
         self._reader = WorkerThread(
-            str(location), "read the recordings", self._connect, self._identity
+            str(location), "read the recordings", self._connect, lambda: location.state
         )
         self._documents: tuple[object, Documents, str] | None = None
 
@@ -270,13 +270,13 @@ class _Opened:
 
     def documents_of(self, connection: apsw.Connection) -> tuple[Documents, str]:
         """What reads documents of the file on demand, and the identity of the file."""
-        identity = self._reader.connected_to
-        if self._documents is None or self._documents[0] != identity:
+        number = self._location.number
+        if self._documents is None or self._documents[0] != number:
             file_id = str(connection.execute("SELECT id FROM file").get)
 
             def connect_again() -> apsw.Connection:
                 made = self._connect()
-                if self._identity() != identity:
+                if self._location.number != number:
                     made.close()
                     raise CassetteEdited(
                         f"{self._location} was replaced since the cassette was loaded: eject the "
@@ -285,7 +285,7 @@ class _Opened:
                 return made
 
             documents = Documents(str(self._location), connect_again)
-            self._documents = identity, documents, file_id
+            self._documents = number, documents, file_id
         return self._documents[1:]
 
     def _superseded(self, name: str, id_: int, text: bytes, digest: bytes) -> None:
@@ -305,13 +305,6 @@ class _Opened:
             await self.writer.close()
         finally:
             self.bodies.close()
-
-    def _identity(self) -> object:
-        try:
-            status = os.stat(self._location.path)
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
 
     def _connect(self) -> apsw.Connection:
         """A connection to read. Raises StoreError, StoreFileAbsent, OlderVersion."""
