@@ -33,7 +33,7 @@ EXISTS (SELECT 1 FROM @interaction WHERE cassette = (SELECT id FROM @cassette WH
   AND number = $3 AND exchange)
 """
 """What `:held` stands for where the recordings can be read beside the cursors."""
-_HIGHEST = """
+HIGHEST = """
 SELECT coalesce(max(next), 0) FROM @source
 WHERE cassette = (SELECT id FROM @cassette WHERE name = $1)
 """
@@ -41,7 +41,7 @@ WHERE cassette = (SELECT id FROM @cassette WHERE name = $1)
 
 _RESERVE = f"""
 INSERT INTO @numbering AS numbering (name, next)
-VALUES ($1, ({_HIGHEST}) + CAST($2 AS :int))
+VALUES ($1, ({HIGHEST}) + CAST($2 AS :int))
 ON CONFLICT (name) DO UPDATE SET next = :greatest(numbering.next + $2, excluded.next)
 RETURNING next - $2
 """  # noqa: S608
