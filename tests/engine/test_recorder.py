@@ -177,8 +177,9 @@ async def test_an_answer_without_a_body_has_no_chunks() -> None:
     [
         ("auto", 200, "recorded"),
         ("auto", 206, "recorded"),
-        ("auto", 304, "live"),
-        ("auto", 404, "live"),
+        ("auto", 304, "recorded"),
+        ("auto", 404, "recorded"),
+        ("auto", 429, "live"),
         ("auto", 500, "live"),
         ("record", 200, "recorded"),
         ("record", 304, "recorded"),
@@ -197,40 +198,73 @@ async def test_what_is_kept_depends_on_mode_and_status(
     assert (answer.index is None) is (outcome == "live")
 
 
-EVENTS: Headers = ((b"Accept", b"text/event-stream"),)
-EVENTS_TOO: Headers = ((b"accept", b"application/json, Text/Event-Stream"),)
-SESSION: Headers = ((b"Mcp-Session-Id", b"5f1c2d"),)
+CHAT_CALL = Request("openai", "POST", "/v1/chat/completions", JSON, b"{}", "https://up")
+JOBS = Request("openai", "POST", "/v1/batches", JSON, b"{}", "https://up")
+LOOK = Request("x", "HEAD", "/file", base="https://up")
+END_SESSION = Request("x", "DELETE", "/mcp", ((b"mcp-session-id", b"5f1c2d"),), base="https://up")
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "headers", "status", "outcome"),
+    ("request_", "kept", "passed_on"),
     [
-        # Claude Code warms up its connection so, and clients of file stores look first.
-        ("HEAD", "/", (), 404, "recorded"),
-        ("HEAD", "/", (), 405, "recorded"),
-        ("HEAD", "/", (), 401, "live"),
-        ("HEAD", "/", (), 429, "live"),
-        ("HEAD", "/", (), 500, "live"),
-        # A server of MCP need have neither a stream of its own nor sessions that can be ended.
-        ("GET", "/mcp", EVENTS, 405, "recorded"),
-        ("GET", "/mcp", EVENTS_TOO, 405, "recorded"),
-        ("DELETE", "/mcp", SESSION, 405, "recorded"),
-        ("GET", "/mcp", EVENTS, 404, "live"),
-        ("GET", "/mcp", (), 405, "live"),
-        ("DELETE", "/mcp", (), 405, "live"),
-        ("POST", "/mcp", (*EVENTS, *SESSION), 405, "live"),
-        # An agent may have no settings.
-        ("GET", "/api/claude_code/settings", (), 404, "recorded"),
-        ("GET", "/api/claude_code/settings", (), 500, "live"),
-        ("GET", "/v1/models", (), 404, "live"),
+        (CHAT_CALL, [200, 206, 307, 308], [400, 404, 409, 422, 429, 500]),
+        (JOBS, [201, 303, 400, 404, 409, 410, 422], [401, 403, 408, 429, 503]),
+        (LOOK, [302, 304, 404, 405, 412], [401, 407, 421, 423, 425, 500]),
+        (END_SESSION, [204, 404, 405], [401, 403]),
     ],
 )
-async def test_that_something_is_not_there_answers_who_asks_whether_it_is(
-    method: str, target: str, headers: Headers, status: int, outcome: str
+async def test_auto_keeps_answers_and_no_errors_that_may_pass(
+    request_: Request, kept: list[int], passed_on: list[int]
 ) -> None:
-    request = Request("anthropic", method, target, headers, base="https://up")
+    for outcome, statuses in (("recorded", kept), ("live", passed_on)):
+        for status in statuses:
+            call = Call(FakeAnswer(status=status), request=request_)
+            assert (await call.answer()).outcome == outcome, status
 
-    assert (await Call(FakeAnswer(status=status), request=request).answer()).outcome == outcome
+
+AWS_JSON: Headers = ((b"content-type", b"application/x-amz-json-1.0"),)
+
+
+def aws_type(kind: str) -> FakeAnswer:
+    return FakeAnswer(json.dumps({"__type": kind}).encode(), status=400, headers=AWS_JSON)
+
+
+def aws_code(code: str) -> FakeAnswer:
+    body = f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code></Error></ErrorResponse>"
+    return FakeAnswer(body.encode(), status=400, headers=((b"content-type", b"text/xml"),))
+
+
+def aws_header(kind: str) -> FakeAnswer:
+    return FakeAnswer(b"{}", status=400, headers=((b"x-amzn-ErrorType", kind.encode()),))
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (aws_type("com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"), "recorded"),
+        (aws_type("ResourceNotFoundException"), "recorded"),
+        (aws_code("InvalidParameterValue"), "recorded"),
+        (aws_header("InvalidNextTokenException"), "recorded"),
+        (FakeAnswer(b"SlowDown", status=400), "recorded"),
+        (aws_type("com.amazon.coral.service#ThrottlingException"), "live"),
+        (
+            aws_type("com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"),
+            "live",
+        ),
+        (aws_type("com.amazon.coral.service#UnrecognizedClientException"), "live"),
+        (aws_code("ExpiredToken"), "live"),
+        (aws_code("IncompleteSignature"), "live"),
+        (aws_header("InvalidSignatureException:http://internal.amazon.com/coral/"), "live"),
+    ],
+)
+async def test_auto_keeps_no_error_of_aws_about_credentials_signatures_or_load(
+    reply: FakeAnswer, outcome: str
+) -> None:
+    request = Request("aws", "POST", "/", AWS_JSON, b"{}", "https://up")
+    answer = await Call(reply, request=request).answer()
+
+    assert answer.outcome == outcome
+    assert (answer.note is None) is (outcome == "recorded")
 
 
 async def test_the_client_gets_the_real_bytes_and_the_store_the_redacted_ones() -> None:

@@ -13,7 +13,7 @@ from tapeway.core.streams.aws_frames import parse_frames
 from tapeway.core.streams.end_marks import MAX_EVENT, EndDetector
 from tapeway.providers.api_call import ApiCall
 from tapeway.providers.stream_end import end_detector
-from tests.support.event_stream_frames import model_frame
+from tests.support.event_stream_frames import frame, model_frame
 from tests.support.memory import measured_memory
 from tests.support.streams import CHAT, ERRORS, EVENT, FRAMES, NDJSON, SSE, STREAMS
 
@@ -126,6 +126,60 @@ def test_an_error_inside_a_success_is_no_success(name: str) -> None:
     assert fed(watch(endpoint, media), first, last, b"data: [DONE]\n\n")[1] == "error"
 
 
+FAILED = [
+    (SSE, b'error: {"code":400,"message":"the request exceeds the context"}\n\n'),
+    (SSE, b'data: {"object":"error","message":"too long","code":400}\n\n'),
+    (SSE, b'data:{"error":"Request failed during generation"}\n\n'),
+    (SSE, b'event: error\ndata: {"message":"x"}\n\n'),
+    (SSE, b'data: {"type":"error","errorText":"x"}\n\n'),
+    (NDJSON, b'{"status":"pulling"}\n{"error":"no such model"}\n'),
+    (NDJSON, b'{"object":"error","message":"x"}'),
+    (FRAMES, EVENT + frame("internalServerException", message="exception")),
+]
+
+
+@pytest.mark.parametrize("endpoint", [None, "threads", "audio.speech", "chat.completions"])
+@pytest.mark.parametrize(("media", "body"), FAILED)
+def test_a_stream_in_which_the_service_fails_is_no_success_on_any_endpoint(
+    endpoint: str | None, media: bytes, body: bytes
+) -> None:
+    def watched() -> EndDetector:
+        if endpoint is not None:
+            return watch(endpoint, media)
+        return end_detector(None, ResponseHead(200, headers=((b"content-type", media),)))
+
+    assert fed(watched(), body)[1] == "error"
+    for end in range(len(body)):
+        assert fed(watched(), body[:end], body[end:])[1] == "error", body[:end]
+
+
+@pytest.mark.parametrize(
+    ("media", "value"),
+    [
+        (media, value)
+        for media in (SSE, NDJSON)
+        for value in (
+            b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no such method"}}',
+            b'{"error":null}',
+            b'{"error":""}',
+            b'{"error":false,"errors":1}',
+            b'{"object":"chunk","text":"{\\"error\\":\\"x\\"}"}',
+        )
+    ],
+)
+def test_an_answer_of_json_rpc_and_a_member_without_an_error_are_no_failure(
+    media: bytes, value: bytes
+) -> None:
+    body = b"data: %b\n\n" % value if media == SSE else value + b"\n"
+
+    assert fed(watch("threads", media), body) == (len(body), "complete")
+
+
+def test_bytes_of_another_service_that_are_no_frames_are_whole() -> None:
+    assert fed(watch("threads", FRAMES), b"these are no frames") == (19, "complete")
+    assert fed(watch("threads", FRAMES), EVENT + EVENT[:9])[1] == "truncated"
+
+
 @pytest.mark.parametrize(
     ("endpoint", "media", "body"),
     [
@@ -152,7 +206,7 @@ def test_an_answer_that_is_no_success_has_no_mark() -> None:
 
 def test_an_unknown_stream_needs_no_mark_but_the_one_clients_know_is_held_back() -> None:
     head = ResponseHead(200, headers=((b"content-type", SSE),), framing="chunked")
-    body = CHAT + b'data: {"error": "only a field of its own"}\n\n'
+    body = CHAT + b'data: {"error": null}\n\n'
 
     assert fed(end_detector(None, head), body) == (len(body), "complete")
     assert fed(end_detector(None, head), body + b"data: [DONE]\n\n") == (len(body), "marked")

@@ -336,7 +336,7 @@ def test_the_summary_names_what_was_not_stored_and_what_equal_calls_share(
     assert done.returncode == 0, done.stdout
     assert lines(done.stdout, "not stored: ") == [
         "not stored: POST /v1/chat/completions: its status is 429: it was passed on, and not stored: "
-        "mode record stores it, and so does --record-statuses 200-299,429 "
+        "mode record stores it, and so does --record-statuses 200-399,429 "
         "(cassette test_it/test_error)"
     ]
     assert lines(done.stdout, "1 recorded answer of a model") == [

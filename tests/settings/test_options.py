@@ -20,9 +20,9 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert settings.admin_listen == HostPort("127.0.0.1", 8081)
     assert (settings.mode, settings.store, settings.cassette) == ("auto", "./cassettes", "default")
     assert (settings.delivery, settings.pace, settings.repeats) == ("buffer", 0.0, None)
-    assert settings.record_statuses == frozenset(range(200, 300))
+    assert settings.record_statuses is None
     assert settings.miss_status == 400
-    assert settings.max_body == 64 * 2**20
+    assert settings.max_body == 80 * 2**20
     assert settings.drain_timeout == 8
     assert settings.rewrite
     assert not settings.insecure_upstream

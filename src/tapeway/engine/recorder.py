@@ -19,11 +19,11 @@ from tapeway.core.cassette.freshness import WRITES
 from tapeway.core.cassette.plan import Answer, LiveCall, Replay
 from tapeway.core.cassette.rerecording import Replacement
 from tapeway.core.http.content_codings import content_coding, keeps_coding, readable_response
+from tapeway.core.http.kept_answers import BAD_REQUEST, error_of_the_caller, kept_statuses
 from tapeway.core.http.volatile_headers import minimal
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_parsed
 from tapeway.core.matching.key import request_key
-from tapeway.core.matching.presets import is_about_its_client
 from tapeway.core.matching.request_redaction import RequestRedaction, with_answers_fields
 from tapeway.core.model.cassette import NOT_READ, LeakCheck, ReadBodies, Recording
 from tapeway.core.model.control import Outcome, Repeats
@@ -41,11 +41,7 @@ from tapeway.core.redaction.credentials import issued_credentials, response_cred
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.documents import json_value
 from tapeway.core.streams.end_marks import has_no_body
-from tapeway.core.streams.json_rpc import (
-    asks_for_what_is_optional,
-    may_be_json_rpc,
-    message_scanner,
-)
+from tapeway.core.streams.json_rpc import may_be_json_rpc, message_scanner
 from tapeway.core.streams.open_streams import may_stay_open, requests_by_event
 from tapeway.engine.cassettes.cassettes import Cassettes
 from tapeway.engine.decision import is_large
@@ -78,8 +74,6 @@ MIB = 1024 * 1024
 _PROVEN: tuple[Verdict, ...] = ("marked", "error")
 """The verdict of a stream received to its last event."""
 _OK, _BAD_REQUEST = 200, 400
-_NOT_ALLOWED = 405
-_NOT_THERE = (404, _NOT_ALLOWED)
 FRESH_S = 0.2
 PATIENCE_S = 0.5
 HANGS_S = 5.0
@@ -109,6 +103,10 @@ STATUS_NOT_RECORDED = (
     f"its status is {{status}}: it was passed on, and {NOT_STORED}: mode record stores it, and so does "
     "--record-statuses {statuses}"
 )
+CALLER_NOT_RECORDED = (
+    f"its error {{kind}} is about credentials, a signature or throttling: it was passed on, and "
+    f"{NOT_STORED}: mode record stores it"
+)
 EDITED = (
     "somebody has edited or removed the recording of the session meanwhile: later messages were "
     f"passed on, and {NOT_STORED}"
@@ -127,8 +125,9 @@ class Policy:
 
     repeats: Repeats | None = None
     """None: the rule in each cassette's `meta` is in force."""
-    record_statuses: frozenset[int] = frozenset(range(200, 300))
-    max_body: int = 64 * MIB
+    record_statuses: frozenset[int] | None = None
+    """None: the statuses of `core/http/kept_answers.py`."""
+    max_body: int = 80 * MIB
     record_failures: bool = False
     require_marks: bool = False
     minimal_headers: bool = False
@@ -576,6 +575,7 @@ class RunningCall:
             arrival = Arrival(buffer, ending, None, None, self._send_head)
             return await self._receive_session(live, arrival)
         if not ending.expects_mark and may_stay_open(self._live_call.request.method, live.head):
+            ending.stays_open = True
             return await self._receive_stream(
                 live, Arrival(buffer, ending, None, reader, self._send_head)
             )
@@ -662,7 +662,9 @@ class RunningCall:
                     raise
                 # That nothing comes is no fault of such a stream.
                 stream.close()
-        verdict: Verdict = "open" if stream.closed else arrival.verdict()
+        verdict = arrival.verdict()
+        if stream.closed and verdict != "error":
+            verdict = "open"
         return buffer.finish(clock_ms(), verdict)
 
     async def _written(self, status: int) -> None:
@@ -686,6 +688,9 @@ class RunningCall:
         """Give the client the head, unless the head is the whole answer and so has to wait."""
         head = buffer.head
         if self._reader is None or has_no_body(self._live_call.request.method, head):
+            return None
+        if head.status == BAD_REQUEST and self._depends_on_error:
+            # Only the body tells.
             return None
         index = self._index if self._is_recorded(head.status) else None
         self._index_is_used = index is not None
@@ -730,19 +735,33 @@ class RunningCall:
         policy = self._live_call.policy
         if not policy.records or not policy.replays:
             return policy.records
-        request = self._live_call.request
-        # HEAD only asks whether something exists, so 404 and 405 are full answers.
-        is_answer = request.method == "HEAD" and status in _NOT_THERE
-        is_refused = status == _NOT_ALLOWED and asks_for_what_is_optional(request)
-        is_absent = is_about_its_client(request, status)
-        return is_answer or is_refused or is_absent or status in self._policy.record_statuses
+        return status in self._recorded_statuses
+
+    @property
+    def _recorded_statuses(self) -> frozenset[int]:
+        """The statuses of answers that a mode that replays records too."""
+        if (chosen := self._policy.record_statuses) is not None:
+            return chosen
+        call = self._call
+        is_model = call is not None and calls_model(call, self._live_call.redacted)
+        return kept_statuses(calls_model=is_model)
+
+    @property
+    def _depends_on_error(self) -> bool:
+        """Whether the type of an error decides if the answer is recorded."""
+        policy = self._live_call.policy
+        return policy.records and policy.replays and self._policy.record_statuses is None
 
     def _why_not_recorded(self, response: Response) -> str | None:
         """Why an answer is not recorded in a mode that records; None where it is."""
         policy, status, verdict = self._live_call.policy, response.status, response.verdict
         if not self._is_recorded(status):
-            statuses = ranges_text(self._policy.record_statuses | {status})
+            statuses = ranges_text(self._recorded_statuses | {status})
             return STATUS_NOT_RECORDED.format(status=status, statuses=statuses)
+        if status == BAD_REQUEST and self._depends_on_error:
+            plain = readable_response(response, self._live_call.request.method)
+            if (kind := error_of_the_caller(plain)) is not None:
+                return CALLER_NOT_RECORDED.format(kind=kind)
         if verdict == "truncated" and not self._policy.record_failures:
             return TRUNCATED
         if verdict == "unmarked" and self._policy.require_marks:

@@ -134,16 +134,17 @@ _COHERE_USAGE = UsageFields(
 _OLLAMA_USAGE = UsageFields(("",), ("prompt_eval_count",), ("eval_count",))
 
 _DONE = frozenset({b"[DONE]"})
-_ERROR = frozenset({"error"})
-_CHAT_MARKS = EndMarks(_DONE, errors=_ERROR)
-_ANTHROPIC_MARKS = EndMarks(names=frozenset({"message_stop"}), errors=_ERROR)
-_COHERE_MARKS = EndMarks(_DONE, frozenset({"message-end"}), _ERROR)
+_CHAT_MARKS = EndMarks(_DONE)
+_ANTHROPIC_MARKS = EndMarks(names=frozenset({"message_stop"}))
+_COHERE_MARKS = EndMarks(_DONE, frozenset({"message-end"}))
 # OpenRouter puts [DONE] behind the Responses API's own mark.
 _RESPONSES_MARKS = EndMarks(
-    _DONE, frozenset({"response.completed", "response.incomplete"}), _ERROR | {"response.failed"}
+    _DONE,
+    frozenset({"response.completed", "response.incomplete"}),
+    frozenset({"error", "response.failed"}),
 )
 # No end mark at all: the transport's end is the only one.
-_GEMINI_MARKS = EndMarks(errors=_ERROR)
+_GEMINI_MARKS = EndMarks()
 UNKNOWN_MARKS = EndMarks(_DONE)
 """For streams of any other endpoint: clients of any provider disconnect at this mark."""
 

@@ -31,9 +31,13 @@ def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[EndScanner | Non
         if marks is None:
             return sse.SseScanner(UNKNOWN_MARKS), False
         return sse.SseScanner(marks), bool(marks.texts or marks.names)
-    if media in json_lines.MEDIA_TYPES and endpoint.last_line is not None:
+    if media in json_lines.MEDIA_TYPES:
+        if endpoint.last_line is None:
+            return json_lines.JsonLineScanner(), False
         return json_lines.JsonLineScanner(*endpoint.last_line), True
-    if media == aws_frames.MEDIA_TYPE and endpoint.last_frame is not None:
+    if media == aws_frames.MEDIA_TYPE:
+        if endpoint.last_frame is None:
+            return aws_frames.AwsFrameScanner(""), False
         last = endpoint.last_frame.event
         # The last events of other models are not known.
         anthropic = call is not None and "anthropic." in (call.model or "")

@@ -153,7 +153,7 @@ class Exchange:
     started: float
     cassette: str = ""
     method: str | None = None
-    """The id of a turn on a WebSocket connection; None for a request."""
+    """The noted method where it is not the request's own, as for a WebSocket session."""
     take: int | None = None
     """The take of the request's slot."""
     address: RequestAddress | None = None

@@ -266,11 +266,12 @@ class Settings:
         "Which response headers are recorded: `minimal` leaves out those that differ each time, such "
         "as dates, ids, rate limits and cookies.",
     )
-    record_statuses: frozenset[int] = _option(
-        parsers.statuses,
+    record_statuses: frozenset[int] | None = _option(
+        parsers.optional(parsers.statuses),
         "RANGES",
-        "200-299",
-        "The statuses that mode `auto` records, such as 200-299,404.",
+        None,
+        "The statuses that mode `auto` records, such as 200-299,404. By default 2xx and 3xx, and "
+        "of what is no call to a model most 4xx.",
     )
     miss_status: int = _option(
         partial(parsers.integer, least=400, most=599),
@@ -281,7 +282,7 @@ class Settings:
     max_body: int = _option(
         parsers.size,
         "SIZE",
-        "64MiB",
+        "80MiB",
         "The largest body of a request or response.",
     )
     config: str | None = _option(

@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.core.json_text import Json, canonical, dump
 from tapeway.core.matching.key import request_key
-from tapeway.core.matching.presets import PRESETS, is_about_its_client, preset_of
+from tapeway.core.matching.presets import PRESETS, preset_of
 from tapeway.core.matching.rules import NO_RULES, Rules, rules_document, with_presets
 from tapeway.core.model.messages import Request
 from tests.core.keys import JSON
@@ -273,24 +273,6 @@ def test_the_telemetry_of_claude_code_and_for_whom_it_asks_features_do_not_count
     assert len({asked_of_service("/v1/events", event) for event in (*events, *attributes)}) == 4
     asked_for: list[Body] = [{**attributes[0], "forcedFeatures": [character]} for character in "ab"]
     assert len({asked_of_service("/api/eval/sdk-1", body) for body in asked_for}) == 2
-
-
-@pytest.mark.parametrize(
-    ("route", "path", "status", "is_kept"),
-    [
-        ("anthropic", "/api/claude_code/settings", 404, True),
-        ("anthropic", "/api/claude_cli/bootstrap?entrypoint=cli", 403, True),
-        ("anthropic", "/api/event_logging/v2/batch", 401, True),
-        ("anthropic", "/api/claude_code/settings", 429, False),
-        ("anthropic", "/api/claude_code/settings", 500, False),
-        ("anthropic", "/v1/messages", 404, False),
-        ("default", "/api/claude_code/settings", 404, False),
-    ],
-)
-def test_that_claude_code_has_no_settings_is_an_answer(
-    route: str, path: str, status: int, is_kept: bool
-) -> None:
-    assert is_about_its_client(Request(route, "GET", path, (), b""), status) is is_kept
 
 
 def test_without_its_preset_an_agent_is_recognised_only_where_it_was() -> None:

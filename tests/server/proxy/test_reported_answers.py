@@ -16,7 +16,7 @@ from tests.support.streams import CHAT, SSE
 
 TOO_MANY = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nwait"
 ERROR = b'data: {"error": {"message": "no"}}\n\n'
-STORE_429 = "mode record stores it, and so does --record-statuses 200-299,429"
+STORE_429 = "mode record stores it, and so does --record-statuses 200-399,429"
 BUFFER = ProxyOptions(max_body=2**20, body_idle_s=10)
 
 

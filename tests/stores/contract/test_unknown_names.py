@@ -26,8 +26,8 @@ async def test_names_that_hold_nothing_are_forgotten(
     mode: Mode, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "MOST_EMPTY", MOST)
-    # In auto an answer that is not 2xx is not recorded.
-    refused = FakeAnswer(b"no", status=404)
+    # In auto such an answer is not recorded.
+    refused = FakeAnswer(b"no", status=503)
     async with brokers_on([place.again()], lambda _: refused, mode=mode, repeats=None) as setup:
         (broker,) = setup.brokers
         await broker.editor.append("held", [Addition(recording(0).interaction)])

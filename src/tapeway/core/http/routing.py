@@ -3,9 +3,8 @@
     /@smoke/openai/v1/models?limit=2        /@~worker-1/openai/v1/models
      └cassette  └route  └──target────┘         └slot
 
-The target is cut out of the raw request line and never re-encoded: signatures cover it. The way
-back: a `Location` in a response is rewritten so that the client does not go around the proxy, and
-recordings of foreign tools get a route by their origin.
+The target is cut out of the raw request line and never re-encoded: signatures cover it. Recordings
+of foreign tools get a route by their origin.
 """
 
 import re
@@ -93,7 +92,7 @@ class BaseUrlFault:
 class RequestAddress:
     """Where a request goes.
 
-    `prefix` is the client's text before the target, for a Location in the
+    `prefix` is the client's text before the target, for addresses in the
     client's terms. `guessed` means that the route was derived from the path instead of written there:
     recordings of the `default` route may answer too.
     """

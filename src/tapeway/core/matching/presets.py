@@ -14,8 +14,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tapeway.core.model.messages import Request
-
 
 @dataclass(frozen=True, slots=True)
 class Preset:
@@ -75,8 +73,6 @@ _CODEX_INPUT = (
 )
 
 _CLAUDE_CODE_TELEMETRY, _CLAUDE_CODE_FEATURES = "/api/event_logging/", "/api/eval/"
-_CLAUDE_CODE_OWN = ("anthropic", ("/api/claude_c", "/api/directory/"))
-"""The route, and the paths below which Claude Code asks for its settings."""
 
 PRESETS: Mapping[str, Preset] = {
     "claude-code": Preset(
@@ -110,21 +106,6 @@ PRESETS: Mapping[str, Preset] = {
     ),
 }
 """By their names in rules."""
-
-_ABSENT = (401, 403, 404)
-
-
-def is_about_its_client(request: Request, status: int) -> bool:
-    """Whether an answer says that there are no settings for a client, or that nobody takes its telemetry.
-
-    Such an answer is no failure: clients go on without.
-    """
-    if status not in _ABSENT:
-        return False
-    route, settings = _CLAUDE_CODE_OWN
-    own = (*settings, _CLAUDE_CODE_TELEMETRY, _CLAUDE_CODE_FEATURES)
-    return request.route == route and request.target.startswith(own)
-
 
 _USER_AGENT = re.compile(
     "|".join(f"({re.escape(preset.user_agent)})" for preset in PRESETS.values())

@@ -76,7 +76,7 @@ def parse_frames(body: bytes) -> list[AwsFrame]:
 class AwsFrameScanner:
     """An EndScanner of frames.
 
-    `last` is the event that ends the stream. Without `last` the frames carry a
+    `last` is the event that ends the stream, empty where none is known. With None the frames carry a
     model's stream, and the model's last event ends it. Clients verify the checksums.
     """
 
@@ -107,7 +107,7 @@ class AwsFrameScanner:
         """Treat the received bytes as the whole body; a client may not notice that half a frame is
         missing.
         """
-        if not self.mark and (self._pending or self._not_frames):
+        if not self.mark and (self._pending or (self._not_frames and self._last != "")):
             self.mark = "cut"
 
     def _whole_frame(self) -> int:

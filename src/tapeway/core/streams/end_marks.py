@@ -5,10 +5,12 @@ most take a stream without the mark for a whole one. The mark is therefore searc
 arrive: everything before the mark may be sent; the mark and the rest must wait.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tapeway.core.http.content_codings import Decoder
+from tapeway.core.json_text import Json
 from tapeway.core.model.messages import ResponseHead, Verdict
 
 EndMark = Literal["", "end", "error", "cut"]
@@ -25,12 +27,25 @@ class EndMarks:
     """The end marks of server-sent events in one dialect.
 
     `texts` are beginnings of an event's data, `names` are names or JSON types of events, `errors`
-    the names of events that report an error.
+    the names or JSON types of events that report an error.
     """
 
     texts: frozenset[bytes] = frozenset()
     names: frozenset[str] = frozenset()
-    errors: frozenset[str] = frozenset()
+    errors: frozenset[str] = frozenset({"error"})
+
+
+def reports_failure(value: Json) -> bool:
+    """Whether the JSON of an event or a line says that the service has failed.
+
+    Servers of models put an error object, or its text, into the member `error`; vLLM's older
+    error object stands alone. An answer of JSON-RPC has an `error` too: it is the answer to a call.
+    """
+    if not isinstance(value, Mapping) or "jsonrpc" in value:
+        return False
+    error = value.get("error")
+    is_error = isinstance(error, Mapping | str) and bool(error)
+    return is_error or value.get("object") == "error"
 
 
 class EndScanner(Protocol):
@@ -77,6 +92,8 @@ class EndDetector:
         self._releasable = 0
         self.reads = scanner is not None
         """Whether the verdict depends on the body."""
+        self.stays_open = False
+        """Whether the stream may go on after an error: then an error holds nothing back."""
 
     @property
     def expects_mark(self) -> bool:
@@ -100,6 +117,8 @@ class EndDetector:
             self._releasable = self._scanner.releasable
         else:
             self._feed_decoded(self._scanner, self._decoder.feed(data))
+        if self.stays_open and self._scanner is not None and self._scanner.mark == "error":
+            self._releasable = self._size
 
     def finish(self) -> Verdict:
         """The verdict on a response whose transport ended in good order."""

@@ -3,10 +3,8 @@
 Half a line is useless, so lines are sent whole.
 """
 
-from collections.abc import Mapping
-
 from tapeway.core.json_text import Json, json_object
-from tapeway.core.streams.end_marks import MAX_EVENT, EndMark
+from tapeway.core.streams.end_marks import MAX_EVENT, EndMark, reports_failure
 
 MEDIA_TYPES = frozenset(
     {
@@ -22,9 +20,12 @@ RECORD_SEPARATOR = b"\x1e"
 
 
 class JsonLineScanner:
-    """An EndScanner of lines: the last line has the given field with the given value."""
+    """An EndScanner of lines: the last line has the given field with the given value.
 
-    def __init__(self, field: str, value: Json) -> None:
+    Without a field no line is the last.
+    """
+
+    def __init__(self, field: str = "", value: Json = None) -> None:
         self._field = field
         self._value = value
         self.releasable = 0
@@ -54,17 +55,20 @@ class JsonLineScanner:
 
     def _end_line(self) -> bool:
         """Whether the stream has ended with it."""
-        match _parsed(bytes(self._line)) if self._size <= MAX_EVENT else None:
-            case {"error": error} if error:
-                self.mark = "error"
-            case dict() as document if document.get(self._field) == self._value:
-                self.mark = "end"
-            case _:
-                self.releasable += self._size + 1
+        document = self._document()
+        if reports_failure(document):
+            self.mark = "error"
+        elif document is not None and self._field and document.get(self._field) == self._value:
+            self.mark = "end"
+        else:
+            self.releasable += self._size + 1
         self._line.clear()
         self._size = 0
         return bool(self.mark)
 
-
-def _parsed(line: bytes) -> Mapping[str, Json] | None:
-    return json_object(line.lstrip(RECORD_SEPARATOR))
+    def _document(self) -> dict[str, Json] | None:
+        """What the line says, where that may end the stream."""
+        is_telling = self._field or b'"error"' in self._line
+        if not is_telling or self._size > MAX_EVENT:
+            return None
+        return json_object(bytes(self._line).lstrip(RECORD_SEPARATOR))

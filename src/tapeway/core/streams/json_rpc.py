@@ -29,18 +29,6 @@ def may_be_json_rpc(request: Request) -> bool:
     return request.body.find(b'"jsonrpc"', 0, _BEGINNING) >= 0
 
 
-def asks_for_what_is_optional(request: Request) -> bool:
-    """Whether a request of MCP is for an optional feature: a standing stream, or sessions
-    that clients end.
-
-    For such a request the protocol answers 405, and a 405 is no failure.
-    """
-    fields = request_fields(request.headers)
-    if request.method == "DELETE":
-        return fields.is_mcp
-    return request.method == "GET" and sse.MEDIA_TYPE in (fields.value(b"accept") or b"").lower()
-
-
 def answers_a_question(method: str, body: bytes) -> bool:
     """Whether a request is a client's answer to a service's question."""
     if method != "POST" or body.find(b'"jsonrpc"', 0, _BEGINNING) < 0:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tapeway.core.json_text import Json, peek_json
-from tapeway.core.streams.end_marks import MAX_EVENT, EndMark, EndMarks
+from tapeway.core.streams.end_marks import MAX_EVENT, EndMark, EndMarks, reports_failure
 
 MEDIA_TYPE = b"text/event-stream"
 
@@ -15,6 +15,8 @@ _BEGINNING = 64
 """The length of an unfinished line that is enough to recognise an end mark. Longer lines are not
 read.
 """
+_ERROR_FIELD = b"error"
+_DECIDING_FIELDS = (b"event:", b"error:")
 _LINE_COST = 64
 """The memory that each line of an event takes besides the text."""
 
@@ -81,7 +83,7 @@ class SseScanner:
     """An EndScanner of events.
 
     A line that cannot end the stream may go at once: no client waits for the rest of an
-    event.
+    event. llama.cpp reports an error in a field `error` in place of `data`.
     """
 
     def __init__(self, marks: EndMarks) -> None:
@@ -97,6 +99,7 @@ class SseScanner:
         self._after_cr = False
         self._name = ""
         self._data: list[bytes] = []
+        self._has_error_field = False
         self._room = MAX_EVENT
         self._event_start: int | None = None
         """The start of the event that is held back while it may end the stream."""
@@ -156,6 +159,9 @@ class SseScanner:
                 self._data.append(value[: self._room])
                 self._room -= len(value) + _LINE_COST
             self._hold_event(self._event_start is not None or self._may_end(line))
+        elif name == _ERROR_FIELD and value:
+            self._has_error_field = True
+            self._hold_event(hold=True)
         elif not line and next_line > self._line_start:
             self._end_event(whole=True)
         self._line.clear()
@@ -172,17 +178,20 @@ class SseScanner:
         """Judge an event by name and data. The last line may be unfinished."""
         data = b"\n".join(self._data)
         named = self._name in self._marks.names | self._marks.errors
-        if data.startswith(self._texts) or (named and whole):
+        if self._has_error_field:
+            self._end_with("error")
+        elif data.startswith(self._texts) or (named and whole):
             self._end_with("error" if self._name in self._marks.errors else "end")
         elif self._room > 0 and (named or any(hint in data for hint in self._hints)):
             self._judge(peek_json(data))
         self._name, self._data, self._event_start, self._room = "", [], None, MAX_EVENT
+        self._has_error_field = False
 
     def _judge(self, value: Json) -> None:
         if not isinstance(value, dict):
             return
         kinds = {self._name, str(value.get("type"))}
-        if value.get("error") or kinds & self._marks.errors:
+        if reports_failure(value) or kinds & self._marks.errors:
             self._end_with("error")
         elif kinds & self._marks.names:
             self._end_with("end")
@@ -208,7 +217,9 @@ class SseScanner:
         if line.startswith(b"data:"):
             value = line[5:].removeprefix(b" ")
             return self._undecided or self._may_be_text(value)
-        return line.startswith(b"event:") or b"event:".startswith(line) or b"data:".startswith(line)
+        return line.startswith(_DECIDING_FIELDS) or any(
+            field.startswith(line) for field in (*_DECIDING_FIELDS, b"data:")
+        )
 
     def _may_be_text(self, value: bytes) -> bool:
         return value.startswith(self._texts) or any(text.startswith(value) for text in self._texts)
