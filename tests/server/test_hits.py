@@ -672,7 +672,7 @@ async def test_an_address_that_no_route_leads_to_is_named_on_the_ordinary_way() 
 
 
 async def test_prepared_answers_go_with_their_cassette() -> None:
-    prepared = PreparedAnswers(None)
+    prepared = PreparedAnswers(None, lambda: 0.0)
     address = RequestAddress(None, Route("default", None), "/", "")
     target = target_of("GET", address, b"a", ())
     async with replaying() as proxy:

@@ -145,7 +145,7 @@ class Hits:
         self._journal = journal
         self._addresses = addresses
         self._guard = guard
-        self._prepared = PreparedAnswers(ways_back, scheme)
+        self._prepared = PreparedAnswers(ways_back, now, scheme)
         self._clock = clock
         self._now = now
         self._ids = ids

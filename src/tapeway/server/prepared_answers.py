@@ -1,6 +1,6 @@
 """The bytes of recorded answers, prepared for connections of HTTP/1.1 that stay open, and remembered."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from tapeway.core.model.messages import Headers, Request, Response
 from tapeway.core.model.values import value_class
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.core.way_back.addresses import WaysBack
+from tapeway.core.way_back.cookies import has_expiry, with_later_expiry
 from tapeway.core.way_back.response import lead_response, names_any_address
 from tapeway.engine.journal import charged_tokens
 from tapeway.server.answers import outcome_headers, serialise_parts
@@ -27,6 +28,9 @@ LARGEST_PREPARED = 64 * 1024
 
 MOST_PREPARED = 128 * 1024 * 1024
 """Bytes of prepared answers to remember; beyond that, all are forgotten."""
+
+_DATED_FOR_S = 1.0
+"""How long a cookie's time of expiry is right: it is written in seconds."""
 
 _OVERHEAD = 256
 
@@ -88,6 +92,8 @@ class PreparedAnswer:
     """The number of bytes of the request's body."""
     client: "Client | None"
     """For whom addresses and cookies in it lead back to the proxy; None where it is for all."""
+    until: float | None = None
+    """When a cookie in it is to be dated anew, in seconds since the epoch."""
 
     @property
     def wire(self) -> bytes:
@@ -98,9 +104,12 @@ class PreparedAnswer:
 class PreparedAnswers:
     """The prepared answers of loaded cassettes, by index; they go with their cassette."""
 
-    def __init__(self, ways_back: WaysBack | None, scheme: str = "http") -> None:
+    def __init__(
+        self, ways_back: WaysBack | None, now: Callable[[], float], scheme: str = "http"
+    ) -> None:
         """Without `ways_back` addresses and cookies stay as the service wrote them."""
         self._ways_back = ways_back
+        self._now = now
         self._scheme = scheme
         self._of: dict[int, tuple[ref[CassetteIndex], dict[int, PreparedAnswer]]] = {}
         self.size = 0
@@ -115,6 +124,8 @@ class PreparedAnswers:
             prepared = known[1].get(interaction.index)
             # An edited recording keeps the index.
             if prepared is not None and prepared.interaction is interaction:
+                if prepared.until is not None and prepared.until < self._now():
+                    return None
                 is_for = prepared.client is None or prepared.client == target.client
                 return prepared if is_for else None
         return None
@@ -133,7 +144,13 @@ class PreparedAnswers:
             target.method, interaction.response, members
         ):
             response, client = self._led_back(interaction, target, members), target.client
+        until: float | None = None
+        if self._ways_back is not None and response is not None and has_expiry(response.headers):
+            now = self._now()
+            head = with_later_expiry(response.head, cassette.head.created_at, now)
+            response, until = replace(response, head=head), now + _DATED_FOR_S
         made = prepare(interaction, response, cassette.name, asked, client)
+        made.until = until
         if self.size > MOST_PREPARED:
             self._forget_all()
         known = self._of.get(id(cassette))

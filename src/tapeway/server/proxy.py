@@ -28,7 +28,7 @@ from tapeway.core.http.routing import (
 )
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.misses.miss import NO_EXPLANATION, Miss
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
@@ -46,6 +46,7 @@ from tapeway.core.streams.json_rpc import may_be_json_rpc
 from tapeway.core.streams.open_streams import may_stay_open
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
 from tapeway.core.way_back.addresses import WaysBack
+from tapeway.core.way_back.cookies import has_expiry, with_later_expiry
 from tapeway.engine.broker import Broker
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import (
@@ -314,7 +315,7 @@ class Proxy:
         exchange.key, exchange.shown = plan.key, plan.target
         if isinstance(plan, Replay):
             exchange.note = plan.note
-            return await self._replay(exchange, plan.interaction, plan.cassette.rules)
+            return await self._replay(exchange, plan)
         if isinstance(plan, Miss):
             if is_preflight(raw.method, raw.raw_headers):
                 return self._permit(exchange)
@@ -392,11 +393,14 @@ class Proxy:
 
     # Replay.
 
-    async def _replay(
-        self, exchange: Exchange, interaction: Interaction, rules: Rules
-    ) -> WireResponse:
-        interaction = _for_origin(interaction, exchange.raw.raw_headers)
-        response, index = interaction.response, interaction.index
+    async def _replay(self, exchange: Exchange, replay: Replay) -> WireResponse:
+        interaction = _for_origin(replay.interaction, exchange.raw.raw_headers)
+        response, index, rules = interaction.response, interaction.index, replay.cassette.rules
+        if self._options.rewrite and has_expiry(response.headers):
+            first_day = replay.cassette.head.created_at
+            head = with_later_expiry(response.head, first_day, self._now())
+            response = replace(response, head=head)
+            interaction = replace(interaction, response=response)
         if response.file is not None:
             check_body_file(response.file)
         led = await self._back.lead(exchange, response, interaction.request.base, rules)

@@ -135,6 +135,21 @@ async def test_a_cookie_is_sent_back_to_the_proxy(mode: Mode, delivery: Delivery
         assert answer.values(b"set-cookie") == [b"a=b; Path=/@c/svc/app", b"c=d; HttpOnly"]
 
 
+@pytest.mark.parametrize("rewrite", [True, False])
+async def test_a_cookie_that_was_recorded_long_ago_lives_on_in_a_replay(rewrite: bool) -> None:
+    # The clock of these proxies begins in 1970.
+    expires = "Fri, 01 Jan 1960 01:00:00 GMT"
+    fields = ("Date: Fri, 01 Jan 1960 00:00:00 GMT", f"Set-Cookie: a=b; Expires={expires}")
+    answers = [answer async for answer in every_answer(Answered(fields), rewrite=rewrite)]
+
+    (live, *replayed) = [answer.values(b"set-cookie")[0].decode() for answer in answers]
+    assert live == f"a=b; Expires={expires}"
+    assert len(replayed) == 4
+    for cookie in replayed:
+        assert (cookie != live) is rewrite
+        assert (" 1960 " not in cookie) is rewrite
+
+
 PAGE = b'{"results_url": "{up}/r",\n "url":"{up}/x", "nextLink":"{up}/2" }'
 LED = b'{"results_url": "{own}/@c/svc/r",\n "url":"{up}/x", "nextLink":"{own}/@c/svc/2" }'
 
