@@ -12,6 +12,7 @@ import pytest
 from tapeway.body_files import Spool
 from tapeway.core.http.headers import MATCH_KEY_HEADERS, PREFLIGHT_HEADERS
 from tapeway.core.json_text import dump
+from tapeway.core.matching import request_redaction
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
@@ -67,6 +68,79 @@ async def test_headers_that_say_what_is_asked_for_tell_requests_apart(place: Pla
             replayed = await second.ask(*requests[::-1], *of(name, b"c3"))
             assert bodies(replayed[:3]) == want[::-1], name
             assert replayed[3].outcome == "miss", name
+
+
+OF_MICROSOFT = [
+    *("x-ms-range", "x-ms-lease-action", "x-ms-page-write", "x-ms-blob-type", "x-ms-copy-source"),
+    *("x-ms-documentdb-partitionkey", "x-ms-documentdb-isquery", "x-ms-meta-colour"),
+]
+NOT_ASKED_OF_MICROSOFT = [
+    *("x-ms-date", "x-ms-version", "x-ms-client-request-id", "x-ms-return-client-request-id"),
+    *("x-ms-useragent", "x-ms-correlation-request-id", "x-ms-proposed-lease-id"),
+    *("x-ms-cosmos-correlated-activityid", "x-ms-content-sha256", "x-ms-encryption-key"),
+    *("x-ms-copy-source-authorization", "x-ms-session-token", "x-ms-file-last-write-time"),
+]
+
+
+async def test_fields_of_microsoft_decide_but_for_dates_versions_ids_and_signatures(
+    place: Place,
+) -> None:
+    def of(name: str, value: bytes) -> Request:
+        return asked(((name.encode(), value),), target=f"/{name}")
+
+    names = [*OF_MICROSOFT, *NOT_ASKED_OF_MICROSOFT]
+    async with process_over(place, "record", numbered) as first:
+        await first.ask(*[of(name, b"one") for name in names])
+    async with process_over(place, "replay", numbered) as second:
+        for name in names:
+            found = await second.ask(of(name, b"one"), of(name, b"two"), asked(target=f"/{name}"))
+            decided = ["miss"] * 2 if name in OF_MICROSOFT else ["replayed"] * 2
+            assert outcomes(found) == ["replayed", *decided], name
+        stored = await second.broker.source.read("default")
+
+    assert stored is not None
+    held = {
+        name.decode()
+        for interaction in stored.interactions
+        if isinstance(interaction, Interaction)
+        for name, _ in interaction.request.headers
+    }
+    assert held == {*OF_MICROSOFT}
+
+
+async def test_to_create_what_is_not_there_is_another_request(place: Place) -> None:
+    def put(*tags: bytes) -> Request:
+        return asked(tuple([(b"If-None-Match", tag) for tag in tags]), method="PUT", body=b"x")
+
+    async with process_over(place, "record", numbered) as first:
+        live = bodies(await first.ask(put(), put(b"*")))
+    async with process_over(place, "replay", numbered) as second:
+        replayed = bodies(await second.ask(put(b" * "), put(), put(b'"an-etag"')))
+
+    assert replayed == [live[1], live[0], live[0]]
+
+
+@pytest.mark.parametrize("name", ["x-hasura-role", "x-ms-range", "prefer", "dropbox-api-arg"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_field_that_an_older_version_did_not_know_does_not_decide_for_its_recordings(
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str, method: str
+) -> None:
+    def of(*values: bytes, path: str = "/x?api_key=abc") -> Request:
+        headers = tuple([(name.encode(), value) for value in values])
+        return asked((*JSON, *headers), method=method, body=b'{"a":1}', target=path)
+
+    with monkeypatch.context() as older:
+        older.setattr(request_redaction, "EDITION", 1)
+        async with process_over(place, "record", numbered) as first:
+            (old,) = bodies(await first.ask(of()))
+    async with process_over(place, "replay", numbered) as second:
+        found = await second.ask(of(b"one"), of(), of(b"two", path="/x"))
+        assert bodies(found) == [old] * 3
+    async with process_over(place, "record", lambda *_: FakeAnswer(b"new")) as third:
+        await third.ask(of(b"one"), of())
+    async with process_over(place, "replay", numbered) as fourth:
+        assert bodies(await fourth.ask(of(b"one"), of())) == [b"new"] * 2
+        assert outcomes(await fourth.ask(of(b"two"))) == ["miss"]
 
 
 async def test_a_preflight_for_another_method_is_another_request(place: Place) -> None:

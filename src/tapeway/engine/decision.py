@@ -224,17 +224,16 @@ class Planner:
     def credential_digests(
         self, head: CassetteHead, rules: Rules, incoming: Incoming
     ) -> list[bytes]:
-        """Further digests by which `plan` looks: of recordings that hold credentials."""
+        """Further digests by which `plan` looks: of recordings that hold credentials, or not all
+        of the deciding fields.
+        """
         asked = _received_request(head, rules, incoming)
         redacted, _ = self._as_stored(head, rules, asked.request, incoming)
         key = _stored_key(asked, redacted, incoming.large_for(head, rules))
         older = self._older_key(head, asked, redacted, key, incoming)
-        digests = [
-            *map(key_digest, (asked.open_key, key, older)),
-            *map(open_digest, (asked.open_key, asked.outline_key)),
-        ]
-        if (wide := asked.opened_wide) is not None:
-            digests += map(open_digest, (wide.open_key, wide.outline_key))
+        digests = [*map(key_digest, (key, older)), *_open_digests(asked)]
+        if (first := asked.of_first_edition) is not None:
+            digests += [key_digest(first.key), *_open_digests(first)]
         return list(dict.fromkeys(digests))
 
     def aliases(
@@ -352,6 +351,17 @@ class Planner:
         shown = with_fields(miss.request, asked.request.headers, names, redactor)
         shown = replace(shown, varied=tuple(names))
         return replace(miss, request=shown, note=_reasons_text(why))
+
+
+def _open_digests(asked: ReceivedRequest) -> list[bytes]:
+    """The digests of recordings that may differ from a request in credentials."""
+    digests = [
+        key_digest(asked.open_key),
+        *map(open_digest, (asked.open_key, asked.outline_key)),
+    ]
+    if (wide := asked.opened_wide) is not None:
+        digests += map(open_digest, (wide.open_key, wide.outline_key))
+    return digests
 
 
 def is_large(request: Request) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tapeway.core.http.chunks import AWS_PAYLOAD, AWS_PAYLOAD_HEADER
 from tapeway.core.http.connection_logins import is_connection_login
-from tapeway.core.http.headers import CASSETTE_HEADER, MATCH_KEY_HEADERS
+from tapeway.core.http.headers import CASSETTE_HEADER, MATCH_KEY_HEADERS, decides
 from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER, attempt_number
 from tapeway.core.model.messages import Headers
 from tapeway.core.model.values import value_class
@@ -100,7 +100,7 @@ def _read_line(line: bytes) -> _Field | None:
         return _NOT_PLAIN
     if name == b"content-length":
         return _LENGTH if _DIGITS.fullmatch(value) else _NOT_PLAIN
-    if name not in _READ:
+    if name not in _READ and not decides(name, value):
         return None
     return _PRESENT.get(name) or _Field(name, value, match[1])
 
@@ -144,7 +144,11 @@ def _read_fields(fields: _Fields) -> PlainFields | None:
         return None
     length_at = fields.index(_LENGTH) if _LENGTH in known_fields else None
     in_key = tuple(
-        [(field.written, field.value) for field in known_fields if field.name in _IN_KEY]
+        [
+            (field.written, field.value)
+            for field in known_fields
+            if field.name in _IN_KEY or decides(field.name, field.value)
+        ]
     )
     may_be_hit = _DECIDING not in known_fields
     return PlainFields(by_name, in_key, length_at, may_be_hit, attempt_number(by_name))

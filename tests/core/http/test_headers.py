@@ -5,8 +5,10 @@ import pytest
 from tapeway.core.http import headers
 from tapeway.core.http.headers import (
     HOP_BY_HOP,
+    MATCH_KEY_HEADERS,
     OWN,
     STORED_REQUEST_HEADERS,
+    decides,
     end_to_end,
     find_header,
     media_type,
@@ -109,3 +111,14 @@ def test_a_media_type_has_no_parameters_and_is_in_lower_case(
     content_type: bytes, expected: bytes
 ) -> None:
     assert media_type(content_type) == expected
+
+
+def test_no_field_that_decides_can_carry_a_credential() -> None:
+    names = [
+        *(b"x-ms-token", b"x-ms-auth-token", b"x-ms-access-key", b"x-ms-api-key", b"x-ms-secret"),
+        *(b"x-ms-authorization", b"x-ms-authorization-auxiliary", b"x-ms-encryption-key"),
+        *(b"x-ms-signature", b"x-ms-password", b"x-ms-copy-source-authorization"),
+    ]
+
+    assert not [name for name in names if decides(name, b"value")]
+    assert not [name for name in MATCH_KEY_HEADERS if is_credential_header(name)]

@@ -32,6 +32,7 @@ from tapeway.core.cassette.keyed_recordings import (
 from tapeway.core.cassette.recorded_bodies import RecordedBodies, SelectingHead, selecting_head
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
+from tapeway.core.http.headers import EDITION
 from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.matching.headers import distance
 from tapeway.core.matching.headers.conditions import are_told_apart, is_for, of_one_request
@@ -199,8 +200,20 @@ class CassetteIndex:
     def find(self, asked: ReceivedRequest, routes: Sequence[str]) -> FoundKey | None:
         """The key of the recordings that answer a request on one of some routes, or None.
 
-        First the request as received; then the recordings with credentials are compared.
+        First the request as received; then the recordings with credentials are compared. A deciding
+        field that recordings do not hold, since their recorder did not know it, does not decide.
         """
+        found_key = self._find(asked, routes)
+        if found_key is None and (first := asked.of_first_edition) is not None:
+            found_key = self._find(first, routes)
+            if found_key is not None and not self._is_of_first_edition(found_key.key):
+                return None
+        return found_key
+
+    def _is_of_first_edition(self, key: bytes) -> bool:
+        return all(recording.request.edition < EDITION for recording in self.recordings(key))
+
+    def _find(self, asked: ReceivedRequest, routes: Sequence[str]) -> FoundKey | None:
         if asked.key in self._by_key and asked.request.route in routes:
             return FoundKey(asked.key)
         for route in routes:

@@ -4,7 +4,8 @@ End-to-end fields are forwarded unchanged and in order. Fields that concern only
 removed on both sides (RFC 9110 section 7.6.1).
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from functools import lru_cache
 
@@ -38,7 +39,10 @@ HOPS_HEADER = b"tapeway-hops"
 OWN = frozenset({b"tapeway-outcome", CASSETTE_HEADER, b"tapeway-interaction"})
 """Fields that tapeway adds; the fields of a tapeway upstream would contradict them."""
 
-MATCH_KEY_HEADERS = frozenset(
+EDITION = 2
+"""The number of the list of deciding fields. A recording has the number that its recorder knew."""
+
+_OF_FIRST_EDITION = frozenset(
     {
         b"content-encoding",
         b"content-range",
@@ -58,9 +62,36 @@ MATCH_KEY_HEADERS = frozenset(
         b"x-ms-continuation",
     }
 )
+MATCH_KEY_HEADERS = _OF_FIRST_EDITION | frozenset(
+    {
+        b"accept-profile",
+        b"content-profile",
+        b"dropbox-api-arg",
+        b"dropbox-api-select-admin",
+        b"dropbox-api-select-user",
+        b"prefer",
+        b"x-hasura-role",
+        b"x-scope-orgid",
+    }
+)
 """Request fields that decide the answer: a part of a file (RFC 9110 section 14.2), the operation
-of an AWS or SOAP service, an overriding method, the source of a copy. They belong to the match key.
+of an AWS or SOAP service, an overriding method, the source of a copy, the tenant, schema or role.
+They belong to the match key.
 """
+
+_MICROSOFT = b"x-ms-"
+_NOT_ASKED_OF_MICROSOFT = re.compile(
+    rb"x-ms-(?:.*-)?"
+    # Dates, versions, and who asks with which program.
+    rb"(?:date|time|version|user-?agent|client"
+    # Ids that clients draw for requests, and for leases.
+    rb"|[a-z]*(?:activity|correlation|request|session|trace)-?id|proposed-lease-id"
+    # What signs or encrypts.
+    rb"|auth[a-z]*|content-sha256|credentials?|(?:access|api)?key|passwords?|secrets?|signatures?|tokens?)"
+    rb"(?:-.*)?"
+)
+_UNLESS_THERE = b"if-none-match"
+"""With `*` the request creates what is not there yet; with anything else it asks for what changed."""
 
 _ASKED_METHOD = b"access-control-request-method"
 PREFLIGHT_HEADERS = frozenset({_ASKED_METHOD, b"access-control-request-headers"})
@@ -87,11 +118,29 @@ STORED_REQUEST_HEADERS = (
             b"last-event-id",
             b"mcp-protocol-version",
             b"origin",
-            b"prefer",
         }
     )
 )
-"""The only request fields that are stored; none of them can carry a credential."""
+"""The only request fields that are stored, beside deciding ones; none can carry a credential."""
+
+
+def decides(name: bytes, value: bytes) -> bool:
+    """Whether a request field belongs to the match key; `name` is in lower case."""
+    return (
+        name in MATCH_KEY_HEADERS
+        or (name.startswith(_MICROSOFT) and _is_asked_of_microsoft(name))
+        or (name == _UNLESS_THERE and value.strip(b" \t") == b"*")
+    )
+
+
+@lru_cache(maxsize=1024)
+def _is_asked_of_microsoft(name: bytes) -> bool:
+    return _NOT_ASKED_OF_MICROSOFT.fullmatch(name) is None
+
+
+def is_stored(name: bytes) -> bool:
+    """Whether a request field is stored, whatever its value; `name` is in lower case."""
+    return name in STORED_REQUEST_HEADERS or decides(name, b"")
 
 
 _MCP_HEADERS = frozenset({b"mcp-session-id", b"mcp-protocol-version"})
@@ -148,7 +197,12 @@ def _request_fields(headers: Headers) -> RequestFields:
     for name, value in headers:
         first.setdefault(name.lower(), value)
     content_type = first.get(b"content-type", b"").strip(b" \t")
-    selecting = () if MATCH_KEY_HEADERS.isdisjoint(first) else _named(headers, MATCH_KEY_HEADERS)
+    may_decide = (
+        not MATCH_KEY_HEADERS.isdisjoint(first)
+        or _UNLESS_THERE in first
+        or b" x-ms-" in b" ".join((b"", *first))
+    )
+    selecting = _chosen(headers, decides) if may_decide else ()
     coding = _content_encoding(first, selecting)
     return RequestFields(
         first,
@@ -172,6 +226,23 @@ def _content_encoding(first: Mapping[bytes, bytes], selecting: Headers) -> bytes
 
 def _named(headers: Headers, names: frozenset[bytes]) -> Headers:
     return tuple([pair for pair in headers if pair[0].lower() in names])
+
+
+def _chosen(headers: Headers, is_chosen: Callable[[bytes, bytes], bool]) -> Headers:
+    return tuple([pair for pair in headers if is_chosen(pair[0].lower(), pair[1])])
+
+
+def without_later_fields(headers: Headers, kept: Collection[str]) -> Headers:
+    """The fields without those that decide since a later edition than the first, unless `kept`."""
+    return tuple(
+        [
+            pair
+            for pair in headers
+            if (name := pair[0].lower()) in _OF_FIRST_EDITION
+            or name.decode("latin-1") in kept
+            or not decides(name, pair[1])
+        ]
+    )
 
 
 def find_header(headers: Headers, name: bytes) -> bytes | None:
@@ -219,7 +290,7 @@ def _without_named(headers: Headers, dropped: frozenset[bytes]) -> Headers:
 
 def stored_request_headers(headers: Headers) -> Headers:
     """The fields of a request that may be stored."""
-    return _named(headers, STORED_REQUEST_HEADERS)
+    return tuple([pair for pair in headers if is_stored(pair[0].lower())])
 
 
 @lru_cache(maxsize=64)

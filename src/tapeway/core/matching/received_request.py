@@ -7,10 +7,11 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 from tapeway.core.digests import sha256
-from tapeway.core.http.headers import stored_request_headers
+from tapeway.core.http.headers import stored_request_headers, without_later_fields
 from tapeway.core.json_text import ReadJson, canonical
 from tapeway.core.matching.credential_fields import (
     OpenedRequest,
@@ -85,6 +86,18 @@ class ReceivedRequest:
             return None
         wide = ReceivedRequest(self.request, self.rules, self.digests, self._keyed, wide=True)
         return wide if len(wide.opened.fields) > len(self.opened.fields) else None
+
+    @cached_property
+    def of_first_edition(self) -> "ReceivedRequest | None":
+        """This request without the fields that decide since a later edition of the list of them.
+
+        None if it has no such field.
+        """
+        headers = without_later_fields(self.request.headers, self.rules.match)
+        if len(headers) == len(self.request.headers):
+            return None
+        request = replace(self.request, headers=headers)
+        return ReceivedRequest(request, self.rules, self.digests, wide=self._wide)
 
     @cached_property
     def open_key(self) -> bytes:

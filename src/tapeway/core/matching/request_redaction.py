@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 
-from tapeway.core.http.headers import STORED_REQUEST_HEADERS, request_fields
+from tapeway.core.http.headers import EDITION, is_stored, request_fields
 from tapeway.core.http.sdk_conventions import client_ids
 from tapeway.core.matching.headers.conditions import varied_names
 from tapeway.core.matching.headers.distance import request_credentials
@@ -148,18 +148,18 @@ class RequestRedaction:
 def with_answers_fields(
     stored: Request, sent: Headers, response: Headers, redactor: Redactor
 ) -> Request:
-    """A stored request with the header fields that the answer names in Vary."""
+    """The request of a new recording: with the header fields that the answer names in Vary."""
     names = varied_names(response)
     if not names:
-        return stored
-    return replace(with_fields(stored, sent, names, redactor), varied=names)
+        return replace(stored, edition=EDITION)
+    return replace(with_fields(stored, sent, names, redactor), varied=names, edition=EDITION)
 
 
 def with_fields(
     stored: Request, sent: Headers, names: Iterable[str], redactor: Redactor
 ) -> Request:
     """A stored request with the fields of these names that were sent, beside those always stored."""
-    wanted = {name.encode() for name in names} - STORED_REQUEST_HEADERS
+    wanted = {octets for name in names if not is_stored(octets := name.encode())}
     if not wanted:
         return stored
     wanted -= {name.lower() for name, _ in stored.headers}

@@ -162,6 +162,7 @@ class Redactor:
             credentials=credentials or request.credentials,
             coding=request.coding,
             varied=request.varied,
+            edition=request.edition,
         )
         return stored, found.taught
 

@@ -72,10 +72,12 @@ INTERACTION = dict.fromkeys(
         *("match_key", "latency_ms", "usage", "tags", "metadata"),
     )
 )
+_MOST_EDITIONS = 1000
+
 REQUEST = dict.fromkeys(
     (
         *("method", "url", *header_map.NAMES, *bodies.NAMES, multipart.NAME),
-        *("content_encoding", "vary", "route", "base", "credentials"),
+        *("content_encoding", "vary", "headers_edition", "route", "base", "credentials"),
     )
 )
 RESPONSE = dict.fromkeys(
@@ -281,6 +283,7 @@ def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
         credentials=_decode_credentials(fields),
         coding=_decode_coding(fields),
         varied=_decode_varied(fields),
+        edition=_decode_edition(fields),
     )
 
 
@@ -306,6 +309,8 @@ def _encode_request(
         fields["content_encoding"] = request.coding.decode("latin-1")
     if request.varied:
         fields["vary"] = [*request.varied]
+    if request.edition > 1:
+        fields["headers_edition"] = request.edition
     if request.credentials:
         fields["credentials"] = dict(request.credentials)
     # Only recordings of tapeway have a route.
@@ -340,6 +345,12 @@ def _decode_varied(fields: Fields) -> tuple[str, ...]:
     if other := next((name for name in names if not _is_token(name)), None):
         raise fields.fault("vary", f"'{other}' is no header name")
     return _shared_names(names)
+
+
+def _decode_edition(fields: Fields) -> int:
+    if "headers_edition" not in fields.values:
+        return 1
+    return fields.integer("headers_edition", low=1, high=_MOST_EDITIONS)
 
 
 @lru_cache(maxsize=256)

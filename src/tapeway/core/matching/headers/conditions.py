@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from tapeway.core.http.headers import STORED_REQUEST_HEADERS, find_header
+from tapeway.core.http.headers import find_header, is_stored
 from tapeway.core.matching.placeholders import fits, has_placeholder
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import CONDITIONAL_STATUSES, Headers, Request
@@ -164,7 +164,7 @@ def _decides(name: str) -> bool:
 
 
 def _is_stored(name: str, request: Request) -> bool:
-    return name in request.varied or name.encode() in STORED_REQUEST_HEADERS
+    return name in request.varied or is_stored(name.encode())
 
 
 def _states_the_same(recorded: Headers, asked: Headers, status: int) -> bool:
