@@ -6,13 +6,13 @@ streams are closed.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Protocol
 
 from tapeway.core.model.control import Control
 from tapeway.core.streams.json_rpc import answers_a_question
-from tapeway.core.streams.open_streams import EventWatch
+from tapeway.core.streams.open_streams import EventWatch, LineWatch
 
 PAUSE_S = 1.0
 """After a pause of this length a stream is handed out as it comes, in `buffer` too."""
@@ -112,6 +112,55 @@ class RequestsBeside:
 
     def _count(self) -> None:
         self.counted.append((self._clock_ms(), self._requests.count))
+
+
+class PausingLines:
+    """An answer of JSON lines, until it pauses: then it is a stream that stays open."""
+
+    def __init__(self, clock_ms: Callable[[], float]) -> None:
+        self._clock_ms = clock_ms
+        self._watch = LineWatch()
+        self._line_ms = clock_ms()
+
+    @property
+    def may_pause(self) -> bool:
+        """Whether no line yet is anything but a JSON object."""
+        return self._watch.may_stay_open
+
+    @property
+    def has_paused(self) -> bool:
+        """Whether nothing has come for a while after whole lines."""
+        is_quiet = self._clock_ms() - self._line_ms >= PAUSE_S * 1000
+        return is_quiet and self._watch.has_whole_lines
+
+    def add(self, pieces: Sequence[bytes]) -> None:
+        """Note the next pieces."""
+        if self._watch.add(b"".join(pieces)):
+            self._line_ms = self._clock_ms()
+
+    @asynccontextmanager
+    async def until_pause(self) -> AsyncIterator[None]:
+        """Leave the block once it has paused."""
+        loop, timer = asyncio.get_running_loop(), None
+
+        def look() -> None:
+            nonlocal timer
+            if self.has_paused:
+                until.reschedule(loop.time())
+            elif self.may_pause:
+                left_s = PAUSE_S - (self._clock_ms() - self._line_ms) / 1000
+                # A line that has begun is waited for.
+                timer = loop.call_later(left_s if left_s > 0 else PAUSE_S, look)
+
+        timer = loop.call_later(PAUSE_S, look)
+        try:
+            async with asyncio.timeout(None) as until:
+                yield
+        except TimeoutError:
+            if not self.has_paused:
+                raise
+        finally:
+            timer.cancel()
 
 
 class OpenStream:

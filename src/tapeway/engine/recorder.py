@@ -42,12 +42,16 @@ from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.documents import json_value
 from tapeway.core.streams.end_marks import has_no_body
 from tapeway.core.streams.json_rpc import may_be_json_rpc, message_scanner
-from tapeway.core.streams.open_streams import may_stay_open, requests_by_event
+from tapeway.core.streams.open_streams import (
+    may_stay_open,
+    may_turn_out_open,
+    requests_by_event,
+)
 from tapeway.engine.cassettes.cassettes import Cassettes
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import FAILURE_NOT_STORED, NOT_STORED
 from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body, warn_stored_plain
-from tapeway.engine.open_streams import OpenStream, OpenStreams, RequestsBeside
+from tapeway.engine.open_streams import OpenStream, OpenStreams, PausingLines, RequestsBeside
 from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
 from tapeway.engine.single_flight import CANCELLED, Pending, SingleFlight, unexpected
 from tapeway.errors import (
@@ -524,6 +528,7 @@ class RunningCall:
             forget_frames(exc)
         except asyncio.CancelledError:
             result = Draining(CANCELLED)
+            self._warn_of_loss()
         except Exception as exc:
             log.error("a live call failed: %s", describe(exc))
             result = TapewayError("tapeway failed while recording; its log says where")
@@ -531,6 +536,15 @@ class RunningCall:
         if self._index is not None and not self._index_is_used:
             self._live_call.cassette.give_back(self._index)
         return result
+
+    def _warn_of_loss(self) -> None:
+        live_call = self._live_call
+        if live_call.policy.records:
+            log.warning(
+                "cassette '%s': the recording of %s %s is lost: tapeway stopped before its answer "
+                "had ended; --drain-timeout says how long it waits",
+                *(live_call.cassette.name, live_call.request.method, live_call.redacted.target),
+            )
 
     def _described(self) -> ApiCall | None:
         live_call = self._live_call
@@ -574,25 +588,45 @@ class RunningCall:
         if turn is not None and turn.is_session:
             arrival = Arrival(buffer, ending, None, None, self._send_head)
             return await self._receive_session(live, arrival)
-        if not ending.expects_mark and may_stay_open(self._live_call.request.method, live.head):
-            ending.stays_open = True
-            return await self._receive_stream(
-                live, Arrival(buffer, ending, None, reader, self._send_head)
-            )
         arrival = Arrival(buffer, ending, messages, reader, self._send_head)
         beside = RequestsBeside(self._requests, self._began_with, live.elapsed_ms)
+        if not ending.expects_mark and may_stay_open(self._live_call.request.method, live.head):
+            return await self._receive_stream(live, arrival, beside)
         asks = may_be_json_rpc(self._live_call.request)
+        lines = None
+        if not ending.expects_mark and may_turn_out_open(self._live_call.request.method, live.head):
+            lines = PausingLines(live.elapsed_ms)
         try:
-            with beside.counting() if asks else nullcontext():
-                while await live.receive(self._policy.max_body, arrival.add):
-                    await buffer.spill()
+            with beside.counting() if asks or lines is not None else nullcontext():
+                while await self._receive_more(live, arrival, lines):
+                    if buffer.should_spill:
+                        await buffer.spill()
         except UnprovenEnd:
             if arrival.verdict() not in _PROVEN:
                 raise
+        if lines is not None and lines.has_paused:
+            arrival.hand_out()
+            return await self._receive_stream(live, arrival, beside)
         if asks and self._requests.answers > self._answers_before:
             # The service has asked the client something, and waited for its answer.
             self._counted = beside.counted
         return buffer.finish(live.elapsed_ms(), arrival.verdict())
+
+    async def _receive_more(
+        self, live: LiveAnswer, arrival: Arrival, lines: PausingLines | None
+    ) -> bool:
+        """Receive; whether there is more of an answer that ends. False too once lines pause."""
+        if lines is None or not lines.may_pause:
+            return await live.receive(self._policy.max_body, arrival.add)
+
+        def add(pieces: Sequence[bytes], at_ms: float) -> bool:
+            lines.add(pieces)
+            return arrival.add(pieces, at_ms)
+
+        goes_on = True
+        async with lines.until_pause():
+            goes_on = await live.receive(self._policy.max_body, add)
+        return goes_on and not lines.has_paused
 
     async def _receive_session(self, live: LiveAnswer, arrival: Arrival) -> Response:
         """What a connection says until it ends; what has come is stored after each pause."""
@@ -636,11 +670,13 @@ class RunningCall:
         self._part_size = size
         return size
 
-    async def _receive_stream(self, live: LiveAnswer, arrival: Arrival) -> Response:
+    async def _receive_stream(
+        self, live: LiveAnswer, arrival: Arrival, beside: RequestsBeside
+    ) -> Response:
         """A stream that stays open: everything received until it closed."""
         live_call, buffer, clock_ms = self._live_call, arrival.buffer, live.elapsed_ms
         name, take = live_call.cassette.name, live_call.take.number
-        beside = RequestsBeside(self._requests, self._began_with, clock_ms)
+        arrival.stay_open()
         stream, self._counted = OpenStream(name, take, beside, clock_ms), beside.counted
 
         def add(pieces: Sequence[bytes], at_ms: float) -> bool:
@@ -656,7 +692,8 @@ class RunningCall:
             try:
                 async with stream.while_open(arrival.hand_out):
                     while await live.receive(self._policy.max_body, add):
-                        await buffer.spill()
+                        if buffer.should_spill:
+                            await buffer.spill()
             except UpstreamError as exc:
                 if exc.code != "upstream_timeout":
                     raise
@@ -665,6 +702,9 @@ class RunningCall:
         verdict = arrival.verdict()
         if stream.closed and verdict != "error":
             verdict = "open"
+        elif not may_stay_open(live_call.request.method, live.head):
+            # Lines that ended are an answer like any other.
+            self._counted = None
         return buffer.finish(clock_ms(), verdict)
 
     async def _written(self, status: int) -> None:

@@ -189,6 +189,10 @@ class Arrival:
             self._reader = reader
             self._scan(self._buffer.received(self._scanned))
 
+    def stay_open(self) -> None:
+        """Treat the answer as a stream that may go on after an error."""
+        self._ending.stays_open = True
+
     def verdict(self) -> Verdict:
         """The verdict on an answer whose transport ended in good order."""
         scanned, buffer = self._scanned, self._buffer

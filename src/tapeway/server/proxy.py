@@ -43,7 +43,7 @@ from tapeway.core.model.messages import (
     Verdict,
 )
 from tapeway.core.streams.json_rpc import may_be_json_rpc
-from tapeway.core.streams.open_streams import may_stay_open
+from tapeway.core.streams.open_streams import may_stay_open, may_turn_out_open
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
 from tapeway.core.way_back.addresses import WaysBack
 from tapeway.core.way_back.cookies import has_expiry, with_later_expiry
@@ -515,7 +515,8 @@ class Proxy:
                 headers = outcome_headers("live", exchange.cassette, None)
                 outgoing = self._outgoing(exchange, head, headers, live_call)
                 await outgoing.begin()
-                stays = may_stay_open(live_call.request.method, head)
+                method = live_call.request.method
+                stays = may_stay_open(method, head) or may_turn_out_open(method, head)
                 async with while_connected(exchange.raw) if stays else nullcontext():
                     async for piece in self._recorder.pieces(live_call, live):
                         relayed.add(piece, live.elapsed_ms())

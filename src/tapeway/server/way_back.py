@@ -177,18 +177,20 @@ class HeldDocument(Outgoing):
             await self.complete()
 
     def _is_whole(self, last: bytes) -> bool:
-        """Whether the held bytes are a whole document, and no length announces more."""
+        """Whether the held bytes are a whole document, or whole lines of documents.
+
+        A length announces more.
+        """
         if self._head.length is not None or not last.rstrip().endswith((b"}", b"]")):
             return False
         # Each byte is read twice at most, however many pieces a document has.
         if self._size < 2 * self._read:
             return False
         self._read = self._size
-        try:
-            orjson.loads(b"".join(self._held))
-        except orjson.JSONDecodeError:
-            return False
-        return True
+        held = b"".join(self._held)
+        return _is_document(held) or (
+            last.endswith(b"\n") and all(map(_is_document, held.splitlines()))
+        )
 
     async def complete(self) -> None:
         if self.begun:
@@ -208,6 +210,14 @@ class HeldDocument(Outgoing):
         for piece in self._held:
             await super().send(piece)
         self._held.clear()
+
+
+def _is_document(text: bytes) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def members_with_addresses(rules: Rules) -> tuple[Path, ...]:

@@ -1,6 +1,5 @@
 """The JSON texts of a response: one for a plain body, one for each event of a stream."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from tapeway.core.http.content_codings import coding_of, content_coding, decode
@@ -10,7 +9,6 @@ from tapeway.core.model.messages import Response
 from tapeway.core.streams import aws_frames, json_lines, sse
 
 _SMALL = 128 * 1024
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 def documents(response: Response, marks: Sequence[bytes] = ()) -> Iterator[bytes]:
@@ -28,7 +26,7 @@ def documents(response: Response, marks: Sequence[bytes] = ()) -> Iterator[bytes
     if media == aws_frames.MEDIA_TYPE:
         return (frame.text for frame in aws_frames.parse_frames(body) if frame.headers is not None)
     if media in json_lines.MEDIA_TYPES:
-        return (part.lstrip(json_lines.RECORD_SEPARATOR) for part in _LINE_END.split(body))
+        return json_lines.lines_of(body)
     return iter((body,))
 
 
@@ -61,8 +59,4 @@ def placed_documents(response: Response) -> Iterator[tuple[int, bytes]]:
             if frame.headers is not None:
                 yield frame.end, frame.text
     elif media in json_lines.MEDIA_TYPES:
-        start = 0
-        for end in [*(line_end.end() for line_end in _LINE_END.finditer(body)), len(body)]:
-            if text := body[start:end].lstrip(json_lines.RECORD_SEPARATOR).rstrip(b"\r\n"):
-                yield end, text
-            start = end
+        yield from json_lines.placed_lines(body)

@@ -3,6 +3,9 @@
 Half a line is useless, so lines are sent whole.
 """
 
+import re
+from collections.abc import Iterator
+
 from tapeway.core.json_text import Json, json_object
 from tapeway.core.streams.end_marks import MAX_EVENT, EndMark, reports_failure
 
@@ -17,6 +20,23 @@ MEDIA_TYPES = frozenset(
 )
 """Media types of one JSON text a line. Only the last is standardised."""
 RECORD_SEPARATOR = b"\x1e"
+
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+def lines_of(body: bytes) -> Iterator[bytes]:
+    """Each line of a whole body; some may be empty."""
+    return (part.lstrip(RECORD_SEPARATOR) for part in _LINE_END.split(body))
+
+
+def placed_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """Each line that says something, with its end in the body."""
+    start = 0
+    for end in [*(line_end.end() for line_end in _LINE_END.finditer(body)), len(body)]:
+        if text := body[start:end].lstrip(RECORD_SEPARATOR).rstrip(b"\r\n"):
+            yield end, text
+        start = end
 
 
 class JsonLineScanner:
