@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.formats.native import document
 from tests.cli.invocation import run_tapeway
-from tests.core.requests import asked, chat
+from tests.core.requests import JSON, asked, chat
 
 UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
 
@@ -99,6 +100,26 @@ def test_two_cassettes_have_no_clock_to_move(capsys: pytest.CaptureFixture[str])
     assert "--days needs a command" in err
 
 
+def test_a_header_that_told_equal_requests_apart_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    requests = [
+        replace(asked(chat("a")), headers=(*JSON, (b"accept", kind))) for kind in (b"a/a", b"b/b")
+    ]
+    head = CassetteHead("2026-01-01T00:00:00+00:00", "run", {})
+    found = [
+        Interaction(at, request, Response(ResponseHead(200), b"%d" % at))
+        for at, request in enumerate(requests)
+    ]
+    path = write("one", asked(chat("a")))
+    path.write_bytes(document.save(StoredCassette(head, tuple(found))))
+    code, out, _ = run(capsys, "one", "one")
+
+    assert code == 0
+    assert 'match = ["accept"] below [rules] has it count' in out
+    assert "No rule is needed" not in out
+
+
 def test_another_conversation_stays_unexplained(capsys: pytest.CaptureFixture[str]) -> None:
     write("one", asked(chat("a", user=f"{UUID}1")))
     write("two", asked(chat("a", "b", user=f"{UUID}2")), asked(chat("z"), target="/v1/other"))
@@ -153,6 +174,7 @@ def test_a_script_gets_all_of_it_as_one_document(capsys: pytest.CaptureFixture[s
                 ],
                 "rules": {"ignore": ["body.user"]},
                 "unexplained": [],
+                "told_apart": [],
                 "refusals": [],
                 "only_first": [{"index": 1, "method": "POST", "path": "/v1/chat/completions"}],
                 "only_second": [],

@@ -451,7 +451,9 @@ async def test_the_file_of_a_failed_answer_is_let_go_at_once(
 
 
 @pytest.mark.parametrize("stage", ["asking", "recording"])
-async def test_a_cancelled_call_ends_with_draining(stage: str) -> None:
+async def test_a_cancelled_call_ends_with_draining_and_the_log_names_it(
+    stage: str, caplog: pytest.LogCaptureFixture
+) -> None:
     call = Call(FakeAnswer(b"x"))
     if stage == "asking":
         call.responder.gate.clear()
@@ -465,3 +467,5 @@ async def test_a_cancelled_call_ends_with_draining(stage: str) -> None:
 
     assert isinstance(await task, Draining)
     assert len(call.cassette) == 0
+    (record,) = [record for record in caplog.records if "is lost" in record.getMessage()]
+    assert "the recording of GET /v1/x is lost" in record.getMessage()

@@ -12,7 +12,7 @@ def report(name: str, **more: Any) -> dict[str, Any]:
         **{"name": name, "replayed": 0, "recorded": 0, "live": 0, "retries": 0, "redacted": 0},
         **{text: [] for text in ("misses", "unused", "duplicates", "unmarked", "stale", "dated")},
         "failed": {},
-        **{text: [] for text in ("elsewhere", "unrecorded", "repeated", "unreached")},
+        **{text: [] for text in ("elsewhere", "unrecorded", "repeated", "told_apart", "unreached")},
         "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
         "saved": {"usd": None, "unpriced": [], "prices": ""},
         **more,

@@ -23,8 +23,15 @@ from tapeway.cli.options import (
 )
 from tapeway.cli.run.moved_clock import environment_days_later
 from tapeway.cli.run.wrapped_run import FREE_PORTS, WrappedRun, run_wrapped
+from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.http.routing import assign_routes
 from tapeway.core.json_text import Json, dump
+from tapeway.core.matching.headers.telling import (
+    AnsweredFields,
+    match_rule,
+    telling_candidates,
+    telling_names,
+)
 from tapeway.core.matching.rules import (
     NO_RULES,
     Rules,
@@ -126,6 +133,8 @@ class Diagnosis:
     second: str
     rules: Rules
     comparison: Comparison
+    told_apart: tuple[str, ...] = ()
+    """Equal requests of a run that got different answers and that a header tells apart."""
 
     def unexplained(self, pair: CallPair) -> tuple[Difference, ...]:
         """What differs between two calls in spite of all rules."""
@@ -172,16 +181,15 @@ async def _compare_cassettes(
         open_cassette(first, settings.store) as one,
         open_cassette(second, settings.store) as other,
     ):
-        left = await one.load(writable=write)
+        left, right = await one.load(writable=write), await other.load()
         rules = merged_rules(one.rules(left.head), settings.rules)
-        comparison = compare(
-            assign_routes(left, table), assign_routes(await other.load(), table), rules
-        )
+        comparison = compare(assign_routes(left, table), assign_routes(right, table), rules)
         if write and comparison.rules:
             meta = meta_with_rules(left.head.meta, merged_rules(rules, comparison.rules))
             # What others have recorded meanwhile stays.
             await one.store.replace_head(one.name, replace(left.head, meta=meta))
-        return Diagnosis(one.shown, other.shown, rules, comparison)
+        told_apart = dict.fromkeys([*_told_apart(left, rules), *_told_apart(right, rules)])
+        return Diagnosis(one.shown, other.shown, rules, comparison, tuple(told_apart))
 
 
 def _compare_runs(
@@ -190,6 +198,7 @@ def _compare_runs(
     """The comparison of two runs of a command, by environment, and whether a run failed."""
     takes: list[Mapping[str, StoredCassette]] = []
     failures: list[str] = []
+    told_apart: dict[str, dict[str, None]] = {}
     for run, environ in environments.items():
         # The pytest plugin then records a cassette for each test, and ejects the cassette.
         recording = {**environ, variable_of("mode"): "record"}
@@ -197,6 +206,8 @@ def _compare_runs(
         wrapped_run = WrappedRun(wrapped, recording, sys.stderr, keeps_ejected=True)
         finished = run_wrapped(settings, wrapped_run)
         takes.append(finished.cassettes)
+        for report in finished.reports:
+            told_apart.setdefault(report.name, {}).update(dict.fromkeys(report.told_apart))
         if finished.code:
             failures.append(f"The command ended with code {finished.code} in its {run} run.")
         failures += finished.failures
@@ -211,10 +222,31 @@ def _compare_runs(
             f"{name} (second run)",
             rules := _rules_of(settings, first.get(name, _EMPTY), second.get(name, _EMPTY)),
             compare(first.get(name, _EMPTY), second.get(name, _EMPTY), rules),
+            tuple(told_apart.get(name, ())),
         )
         for name in sorted({*first, *second})
     ]
     return comparisons, bool(failures)
+
+
+def _told_apart(stored: StoredCassette, rules: Rules) -> Iterator[str]:
+    """Equal requests of a cassette with different answers that a stored header tells apart."""
+    by_key: dict[bytes, list[Interaction]] = {}
+    for item in stored.interactions:
+        if isinstance(item, Interaction):
+            by_key.setdefault(recording_key(item, rules), []).append(item)
+    for group in by_key.values():
+        answered = [
+            AnsweredFields(
+                telling_candidates(item.request.headers),
+                (item.response.status, item.response.body, item.response.file),
+            )
+            for item in group
+        ]
+        varied = [name for item in group for name in item.request.varied]
+        if names := telling_names(answered, (*rules.match, *varied)):
+            request = group[0].request
+            yield f"{request.method} {request.target}: {match_rule(names)}"
 
 
 def _rules_of(settings: Settings, *recorded: StoredCassette) -> Rules:
@@ -234,7 +266,8 @@ def as_text(diagnoses: Sequence[Diagnosis], present: Rules) -> str:
         paragraphs.append(_toml(rules, present))
     if rules.ignore:
         paragraphs.append("What is ignored matches whatever it says: keep what a test is about.")
-    if diagnoses and not rules and explained(diagnoses):
+    told_apart = any(diagnose.told_apart for diagnose in diagnoses)
+    if diagnoses and not rules and not told_apart and explained(diagnoses):
         paragraphs.append("No rule is needed.")
     return "\n\n".join(paragraphs)
 
@@ -273,6 +306,9 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
             for difference in diagnosis.unexplained(pair)[:_MAX_LISTED]:
                 yield f"    {escape_surrogates(difference.path)}"
                 yield from _values(difference, "      ")
+    if diagnosis.told_apart:
+        yield "Equal requests got different answers, and a header tells them apart:"
+        yield from (f"  {terminal.line(told)}" for told in diagnosis.told_apart)
     yield from (
         terminal.line(f"{refusal[0].upper()}{refusal[1:]}.") for refusal in comparison.refusals
     )
@@ -328,6 +364,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, Json]:
             }
             for pair in comparison.unexplained
         ],
+        "told_apart": [escape_surrogates(told) for told in diagnosis.told_apart],
         "refusals": [escape_surrogates(refusal) for refusal in comparison.refusals],
         "only_first": [_named(recording) for recording in comparison.only_first],
         "only_second": [_named(recording) for recording in comparison.only_second],

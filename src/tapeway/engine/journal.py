@@ -51,6 +51,9 @@ REPEATED = (
 )
 """The message of the first replay of an answer that a model would have given otherwise."""
 
+TOLD_APART = "an equal request of this take got another answer, and a header tells them apart: "
+"""Begins what an answer's message says of a header; the rule that has the header count follows."""
+
 TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 MOST_MODELS = 1000
@@ -362,6 +365,8 @@ class Tally:
     repeated: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Method and path of each model's answer that equal calls of the recording's take got too.
     """
+    told_apart: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Method and path of a request that a header told apart from an equal one, by the rule to add."""
     models: dict[str, list[int]] = field(default_factory=dict)
     """Calls, prompt tokens and completion tokens of the replays by provider and model."""
     tails: dict[int, tuple[str, str, UnreachedTail]] = field(default_factory=dict)
@@ -435,6 +440,9 @@ class Tally:
     def _add_message(self, served: ServedRequest, message: str) -> None:
         """Note what the report says once of an answer."""
         outcome, index = served.outcome, served.interaction
+        told = message.partition(TOLD_APART)[2] if outcome == "recorded" else ""
+        if told and len(self.told_apart) < MOST_MISSES:
+            self.told_apart.setdefault(told, (served.method, served.path))
         if outcome == "replayed" and index is not None and REPEATED in message:
             if len(self.repeated) < MOST_MISSES:
                 self.repeated[index] = (served.method, served.path)

@@ -54,6 +54,7 @@ from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body, warn_s
 from tapeway.engine.open_streams import OpenStream, OpenStreams, PausingLines, RequestsBeside
 from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
 from tapeway.engine.single_flight import CANCELLED, Pending, SingleFlight, unexpected
+from tapeway.engine.told_apart import ToldApart
 from tapeway.errors import (
     Draining,
     Fenced,
@@ -159,6 +160,7 @@ class Recorder:
         self._failed = False
         """Whether the last recording could not be stored."""
         self._numbers = count(1)
+        self._told_apart = ToldApart()
         self.under_way: dict[int, RunningCall] = {}
         """The calls that are asked or recorded now, by their number."""
 
@@ -277,6 +279,8 @@ class Recorder:
         finally:
             del self.under_way[number]
         self._failed = self._failed or isinstance(answer, StoreError)
+        if turn is None and isinstance(answer, Answer) and answer.outcome == "recorded":
+            return self._told_apart.noted(live_call, answer)
         return answer
 
     async def _opened(self, live_call: LiveCall, again: LiveCall) -> None:

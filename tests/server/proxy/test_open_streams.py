@@ -277,3 +277,67 @@ async def test_a_stream_that_breaks_off_is_not_stored() -> None:
     ):
         assert not (await proxy.ask(OPEN)).complete
         assert await proxy.recorded() == []
+
+
+LINES = b'{"type":"ADDED","object":{"name":"p0"}}\n{"type":"ADDED","object":{"name":"p1"}}\n'
+ERROR, LATER = b'event: error\ndata: {"message":"try again"}\n\n', b"data: later\n\n"
+
+
+@BOTH
+@pytest.mark.parametrize("media", [b"application/json", b"application/x-ndjson"])
+async def test_lines_of_json_that_pause_are_a_stream_that_stays_open(
+    delivery: Delivery, media: bytes
+) -> None:
+    store = MemoryStore()
+    async with Peer(head(media), chunk(LINES), chunk(b"\n"), "stall") as peer:
+        async with serving(peer, delivery, store=store) as proxy:
+            async with proxy.connect() as app:
+                await app.send(proxy.request(OPEN))
+                assert b"Tapeway-Outcome: recorded" in await app.until(LINES + b"\r\n")
+            ((verdict, body, requests),) = await recorded(proxy)
+            assert (verdict, body, requests) == ("open", LINES + b"\n", (1, 1, 1))
+
+        async with (
+            serving(peer, mode="replay", store=store) as proxy,
+            proxy.connect() as app,
+        ):
+            await app.send(proxy.request(OPEN))
+            assert b"Tapeway-Outcome: replayed" in await app.until(b'"p1"}}\n')
+            assert proxy.proxy.in_flight == 1
+
+
+@BOTH
+@pytest.mark.parametrize("pieces", [(b'{"a": 1,', b' "b": 2}'), (b"[\n", b"{}\n", b"]\n")])
+async def test_a_document_of_json_that_pauses_is_held_until_it_ends(
+    delivery: Delivery, pieces: tuple[bytes, ...]
+) -> None:
+    body = b"".join(pieces)
+    async with (
+        Peer(head(b"application/json"), *map(chunk, pieces), LAST) as peer,
+        serving(peer, delivery) as proxy,
+    ):
+        assert (await proxy.ask(OPEN)).body == body
+        assert await recorded(proxy) == [("complete", body, ())]
+
+
+@BOTH
+async def test_lines_that_end_are_an_answer_like_any_other(delivery: Delivery) -> None:
+    async with (
+        Peer(head(b"application/json"), chunk(LINES), LAST) as peer,
+        serving(peer, delivery) as proxy,
+    ):
+        assert (await proxy.ask(OPEN)).body == LINES
+        assert await recorded(proxy) == [("complete", LINES, ())]
+
+
+@BOTH
+async def test_a_stream_that_reports_an_error_goes_on_and_is_not_kept(delivery: Delivery) -> None:
+    async with (
+        Peer(head(SSE), chunk(FIRST), chunk(ERROR), chunk(LATER), "stall") as peer,
+        serving(peer, delivery) as proxy,
+    ):
+        async with proxy.connect() as app:
+            await app.send(proxy.request(OPEN))
+            await app.until(LATER + b"\r\n")
+        await until(lambda: not proxy.broker.in_flight)
+        assert await proxy.recorded() == []

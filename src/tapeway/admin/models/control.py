@@ -277,6 +277,10 @@ class ReportedCassette(ResponseModel):
         description="Recordings of a model's answers that equal calls got too, in the take that made "
         "them: the model would have given each of them another answer."
     )
+    told_apart: list[str] = Field(
+        description="Equal requests of a take that got different answers and that a header tells "
+        "apart: the request, and the rule that has the header count."
+    )
     unreached: list[Unreached] = Field(
         description="Replayed WebSocket sessions whose tail no client of this run reached."
     )

@@ -183,6 +183,11 @@ def remarks(report: CassetteReport) -> Iterator[Remark]:
             [recording.title for recording in report.unmarked],
         ),
         (
+            "told apart by a header that does not count",
+            "Equal requests that a header told apart",
+            report.told_apart,
+        ),
+        (
             "leads around tapeway",
             "Addresses in responses that lead around tapeway",
             [

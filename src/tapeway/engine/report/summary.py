@@ -106,6 +106,7 @@ class CassetteReport:
     `elsewhere` are the origins of addresses in responses that no route leads to.
     `unrecorded` are live answers that were not stored. `repeated` are a model's recorded answers
     that equal calls of the same take got too.
+    `told_apart` are the rules that have headers count which told equal requests of a take apart.
     `failed` counts the calls answered with an error of tapeway, by code.
     `unreached` are the replayed sessions whose tail no client reached.
     After an eject, `laggards` are the instances that have not left the take that ended.
@@ -128,6 +129,7 @@ class CassetteReport:
     elsewhere: tuple[str, ...] = ()
     unrecorded: tuple[UnrecordedAnswer, ...] = ()
     repeated: tuple[RecordingSummary, ...] = ()
+    told_apart: tuple[str, ...] = ()
     unreached: tuple[UnreachedRecording, ...] = ()
     laggards: tuple[str, ...] = ()
     failed: Mapping[str, int] = field(default_factory=dict)
@@ -322,6 +324,9 @@ async def report_of(
         unmarked=_named(tally.unmarked),
         unrecorded=tuple(tally.unrecorded.values()),
         repeated=_named({**tally.repeated, **repeated}),
+        told_apart=tuple(
+            [f"{method} {path}: {rule}" for rule, (method, path) in tally.told_apart.items()]
+        ),
         stale=stale,
         saved=savings(standards.prices, tally.models),
         redacted=tally.redacted,
@@ -493,6 +498,7 @@ def cassette_report(document: Document) -> CassetteReport:
         unrecorded=tuple(UnrecordedAnswer(**answer) for answer in document["unrecorded"]),
         repeated=tuple(_read_summary(recording) for recording in document["repeated"]),
         failed=document["failed"],
+        told_apart=tuple(document["told_apart"]),
         unreached=tuple(UnreachedRecording(**recording) for recording in document["unreached"]),
     )
 
