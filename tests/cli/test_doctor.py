@@ -15,7 +15,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.formats.native import document
 from tests.cli.invocation import run_tapeway
-from tests.core.requests import JSON, asked, chat
+from tests.core.requests import asked, chat
 
 UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
 
@@ -104,7 +104,10 @@ def test_a_header_that_told_equal_requests_apart_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     requests = [
-        replace(asked(chat("a")), headers=(*JSON, (b"accept", kind))) for kind in (b"a/a", b"b/b")
+        replace(
+            asked(chat("a")), headers=((b"content-type", b"application/json"), (b"accept", kind))
+        )
+        for kind in (b"a/a", b"b/b")
     ]
     head = CassetteHead("2026-01-01T00:00:00+00:00", "run", {})
     found = [

@@ -130,8 +130,8 @@ class LineWatch:
             if not self.may_stay_open:
                 return
         self._line += rest
-        begins_otherwise = self._line.lstrip(_AROUND_LINES)[:1] not in (b"", b"{")
-        if begins_otherwise or len(self._line) > MAX_EVENT:
+        beginning = bytes(self._line.lstrip(_AROUND_LINES)[:1])
+        if beginning not in (b"", b"{") or len(self._line) > MAX_EVENT:
             self.may_stay_open = False
             self._line.clear()
 
