@@ -78,6 +78,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.large_bodies": ("ports", "body_files"),
     "engine.journal": ("engine.kept_calls",),
     "engine.kept_calls": ("core",),
+    "engine.told_apart": ("engine.journal",),
     "engine.report": ("engine.journal", "ports", "providers"),
     "engine.editing": ("engine.cassettes", "formats", "paging", "body_files", "cooperative"),
     "engine.decision": ("engine.large_bodies", "engine.journal", "providers"),
@@ -90,6 +91,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "engine.recorder": (
         *("engine.cassettes", "engine.large_bodies", "engine.response_buffer", "providers"),
+        "engine.told_apart",
     ),
     "engine.broker": ("engine.recorder", "engine.editing"),
     # The files that browsers get: they know the API, and nothing of the program.

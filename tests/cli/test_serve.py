@@ -47,7 +47,7 @@ def test_flags_arrive_as_settings(served: Callable[..., Settings]) -> None:
     assert settings.admin_listen is None
     assert settings.mode == "replay"
     assert settings.route == (RouteChoice("a", "http://one"), RouteChoice("openai", off=True))
-    assert settings.record_statuses == {200, 404}
+    assert settings.record_statuses == frozenset({200, 404})
     assert not settings.rewrite
     assert settings.insecure_upstream
     assert len(settings.allow_address) == 1

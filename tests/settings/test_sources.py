@@ -73,7 +73,7 @@ def test_the_file_holds_toml_s_own_kinds_and_either_spelling(tmp_path: Path) -> 
     settings = loaded.settings
     assert (settings.miss_status, settings.max_body, settings.drain_timeout) == (404, 1024, 0.5)
     assert not settings.rewrite
-    assert settings.record_statuses == {200, 400, 401, 402, 403, 404}
+    assert settings.record_statuses == frozenset({200, 400, 401, 402, 403, 404})
     assert settings.admin_listen is None
 
 
