@@ -103,6 +103,7 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
                 "dated": [],
                 "unrecorded": [],
                 "repeated": [],
+                "told_apart": [],
                 "unreached": [],
                 "redacted": 0,
                 "elsewhere": [],

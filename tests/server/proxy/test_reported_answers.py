@@ -156,3 +156,26 @@ async def test_what_is_replayed_in_another_take_is_not_named() -> None:
         found = await report_of(proxy)
 
     assert (found.replayed, found.repeated) == (2, ())
+
+
+@pytest.mark.parametrize("options", [BUFFER, streaming()], ids=["buffer", "stream"])
+@pytest.mark.parametrize(
+    ("kind", "outcome"), [(b"ThrottlingException", b"live"), (b"ValidationException", b"recorded")]
+)
+async def test_what_becomes_of_an_error_of_aws_is_said_by_its_head_in_either_delivery(
+    kind: bytes, outcome: bytes, options: ProxyOptions
+) -> None:
+    body = b'{"__type":"com.amazonaws#%b"}' % kind
+    fields = b"Content-Type: application/x-amz-json-1.0\r\nContent-Length: %d" % len(body)
+    async with (
+        Peer(b"HTTP/1.1 400 Bad Request\r\n%b\r\n\r\n%b" % (fields, body)) as peer,
+        running_proxy(peer.url, mode="auto", options=options) as proxy,
+    ):
+        answer = await proxy.ask(b"POST /", body=b"{}")
+        (report,) = await proxy.broker.reports()
+
+    assert (answer.status, answer.body) == (400, body)
+    assert answer.values(b"tapeway-outcome") == [outcome]
+    assert [kind.decode() in named.reason for named in report.unrecorded] == (
+        [True] if outcome == b"live" else []
+    )
