@@ -310,9 +310,10 @@ class SessionConnection:
         digests = SecretDigests(cassette.head.run_id)
         given = [message.message for message in self._opening.messages]
         play = SessionChoice(sessions, self._dialect, cassette.rules, digests, given)
-        index = chosen.index
         playback = _Playback(self._client, play, self._services)
         difference = await playback.run(first)
+        chosen = ordered[play.place]
+        index = chosen.index
         unreached = playback.replay.unreached()
         tail, left = UnreachedTail(), None
         if unreached:
@@ -445,6 +446,10 @@ class _Playback:
             if self._difference is not None:
                 return
             self._changed.set()
+            if (answer := self.replay.answer(message)) is not None:
+                with suppress(ConnectionError):
+                    # Reading tells that the client has left.
+                    await self._client.send(answer)
             message = await self._client.receive()
         await self._client.close(message)
 
