@@ -251,7 +251,7 @@ class SharedCounter:
         if any(_number(_at(value, place)) is not None for place in _counted(value)):
             self._is_shared = True
 
-    def pairs(self, place: Place, container: Json, recorded: Json, sent: Json) -> bool:
+    def pairs(self, place: Place, container: object, recorded: Json, sent: Json) -> bool:
         """Whether two values are numbers of a shared counter that belong to one message."""
         if not self._is_shared or place not in _counted(container):
             return False
@@ -281,8 +281,8 @@ class SharedCounter:
         if isinstance(value, list):
             at = count()
             return with_elements(data, lambda element: changed.get(next(at), element))
-        for place, number in changed.items():
-            data = with_member(data, str(place), number)
+        for place, written in changed.items():
+            data = with_member(data, str(place), written)
         return data
 
 
@@ -294,7 +294,7 @@ def is_plain_keep_alive(message: WebSocketMessage) -> bool:
 _PLAIN = KeepAlives()
 
 
-def _counted(value: Json) -> tuple[Place, ...]:
+def _counted(value: object) -> tuple[Place, ...]:
     """Where a message has numbers of a counter that its protocol's pings share."""
     if isinstance(value, list):
         # Phoenix: the reference of the join, the reference, topic, event and payload.

@@ -90,8 +90,7 @@ class SessionComparison:
 
     def issue(self, message: WebSocketMessage) -> None:
         """Note the texts of a recorded message of the service, without the client's identifiers."""
-        texts = {string.decode("utf-8", "replace") for string in _STRING.findall(message.data)}
-        self._issued.update(text for text in texts if not self.bindings.has(text))
+        self._issued.update(text for text in texts_of(message) if not self.bindings.has(text))
 
     def written(self, message: WebSocketMessage) -> WebSocketMessage:
         """A recorded message of the service with the identifiers of this connection."""
@@ -120,7 +119,7 @@ class SessionComparison:
         return document.get("body")
 
     def _walk(
-        self, steps: Steps, recorded: Json, sent: Json, container: Json
+        self, steps: Steps, recorded: Json, sent: Json, container: object
     ) -> Iterator[Difference]:
         if len(steps) == 1 and self.counter.pairs(steps[0], container, recorded, sent):
             return
@@ -187,6 +186,11 @@ class SessionComparison:
             return False
         self._new[recorded] = sent
         return True
+
+
+def texts_of(message: WebSocketMessage) -> set[str]:
+    """The strings in the JSON text of a message, names of members included."""
+    return {string.decode("utf-8", "replace") for string in _STRING.findall(message.data)}
 
 
 def adopted(recorded: WebSocketMessage, sent: WebSocketMessage) -> dict[str, str] | None:

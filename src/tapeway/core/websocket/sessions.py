@@ -13,23 +13,23 @@ until `due` returns None. `awaited` names the cause of a stall, `close_due` retu
 close, and `unreached` lists the messages not replayed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tapeway.core.json_text import Json, canonical, json_object
+from tapeway.core.json_text import Json, canonical, json_object, same_json
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.differences import Difference
-from tapeway.core.websocket.keep_alives import KeepAlives
+from tapeway.core.websocket.keep_alives import KeepAlives, is_plain_keep_alive
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.core.websocket.session_comparison import OPTIONAL, SessionComparison, adopted
 from tapeway.core.websocket.session_dialect import AudioPiece, SentMessage, SessionDialect
 
 EXACT = "exact"
 """The value of the rule `audio` for a comparison byte by byte."""
-
-
+_VARYING = "<id>"
+"""Stands for an identifier in a lookup key."""
 _BEGUN_OTHERWISE = "no recorded session begins with the messages already sent to the client"
 
 
@@ -54,9 +54,10 @@ class SessionRecording:
         """The service's messages before the client's first message."""
         messages: list[SessionMessage] = []
         for message in self.messages:
-            if message.by_client:
+            if not message.by_client:
+                messages.append(message)
+            elif not is_plain_keep_alive(message.message):
                 break
-            messages.append(message)
         return tuple(messages)
 
     @property
@@ -411,6 +412,34 @@ def lookup_content(first: WebSocketMessage | None, dialect: SessionDialect) -> b
     return bytes(memoryview(canonical(_looked_up(first, dialect))))
 
 
+def recorded_content(
+    first: WebSocketMessage, dialect: SessionDialect, recorded: Iterable[bytes]
+) -> bytes:
+    """The lookup key as a recording has it, given the keys of recordings.
+
+    An earlier version took fewer members for identifiers, and kept their values in the key.
+    """
+    content = lookup_content(first, dialect)
+    if _VARYING.encode() not in content:
+        return content
+    others = [key for key in recorded if key != content and _without_ids(key, dialect) == content]
+    value = json_object(first.data)
+    return next((key for key in others if _has(value, json_object(key))), (others or [content])[0])
+
+
+def _without_ids(key: bytes, dialect: SessionDialect) -> bytes:
+    return lookup_content(WebSocketMessage(key), dialect) if key else b""
+
+
+def _has(value: Json, key: Json) -> bool:
+    """Whether a message has all values of a key."""
+    if isinstance(key, dict) and isinstance(value, dict):
+        return all(_has(value.get(name), member) for name, member in key.items())
+    if isinstance(key, list) and isinstance(value, list):
+        return len(key) == len(value) and all(map(_has, value, key))
+    return key == _VARYING or same_json(key, value)
+
+
 def _looked_up(first: WebSocketMessage, dialect: SessionDialect) -> Json:
     sent = dialect.read_sent(first)
     if sent.audio:
@@ -431,7 +460,7 @@ def _without_varying(steps: tuple[str | int, ...], value: Json, dialect: Session
                 if name not in dialect.ignored:
                     kept[name] = _without_varying(at, member, dialect)
             elif name not in OPTIONAL:
-                kept[name] = "<id>"
+                kept[name] = _VARYING
         return kept
     if isinstance(value, list):
         return [_without_varying((*steps, at), item, dialect) for at, item in enumerate(value)]
