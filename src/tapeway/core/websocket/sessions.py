@@ -157,8 +157,11 @@ class SessionReplay:
 
     def received(self, message: WebSocketMessage) -> SessionDifference | None:
         """Take a message of the client; return the difference from the recording, or None."""
-        if self.difference is not None or self._keep_alives.has(message):
+        if self.difference is not None:
             return self.difference
+        if self._keep_alives.has(message):
+            self._keep_alives.counter.see(message)
+            return None
         sent = self._dialect.read_sent(message)
         self.difference = self._audio_difference(sent)
         if self.difference is None and sent.kind == "control":
