@@ -37,8 +37,9 @@ def test_some_keep_alives_are_known_in_every_session(data: bytes) -> None:
         (b"CONNECT\naccept-version:1.2\n\n\0", b"\n", b"\n"),
         (b"40", b"2", b"3"),
         (b'42["m",1]', b"2", b"3"),
+        (b'451-/chat,12["m",{"_placeholder":true,"num":0}]', b"2", b"3"),
         (b"40/admin,", b"3", None),
-        (b'{"msg":"connect","version":"1"}', b'{"msg":"ping"}', b'{"msg":"pong","id":"0"}'),
+        (b'{"msg":"connect","version":"1"}', b'{"msg":"ping"}', b'{"msg":"pong"}'),
         (b'{"op":2,"d":{"intents":1}}', b'{"d":7,"op":1}', b'{"op":11}'),
         (b"\x10\x0c\x00\x04MQTT\x04\x02\x00<\x00\x00", b"\xc0\x00", b"\xd0\x00"),
         (b"\x10\x0e\x00\x06MQIsdp\x03\x02\x00<\x00\x00", b"\xc0\x00", b"\xd0\x00"),
@@ -93,17 +94,26 @@ def test_the_usual_answer_has_the_numbers_of_the_ping(ping: bytes, answer: bytes
     assert (found and found.data) == answer
 
 
+def test_a_number_is_no_packet_of_engine_io() -> None:
+    assert not KeepAlives([(message(b"42"), True), (message(b"2"), True)]).has(message(b"2"))
+
+
 def test_a_recorded_answer_is_the_form_of_all_answers() -> None:
     recorded = [
         (message(b'{"type":"keepalive","n":1}'), True),
         (message(b'{"type":"news"}'), False),
         (message(b'{"type":"keepalive","ok":true,"of":1}'), False),
         (message(b"ping"), True),
+        (message(b'{"type":"news"}'), False),
+        (message(b'{"type":"ping"}'), True),
     ]
     keep_alives = KeepAlives(recorded)
-    assert keep_alives.places == {0, 2, 3}
+    assert keep_alives.places == {0, 2, 3, 5}
     found = keep_alives.answer(message(b'{"type":"keepalive","n":2}'))
     assert found is not None
     assert found.data == b'{"type":"keepalive","ok":true,"of":2}'
     # The recorded service has left this one without an answer.
     assert keep_alives.answer(message(b"ping")) is None
+    # A ping at the end of a recording tells nothing.
+    found = keep_alives.answer(message(b'{"type":"ping"}'))
+    assert found == message(b'{"type":"pong"}')

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.websocket.keep_alives import KeepAlives, is_plain_keep_alive
 from tapeway.core.websocket.messages import WebSocketMessage
@@ -206,6 +207,26 @@ async def test_a_session_is_found_by_the_first_message_that_is_no_keep_alive(
     async with recorded(_answer_hello, _hello(pings_first=in_recording)) as proxy:
         for pings_first in (False, True):
             assert await ran(proxy, _hello(pings_first=pings_first)) == {"type": "welcome"}
+
+
+async def test_a_session_of_pings_alone_is_recorded_and_replayed() -> None:
+    async def pings(client: ClientConnection) -> Any:
+        await client.send("ping")
+        return await said(client)
+
+    async with recorded(_echoing("ping", "pong"), pings) as proxy:
+        assert await ran(proxy, pings) == "pong"
+        assert proxy.journal.counts == {"recorded": 1, "replayed": 1}
+
+
+async def test_a_ping_to_a_service_of_which_nothing_is_recorded_is_a_miss() -> None:
+    async def pings(client: ClientConnection) -> Any:
+        await client.send("ping")
+        return await said(client)
+
+    async with recorded(_answer_hello) as proxy:
+        with pytest.raises(ConnectionClosed, match="4424"):
+            await ran(proxy, pings)
 
 
 async def test_a_recording_that_is_found_by_a_keep_alive_is_replayed_as_before() -> None:

@@ -6,6 +6,7 @@ count pings and messages with one counter: a ping more or less then shifts the n
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -103,14 +104,22 @@ _FORMS = (
         _text(b"2"),
         _text(b"3"),
         re.compile(rb"3"),
-        spoken=re.compile(rb'0\{.*"sid"|2probe\Z|4[0-6](?:\Z|[\[{/,"\d-])'),
+        spoken=re.compile(rb'0\{.*"sid"|2probe\Z|40(?:\Z|[{/])|4[2-6][\d-]*(?:/[^,]*,)?\d*\['),
     ),
     _Form(
-        "Meteor's DDP: ping and pong",
-        re.compile(rb'\{(?:"id":"[^"]*",)?"msg":"ping"\}'),
+        "Meteor's DDP: Heartbeats, without an identifier",
+        re.compile(rb'\{"msg":"ping"\}'),
+        _text(b'{"msg":"ping"}'),
+        _text(b'{"msg":"pong"}'),
+        re.compile(rb'\{"msg":"pong"\}'),
+        spoken=re.compile(rb'\{"msg":"connect",'),
+    ),
+    _Form(
+        "Meteor's DDP: Heartbeats, with an identifier",
+        re.compile(rb'\{"id":"[^"]*","msg":"ping"\}'),
         _text(b'{"msg":"ping","id":"0"}'),
         _text(b'{"msg":"pong","id":"0"}'),
-        re.compile(rb'\{(?:"id":"[^"]*",)?"msg":"pong"\}'),
+        re.compile(rb'\{"id":"[^"]*","msg":"pong"\}'),
         spoken=re.compile(rb'\{"msg":"connect",'),
     ),
     _Form(
@@ -164,18 +173,24 @@ class KeepAlives:
         """The places of the client's keep-alives and of the service's answers."""
 
     def _places(self, recorded: Sequence[tuple[WebSocketMessage, bool]]) -> Iterator[int]:
-        waiting: list[WebSocketMessage] = []
+        waiting: dict[str, deque[WebSocketMessage]] = {}
         for place, (message, by_client) in enumerate(recorded):
-            if by_client and self.has(message):
+            if not self.has(message):
+                if not by_client:
+                    # A ping at the end of a recording tells nothing of the service.
+                    self._unanswered.update(kind for kind, pings in waiting.items() if pings)
+            elif by_client:
                 yield place
                 self.counter.see(message)
-                if self._ping(message):
-                    waiting.append(message)
-            elif waiting and not by_client and self._is_answer(waiting[0], message):
-                yield place
-                ping = waiting.pop(0)
-                self._examples.setdefault(self._ping(ping), (ping, message))
-        self._unanswered = {self._ping(ping) for ping in waiting} - self._examples.keys()
+                if kind := self._ping(message):
+                    waiting.setdefault(kind, deque()).append(message)
+            else:
+                for kind, pings in waiting.items():
+                    if pings and self._is_answer(pings[0], message):
+                        yield place
+                        self._examples.setdefault(kind, (pings.popleft(), message))
+                        break
+        self._unanswered -= self._examples.keys()
 
     def has(self, message: WebSocketMessage) -> bool:
         """Whether a message of either side is a keep-alive."""
@@ -210,8 +225,6 @@ class KeepAlives:
         return next((form for form in self._forms if form.ping.fullmatch(text)), None)
 
     def _is_answer(self, ping: WebSocketMessage, message: WebSocketMessage) -> bool:
-        if len(message.data) > _LONGEST:
-            return False
         form = self._form_of(ping)
         if form is not None:
             answers = form.answers

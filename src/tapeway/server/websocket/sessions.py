@@ -234,10 +234,10 @@ class SessionConnection:
         With several recordings the client gets the first opening of all.
         """
         if not recorded:
-            return await self.first_message(KeepAlives())
+            return await self._first_message(KeepAlives())
         self._choice = choice = SessionChoice(recorded, self._dialect)
         async with asyncio.TaskGroup() as tasks:
-            first = tasks.create_task(self.first_message(choice.replay))
+            first = tasks.create_task(self._first_message(choice.replay))
             try:
                 await self._send_opening(choice, first)
             except ConnectionError:
@@ -249,7 +249,7 @@ class SessionConnection:
             await asyncio.wait((first,))
         return await self._client.end(close)
 
-    async def first_message(
+    async def _first_message(
         self, answering: KeepAlives | SessionReplay
     ) -> WebSocketMessage | Close:
         """The client's first message that is no keep-alive; answer the keep-alives before it."""

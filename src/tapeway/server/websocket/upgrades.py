@@ -18,7 +18,7 @@ from tapeway.core.model.messages import WEBSOCKET, Headers, Request, Response
 from tapeway.core.redaction.credentials import plain_subprotocols
 from tapeway.core.streams.pacing import Pace
 from tapeway.core.websocket.json_rpc import is_json_rpc
-from tapeway.core.websocket.keep_alives import KeepAlives, is_plain_keep_alive
+from tapeway.core.websocket.keep_alives import is_plain_keep_alive
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.core.websocket.request_protocol import RequestProtocol
 from tapeway.core.websocket.sessions import SessionRecording
@@ -281,7 +281,7 @@ class Upgrades:
         if isinstance(opening, MissedOpening):
             missed = await self._services.note_miss(opening.exchange, opening.miss)
         if not recorded.all and _protocol_of(opened, None) is None:
-            first = await self._first_within(session)
+            first = await self._first_within(opened)
             if first is None:
                 await session.miss_in_silence(missed)
                 return
@@ -302,10 +302,10 @@ class Upgrades:
             await session.send_rest()
             await TurnConnection(self._services, opened, None, protocol).serve(first)
 
-    async def _first_within(self, session: SessionConnection) -> WebSocketMessage | Close | None:
+    async def _first_within(self, opened: OpenConnection) -> WebSocketMessage | Close | None:
         """The client's first message; None if the client waits for a service without recordings."""
         async with asyncio.TaskGroup() as tasks:
-            receiving = tasks.create_task(session.first_message(KeepAlives()))
+            receiving = tasks.create_task(opened.client.receive())
             await asyncio.wait((receiving,), timeout=SILENCE_S)
             receiving.cancel()
         return None if receiving.cancelled() else receiving.result()
