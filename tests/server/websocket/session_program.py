@@ -36,9 +36,14 @@ async def ran(proxy: RunningProxy, program: Program, path: str = "/session") -> 
     return result
 
 
+async def received(client: ClientConnection) -> str | bytes:
+    """The next message for a client."""
+    return await asyncio.wait_for(client.recv(), 60)
+
+
 async def said(client: ClientConnection) -> Any:
     """The next message for a client, JSON read."""
-    message = await asyncio.wait_for(client.recv(), 20)
+    message = await received(client)
     return json.loads(message) if message[:1] in ("{", "[") else message
 
 

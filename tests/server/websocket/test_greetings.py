@@ -77,8 +77,8 @@ async def test_the_question_chooses_the_session_whenever_the_service_has_greeted
 
 
 async def test_a_service_may_have_said_one_greeting_early_and_one_late() -> None:
-    programs = [_asks("one", 2, waits=1), _asks("two", 2, waits=2)]
-    async with recorded(_realtime([0, 2], [0, 0]), *programs, path=_REALTIME) as proxy:
+    programs = [_asks("one", 2, waits=2), _asks("two", 2, waits=1)]
+    async with recorded(_realtime([0, 0], [0, 2]), *programs, path=_REALTIME) as proxy:
         for question in ("one", "two", "one"):
             answer = await ran(proxy, _asks(question, 2, waits=1), _REALTIME)
             assert answer == f"hello {question}"

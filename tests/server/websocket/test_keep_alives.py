@@ -12,7 +12,15 @@ from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.websocket.keep_alives import KeepAlives, is_plain_keep_alive
 from tapeway.core.websocket.messages import WebSocketMessage
-from tests.server.websocket.session_program import Program, heard, ran, recorded, said, tell
+from tests.server.websocket.session_program import (
+    Program,
+    heard,
+    ran,
+    received,
+    recorded,
+    said,
+    tell,
+)
 from tests.server.websocket.websocket_service import Handler
 
 Beats = Sequence[int]
@@ -40,14 +48,14 @@ def _asks(first: str | bytes, ping: str | bytes, pong: str | bytes | None, beats
 
     async def program(client: ClientConnection) -> Any:
         await client.send(first)
-        assert await client.recv() == first
+        assert await received(client) == first
         for at in range(3):
             for _ in range([*beats].count(at)):
                 await client.send(ping)
                 if pong is not None:
-                    assert await client.recv() == pong
+                    assert await received(client) == pong
             await client.send(question(at))
-            assert await client.recv() == question(at)
+            assert await received(client) == question(at)
         return "done"
 
     return program

@@ -43,7 +43,7 @@ def _octets(data: bytes) -> WebSocketMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _KeepAliveForm:
     """The keep-alives of one protocol, as patterns of whole messages.
 
     JSON is matched without blanks and with sorted members. `spoken` matches the beginning of a
@@ -60,27 +60,27 @@ class _Form:
 
 
 _FORMS = (
-    _Form(
+    _KeepAliveForm(
         "exchanges such as OKX and Bitget: a text",
         re.compile(rb"\s*(?i:ping)\s*"),
         _text(b"ping"),
         _text(b"pong"),
         re.compile(rb"\s*(?i:pong)\s*"),
     ),
-    _Form(
+    _KeepAliveForm(
         "SignalR: HubProtocol.md, Ping Message Encoding, in JSON and in MessagePack",
         re.compile(rb'(?:\{\s*"type"\s*:\s*6\s*\}\x1e|\x02\x91\x06)+'),
         _text(b'{"type":6}\x1e'),
         spoken=re.compile(rb'\{[^}]*"protocol"\s*:[^}]*\}\x1e'),
     ),
-    _Form(
+    _KeepAliveForm(
         "Phoenix channels: Phoenix.Socket.V2.JSONSerializer",
         re.compile(rb'\[(?:null|"\d*"),(?:"\d*"|\d+),"phoenix","heartbeat",\{\}\]'),
         _text(b'[null,"0","phoenix","heartbeat",{}]'),
         _text(b'[null,"0","phoenix","phx_reply",{"status":"ok","response":{}}]'),
         re.compile(rb'\[(?:null|"\d*"),(?:"\d*"|\d+),"phoenix","phx_reply",.*\]'),
     ),
-    _Form(
+    _KeepAliveForm(
         "Phoenix channels: Phoenix.Socket.V1.JSONSerializer, also Supabase Realtime",
         re.compile(rb'\{"event":"heartbeat",.*"topic":"phoenix"\}'),
         _text(b'{"topic":"phoenix","event":"heartbeat","payload":{},"ref":"0"}'),
@@ -90,7 +90,7 @@ _FORMS = (
         ),
         re.compile(rb'\{"event":"phx_reply",.*"topic":"phoenix"\}'),
     ),
-    _Form(
+    _KeepAliveForm(
         "STOMP 1.2: Heart-beating",
         re.compile(rb"(?:\r?\n)+"),
         _text(b"\n"),
@@ -98,7 +98,7 @@ _FORMS = (
         re.compile(rb"(?:\r?\n)+"),
         spoken=re.compile(rb"(?:CONNECT|STOMP|CONNECTED)\r?\n"),
     ),
-    _Form(
+    _KeepAliveForm(
         "Engine.IO protocol 3 (the client asks) and 4 (the service asks): packets 2 and 3",
         re.compile(rb"2"),
         _text(b"2"),
@@ -106,7 +106,7 @@ _FORMS = (
         re.compile(rb"3"),
         spoken=re.compile(rb'0\{.*"sid"|2probe\Z|40(?:\Z|[{/])|4[2-6][\d-]*(?:/[^,]*,)?\d*\['),
     ),
-    _Form(
+    _KeepAliveForm(
         "Meteor's DDP: Heartbeats, without an identifier",
         re.compile(rb'\{"msg":"ping"\}'),
         _text(b'{"msg":"ping"}'),
@@ -114,7 +114,7 @@ _FORMS = (
         re.compile(rb'\{"msg":"pong"\}'),
         spoken=re.compile(rb'\{"msg":"connect",'),
     ),
-    _Form(
+    _KeepAliveForm(
         "Meteor's DDP: Heartbeats, with an identifier",
         re.compile(rb'\{"id":"[^"]*","msg":"ping"\}'),
         _text(b'{"msg":"ping","id":"0"}'),
@@ -122,7 +122,7 @@ _FORMS = (
         re.compile(rb'\{"id":"[^"]*","msg":"pong"\}'),
         spoken=re.compile(rb'\{"msg":"connect",'),
     ),
-    _Form(
+    _KeepAliveForm(
         "Discord's gateway: opcodes 1 and 11",
         re.compile(rb'\{"d":(?:null|\d+),"op":1\}'),
         _text(b'{"op":1,"d":null}'),
@@ -130,7 +130,7 @@ _FORMS = (
         re.compile(rb'\{.*"op":11[,}].*'),
         spoken=re.compile(rb'\{"d":\{.*\},"op":(?:2|6)\}|.*"heartbeat_interval":.*"op":10'),
     ),
-    _Form(
+    _KeepAliveForm(
         "MQTT 3.1.1 and 5.0: PINGREQ and PINGRESP",
         re.compile(rb"\xc0\x00"),
         _octets(b"\xc0\x00"),
@@ -220,7 +220,7 @@ class KeepAlives:
             return form.source
         return word if word == _PING or word in _BEATS else ""
 
-    def _form_of(self, ping: WebSocketMessage) -> _Form | None:
+    def _form_of(self, ping: WebSocketMessage) -> _KeepAliveForm | None:
         text = _comparable(ping)
         return next((form for form in self._forms if form.ping.fullmatch(text)), None)
 
