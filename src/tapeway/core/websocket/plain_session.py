@@ -9,11 +9,12 @@ from tapeway.core.json_text import Json, json_object
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.session_dialect import CONTROL, AudioPiece, SentMessage
 
-_SIGNS_OF_LIFE = frozenset({"ping", "pong", "keepalive", "keep_alive", "heartbeat"})
 _CORRELATING = frozenset(
     {
         *("event_id", "eventId", "message_id", "messageId", "request_id", "requestId"),
         *("correlation_id", "correlationId", "trace_id", "traceId", "client_event_id"),
+        # Speech of Cartesia, ElevenLabs and Inworld.
+        *("context_id", "contextId"),
     }
 )
 """Members that tie a message to the answer: clients draw the values at random."""
@@ -45,9 +46,6 @@ class PlainSession:
         value = json_object(message.data)
         if value is None:
             return self._read_octets(message)
-        kind = value.get("type")
-        if isinstance(kind, str) and kind.lower() in _SIGNS_OF_LIFE:
-            return SentMessage("sign of life")
         piece = audio_in(value)
         return CONTROL if piece is None else SentMessage("audio", (AudioPiece(piece),))
 
@@ -66,10 +64,7 @@ class PlainSession:
         return None
 
     def _read_octets(self, message: WebSocketMessage) -> SentMessage:
-        if not message.binary:
-            text = message.data.strip().lower()
-            return SentMessage("sign of life") if text in (b"ping", b"pong") else CONTROL
-        if self._binary_audio or message.data.startswith(_MAGIC):
+        if message.binary and (self._binary_audio or message.data.startswith(_MAGIC)):
             return SentMessage("audio", (AudioPiece(message.data),))
         return CONTROL
 

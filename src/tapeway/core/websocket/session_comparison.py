@@ -14,6 +14,7 @@ from tapeway.core.matching.placeholders import SecretDigests, fits, has_placehol
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.differences import ABSENT, Difference
 from tapeway.core.model.messages import Request
+from tapeway.core.websocket.keep_alives import SharedCounter
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.session_dialect import SessionDialect
 
@@ -73,8 +74,13 @@ class SessionComparison:
     """
 
     def __init__(
-        self, dialect: SessionDialect, rules: Rules, digests: SecretDigests | None = None
+        self,
+        dialect: SessionDialect,
+        rules: Rules,
+        digests: SecretDigests | None = None,
+        counter: SharedCounter | None = None,
     ) -> None:
+        self.counter = counter or SharedCounter()
         self.bindings = Bindings()
         self._dialect = dialect
         self._rules = rules
@@ -83,10 +89,13 @@ class SessionComparison:
         self._new: dict[str, str] = {}
 
     def issue(self, message: WebSocketMessage) -> None:
-        """Note the texts of a recorded message of the service."""
-        self._issued.update(
-            string.decode("utf-8", "replace") for string in _STRING.findall(message.data)
-        )
+        """Note the texts of a recorded message of the service, without the client's identifiers."""
+        self._issued.update(text for text in texts_of(message) if not self.bindings.has(text))
+
+    def written(self, message: WebSocketMessage) -> WebSocketMessage:
+        """A recorded message of the service with the identifiers of this connection."""
+        data = self.counter.written(self.bindings.written(message.data))
+        return message if data is message.data else message._replace(data=data)
 
     def differences(
         self, recorded: WebSocketMessage, sent: WebSocketMessage
@@ -112,6 +121,8 @@ class SessionComparison:
     def _walk(
         self, steps: Steps, recorded: Json, sent: Json, container: object
     ) -> Iterator[Difference]:
+        if len(steps) == 1 and self.counter.pairs(steps[0], container, recorded, sent):
+            return
         if isinstance(recorded, dict) and isinstance(sent, dict):
             yield from self._members(steps, recorded, sent)
         elif isinstance(recorded, list) and isinstance(sent, list):
@@ -175,6 +186,11 @@ class SessionComparison:
             return False
         self._new[recorded] = sent
         return True
+
+
+def texts_of(message: WebSocketMessage) -> set[str]:
+    """The strings in the JSON text of a message, names of members included."""
+    return {string.decode("utf-8", "replace") for string in _STRING.findall(message.data)}
 
 
 def adopted(recorded: WebSocketMessage, sent: WebSocketMessage) -> dict[str, str] | None:

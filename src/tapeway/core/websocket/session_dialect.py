@@ -19,13 +19,12 @@ class AudioPiece:
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """A message of the client.
+    """A message of the client, no keep-alive.
 
-    A replay compares a control message by content, and audio by length and format. A replay neither
-    compares a sign of life (the answer to a ping inside JSON) nor waits for one.
+    A replay compares a control message by content, and audio by length and format.
     """
 
-    kind: Literal["control", "audio", "sign of life"] = "control"
+    kind: Literal["control", "audio"] = "control"
     audio: tuple[AudioPiece, ...] = ()
     ends_audio: bool = False
     """Whether the service treats the audio before this message as complete."""

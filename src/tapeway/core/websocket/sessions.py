@@ -13,22 +13,23 @@ until `due` returns None. `awaited` names the cause of a stall, `close_due` retu
 close, and `unreached` lists the messages not replayed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tapeway.core.json_text import Json, canonical, json_object
+from tapeway.core.json_text import Json, canonical, json_object, same_json
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.differences import Difference
+from tapeway.core.websocket.keep_alives import KeepAlives, is_plain_keep_alive
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.core.websocket.session_comparison import OPTIONAL, SessionComparison, adopted
 from tapeway.core.websocket.session_dialect import AudioPiece, SentMessage, SessionDialect
 
 EXACT = "exact"
 """The value of the rule `audio` for a comparison byte by byte."""
-
-
+_VARYING = "<id>"
+"""Stands for an identifier in a lookup key."""
 _BEGUN_OTHERWISE = "no recorded session begins with the messages already sent to the client"
 
 
@@ -53,9 +54,10 @@ class SessionRecording:
         """The service's messages before the client's first message."""
         messages: list[SessionMessage] = []
         for message in self.messages:
-            if message.by_client:
+            if not message.by_client:
+                messages.append(message)
+            elif not is_plain_keep_alive(message.message):
                 break
-            messages.append(message)
         return tuple(messages)
 
     @property
@@ -112,7 +114,12 @@ class SessionReplay:
     ) -> None:
         self.recording = recording
         self._dialect = dialect
-        self._comparison = SessionComparison(dialect, rules, digests)
+        self._keep_alives = KeepAlives(
+            [(message.message, message.by_client) for message in recording.messages]
+        )
+        self._comparison = SessionComparison(
+            *(dialect, rules, digests), counter=self._keep_alives.counter
+        )
         self._exact = rules.audio == EXACT
         self._controls: list[int] = []
         """The places of the control messages."""
@@ -128,13 +135,13 @@ class SessionReplay:
         """The bytes of audio since the last end of audio."""
         self._has_audio = any(audio.formats for audio in self._audio)
         self.difference: SessionDifference | None = None
-        self._skip_client()
+        self._skip_unsaid()
 
     def _read_recording(self) -> None:
         needs, pieces = _Needs(), list[AudioPiece]()
         for place, message in enumerate(self.recording.messages):
             self._needs.append(needs)
-            if not message.by_client:
+            if not message.by_client or place in self._keep_alives.places:
                 continue
             sent = self._dialect.read_sent(message.message)
             if sent.kind == "control":
@@ -152,11 +159,19 @@ class SessionReplay:
         """Take a message of the client; return the difference from the recording, or None."""
         if self.difference is not None:
             return self.difference
+        if self._keep_alives.has(message):
+            self._keep_alives.counter.see(message)
+            return None
         sent = self._dialect.read_sent(message)
         self.difference = self._audio_difference(sent)
         if self.difference is None and sent.kind == "control":
             self.difference = self._control_difference(message, sent)
         return self.difference
+
+    def answer(self, message: WebSocketMessage) -> WebSocketMessage | None:
+        """The answer to a keep-alive of the client, if the service answers this keep-alive."""
+        keep_alives = self._keep_alives
+        return keep_alives.answer(message) if keep_alives.has(message) else None
 
     def due(self) -> SessionMessage | None:
         """Return the next message for the client, with the identifiers of this connection.
@@ -170,11 +185,9 @@ class SessionReplay:
         message = self.recording.messages[self._next]
         self._comparison.issue(message.message)
         self._next += 1
-        self._skip_client()
-        data = self._comparison.bindings.written(message.message.data)
-        if data is message.message.data:
-            return message
-        return replace(message, message=WebSocketMessage(data, message.message.binary))
+        self._skip_unsaid()
+        written = self._comparison.written(message.message)
+        return message if written is message.message else replace(message, message=written)
 
     def close_due(self) -> Close | None:
         """The recorded close, after all messages have come; None if the recorded client closed."""
@@ -208,39 +221,49 @@ class SessionReplay:
         left = self._controls[self._sent.controls :]
         return tuple(sorted({*left, *self._service_places(self._next)}))
 
-    def adopt(self, sent: Sequence[WebSocketMessage]) -> bool:
-        """Count messages already sent from a different recording as the first of this recording.
+    def adopt(self, sent: WebSocketMessage) -> bool:
+        """Count a message already sent from a different recording as this recording's next message.
 
-        A service may speak before the client's first message chooses the recording. Return whether
-        the messages are alike. The identifiers of `sent` replace the identifiers of this recording.
+        The message may have come later in this recording: a service that speaks of its own accord
+        is now faster than its client, now slower. Return whether the messages are alike. The
+        identifiers of `sent` replace the identifiers of this recording.
         """
-        places = [*self._service_places(0)][: len(sent)]
-        if len(places) < len(sent):
+        if self._keep_alives.has(sent):
+            return True
+        place = next(
+            (
+                place
+                for place in self._service_places(self._next)
+                if not self._keep_alives.has(self.recording.messages[place].message)
+            ),
+            None,
+        )
+        if place is None:
             return False
-        for place, other in zip(places, sent, strict=True):
-            own = self.recording.messages[place].message
-            own = WebSocketMessage(self._comparison.bindings.written(own.data), own.binary)
-            ids = adopted(own, other)
-            if ids is None or not self._is_open(place):
-                return False
-            self._comparison.issue(self.recording.messages[place].message)
-            for recorded, given in ids.items():
-                self._comparison.bindings.bind(recorded, given)
-            self._next = place + 1
-        self._skip_client()
+        own = self.recording.messages[place].message
+        ids = adopted(self._comparison.written(own), sent)
+        if ids is None:
+            return False
+        self._comparison.issue(own)
+        for recorded, given in ids.items():
+            self._comparison.bindings.bind(recorded, given)
+        self._next = place + 1
+        self._skip_unsaid()
         return True
 
     def _service_places(self, start: int) -> Iterator[int]:
-        messages = self.recording.messages
-        return (at for at in range(start, len(messages)) if not messages[at].by_client)
+        return (at for at in range(start, len(self.recording.messages)) if not self._is_unsaid(at))
 
     def _is_open(self, place: int) -> bool:
         needs = self._needs[place]
         return self._sent.controls >= needs.controls and self._sent.audio >= needs.audio
 
-    def _skip_client(self) -> None:
-        messages = self.recording.messages
-        while self._next < len(messages) and messages[self._next].by_client:
+    def _is_unsaid(self, place: int) -> bool:
+        """Whether a recorded message is the client's, or answers a keep-alive of the recording."""
+        return self.recording.messages[place].by_client or place in self._keep_alives.places
+
+    def _skip_unsaid(self) -> None:
+        while self._next < len(self.recording.messages) and self._is_unsaid(self._next):
             self._next += 1
 
     def _title(self, place: int) -> str:
@@ -305,7 +328,7 @@ class SessionChoice:
     All recordings have the same handshake and first message. The choice falls on the first
     recording that agrees with all messages of the client and with all messages sent to the client.
     Two sessions side by side thus each get the right recording, in whatever order the clients
-    connect. `replay` is the current choice.
+    connect. `replay` is the current choice, and `place` the place of its recording.
     """
 
     def __init__(
@@ -317,47 +340,58 @@ class SessionChoice:
         given: Sequence[WebSocketMessage] = (),
     ) -> None:
         """`given` has gone out already, from any recording: the service has spoken first."""
-        self._left = list(recordings)
+        self._recordings = recordings
         self._make = partial(SessionReplay, dialect=dialect, rules=rules, digests=digests)
-        self._received: list[WebSocketMessage] = []
-        self._given = [*given]
-        self.replay = self._make(self._left[0])
-        if (replay := self._next()) is None:
-            self.replay.difference = SessionDifference(0, _BEGUN_OTHERWISE)
-        else:
-            self.replay = replay
+        self._so_far = [(message, False) for message in given]
+        """All messages so far, each with whether it is the client's."""
+        self.place = -1
+        self.replay = self._next() or self._none_begins_so()
+
+    def _none_begins_so(self) -> SessionReplay:
+        self.place = 0
+        replay = self._make(self._recordings[0])
+        replay.difference = SessionDifference(0, _BEGUN_OTHERWISE)
+        return replay
 
     def received(self, message: WebSocketMessage) -> SessionDifference | None:
         """Take a message of the client; return the difference if no recording has this message."""
-        if self._left:
-            self._received.append(message)
+        self._note(message, by_client=True)
         difference = self.replay.received(message)
         if difference is None:
             return None
+        place = self.place
         replay = self._next()
         if replay is None:
+            self.place = place
             return difference
         self.replay = replay
         return None
 
     def _next(self) -> SessionReplay | None:
         """The replay of the next recording in agreement with all messages so far."""
-        while self._left:
-            other = self._make(self._left.pop(0))
+        for place in range(self.place + 1, len(self._recordings)):
+            other = self._make(self._recordings[place])
             if self._agrees(other):
+                self.place = place
                 return other
+        self.place = len(self._recordings)
         return None
 
     def due(self) -> SessionMessage | None:
         """The next message for the client; see `SessionReplay.due`."""
         due = self.replay.due()
-        if due is not None and self._left:
-            self._given.append(due.message)
+        if due is not None:
+            self._note(due.message, by_client=False)
         return due
 
+    def _note(self, message: WebSocketMessage, *, by_client: bool) -> None:
+        if self.place + 1 < len(self._recordings):
+            self._so_far.append((message, by_client))
+
     def _agrees(self, other: SessionReplay) -> bool:
-        return all(other.received(message) is None for message in self._received) and other.adopt(
-            self._given
+        return all(
+            other.received(message) is None if by_client else other.adopt(message)
+            for message, by_client in self._so_far
         )
 
 
@@ -381,6 +415,34 @@ def lookup_content(first: WebSocketMessage | None, dialect: SessionDialect) -> b
     return bytes(memoryview(canonical(_looked_up(first, dialect))))
 
 
+def recorded_content(
+    first: WebSocketMessage, dialect: SessionDialect, recorded: Iterable[bytes]
+) -> bytes:
+    """The lookup key as a recording has it, given the keys of recordings.
+
+    An earlier version took fewer members for identifiers, and kept their values in the key.
+    """
+    content = lookup_content(first, dialect)
+    if _VARYING.encode() not in content:
+        return content
+    others = [key for key in recorded if key != content and _without_ids(key, dialect) == content]
+    value = json_object(first.data)
+    return next((key for key in others if _has(value, json_object(key))), (others or [content])[0])
+
+
+def _without_ids(key: bytes, dialect: SessionDialect) -> bytes:
+    return lookup_content(WebSocketMessage(key), dialect) if key else b""
+
+
+def _has(value: Json, key: Json) -> bool:
+    """Whether a message has all values of a key."""
+    if isinstance(key, dict) and isinstance(value, dict):
+        return all(_has(value.get(name), member) for name, member in key.items())
+    if isinstance(key, list) and isinstance(value, list):
+        return len(key) == len(value) and all(map(_has, value, key))
+    return key == _VARYING or same_json(key, value)
+
+
 def _looked_up(first: WebSocketMessage, dialect: SessionDialect) -> Json:
     sent = dialect.read_sent(first)
     if sent.audio:
@@ -401,7 +463,7 @@ def _without_varying(steps: tuple[str | int, ...], value: Json, dialect: Session
                 if name not in dialect.ignored:
                     kept[name] = _without_varying(at, member, dialect)
             elif name not in OPTIONAL:
-                kept[name] = "<id>"
+                kept[name] = _VARYING
         return kept
     if isinstance(value, list):
         return [_without_varying((*steps, at), item, dialect) for at, item in enumerate(value)]

@@ -36,10 +36,11 @@ _MOST_REFUSAL = 200
 
 @dataclass(frozen=True, slots=True)
 class TimedMessage:
-    """A message of the service; `at_ms` counts milliseconds since the handshake."""
+    """A message; `at_ms` counts milliseconds since the handshake."""
 
     message: WebSocketMessage
     at_ms: float
+    by_client: bool = False
 
 
 def _now() -> float:
@@ -48,15 +49,15 @@ def _now() -> float:
 
 @dataclass(frozen=True, slots=True)
 class HeardOpening:
-    """The messages that the client got before the client's first message."""
+    """The messages before the client's first message, and keep-alives of the client."""
 
     messages: list[TimedMessage] = field(default_factory=list)
     began: float = field(default_factory=_now)
     """The time of the handshake on the clock of the event loop."""
 
-    def add(self, message: WebSocketMessage) -> None:
+    def add(self, message: WebSocketMessage, *, by_client: bool = False) -> None:
         """Add a message that came just now."""
-        self.messages.append(TimedMessage(message, (_now() - self.began) * 1000))
+        self.messages.append(TimedMessage(message, (_now() - self.began) * 1000, by_client))
 
 
 @dataclass(frozen=True, slots=True)

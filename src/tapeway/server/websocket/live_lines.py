@@ -7,8 +7,6 @@ from tapeway.cooperative import loop_turns
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import ResponseHead, Verdict
 from tapeway.core.streams.end_marks import EndDetector
-from tapeway.core.websocket.messages import WebSocketMessage
-from tapeway.core.websocket.session_lines import session_line
 from tapeway.errors import UpstreamError, too_large
 from tapeway.ports import OnChunks
 
@@ -70,9 +68,9 @@ class LiveLines:
 
     # Called by the connection.
 
-    def precede(self, messages: Sequence[tuple[WebSocketMessage, float]]) -> None:
-        """Take the service's messages from before the recording, each with its time."""
-        self._earlier = ((session_line(message, by_client=False), at) for message, at in messages)
+    def precede(self, lines: Iterator[tuple[bytes, float]]) -> None:
+        """Take the lines from before the recording, each with its time."""
+        self._earlier = lines
 
     def put(self, line: bytes, last: Verdict = "") -> bool:
         """Add a line; `last` is the verdict of the last line.

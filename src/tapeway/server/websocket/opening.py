@@ -149,7 +149,7 @@ class LiveOpening(LiveLines):
         live_call = await services.live_call(exchange, opened.address, request)
         if live_call is None:
             return False
-        self.precede([(message.message, message.at_ms) for message in messages])
+        self.precede((session_line(item.message, by_client=False), item.at_ms) for item in messages)
         self.end("complete")
         self._moved = partial(services.broker.journal.move, exchange.id)
         try:

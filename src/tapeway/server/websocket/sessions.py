@@ -5,15 +5,20 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
+from typing import TypeGuard
 
 from tapeway.cooperative import loop_turns
 from tapeway.core.cassette.plan import Answer, LiveCall, Replay
+from tapeway.core.correlation.ids import looks_random
 from tapeway.core.json_text import Json
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.misses.differences import difference_document
 from tapeway.core.misses.miss import Miss, MissExplanation, NearestRecording
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import WEBSOCKET, Headers, Request
+from tapeway.core.websocket.keep_alives import KeepAlives, is_plain_keep_alive
 from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
+from tapeway.core.websocket.session_comparison import texts_of
 from tapeway.core.websocket.session_dialect import SessionDialect
 from tapeway.core.websocket.session_lines import close_line, session_line
 from tapeway.core.websocket.sessions import (
@@ -22,11 +27,13 @@ from tapeway.core.websocket.sessions import (
     SessionRecording,
     SessionReplay,
     lookup_content,
+    recorded_content,
 )
 from tapeway.engine.journal import UnreachedTail
 from tapeway.engine.single_flight import Pending
 from tapeway.errors import RequestError, TapewayError
 from tapeway.ports import StoredCall, UpgradeRefused, UpstreamSocket
+from tapeway.providers.websocket.choice import protocol_of
 from tapeway.server.websocket.connection import (
     ConnectionServices,
     OpenConnection,
@@ -38,7 +45,7 @@ from tapeway.server.websocket.connection import (
 )
 from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.live_lines import LiveLines, session_metadata
-from tapeway.server.websocket.recorded_messages import recorded_session
+from tapeway.server.websocket.recorded_messages import about_connection, recorded_session
 from tapeway.server.websocket.relay import GOING_AWAY, relay
 from tapeway.upstream.message_socket import CLOSE_S, LOST
 
@@ -99,7 +106,7 @@ class SessionConnection:
 
     __slots__ = (
         *("_address", "_choice", "_client", "_dialect", "_exchange", "_handshake", "_opening"),
-        "_services",
+        *("_recorded", "_services"),
     )
 
     def __init__(
@@ -107,8 +114,11 @@ class SessionConnection:
         services: ConnectionServices,
         opened: OpenConnection,
         dialect: SessionDialect,
+        recorded: Sequence[Interaction] = (),
     ) -> None:
+        """`recorded` are the recordings with this handshake."""
         self._services = services
+        self._recorded = recorded
         self._exchange = opened.exchange
         self._address = opened.address
         self._handshake = opened.handshake
@@ -129,7 +139,10 @@ class SessionConnection:
         return plan._replace(read=None) if isinstance(plan, LiveCall) else plan
 
     def _request(self, first: WebSocketMessage | None) -> Request:
-        return message_request(self._handshake, lookup_content(first, self._dialect))
+        if first is None:
+            return message_request(self._handshake, b"")
+        keys = (recording.request.body for recording in self._recorded)
+        return message_request(self._handshake, recorded_content(first, self._dialect, keys))
 
     # Live.
 
@@ -148,8 +161,12 @@ class SessionConnection:
         recorder = self._services.broker.recorder
         session = LiveSession(upstream, self._dialect, self._opening.began)
         heard = self._opening.messages
-        session.precede([(message.message, message.at_ms) for message in heard])
+        given = [*heard]
         heard.clear()
+        session.precede(
+            (self.line(live_call, item.message, by_client=item.by_client), item.at_ms)
+            for item in given
+        )
         recording = _SessionBeingRecorded(
             self, live_call, session, recorder.follow(live_call, None, session)
         )
@@ -217,10 +234,10 @@ class SessionConnection:
         With several recordings the client gets the first opening of all.
         """
         if not recorded:
-            return await self._client.receive()
+            return await self._first_message(KeepAlives())
         self._choice = choice = SessionChoice(recorded, self._dialect)
         async with asyncio.TaskGroup() as tasks:
-            first = tasks.create_task(self._client.receive())
+            first = tasks.create_task(self._first_message(choice.replay))
             try:
                 await self._send_opening(choice, first)
             except ConnectionError:
@@ -231,6 +248,32 @@ class SessionConnection:
             first.cancel()
             await asyncio.wait((first,))
         return await self._client.end(close)
+
+    async def _first_message(
+        self, answering: KeepAlives | SessionReplay
+    ) -> WebSocketMessage | Close:
+        """The client's first message that is no keep-alive; answer the keep-alives before it."""
+        while True:
+            message = await self._client.receive()
+            if not self.is_keep_alive(message):
+                return message
+            if (answer := answering.answer(message)) is not None:
+                with suppress(ConnectionError):
+                    # Reading tells that the client has left.
+                    await self._client.send(answer)
+
+    def is_keep_alive(self, message: WebSocketMessage | Close) -> TypeGuard[WebSocketMessage]:
+        """Whether the client's first message is a keep-alive, and begins no recorded session.
+
+        An earlier version looked a session up by a keep-alive too.
+        """
+        target, subprotocol = self._handshake.target, self._client.subprotocol or ""
+        if isinstance(message, Close) or not is_plain_keep_alive(message):
+            return False
+        if protocol_of(target, subprotocol, message) is not None:
+            return False
+        content = lookup_content(message, self._dialect)
+        return all(recording.request.body != content for recording in self._recorded)
 
     async def _send_opening(
         self, choice: SessionChoice, first: "asyncio.Task[WebSocketMessage | Close]"
@@ -300,19 +343,20 @@ class SessionConnection:
 
     async def _play(self, plan: Replay, first: WebSocketMessage) -> None:
         cassette, chosen = plan.cassette, plan.interaction
-        others = [
-            recording
-            for recording in cassette.recordings(plan.key)
-            if recording.index != chosen.index
-        ]
-        ordered = [chosen, *others]
+        given = [message.message for message in self._opening.messages]
+        candidates = [*cassette.recordings(plan.key)]
+        heard = set[str]().union(*map(texts_of, given))
+        if any(map(looks_random, heard & texts_of(first))):
+            # With an identifier of the greeting each session has a key of its own.
+            candidates += [item for item in self._recorded if about_connection(item).session]
+        ordered = [*{item.index: item for item in (chosen, *candidates)}.values()]
         sessions = [await recorded_session(interaction) for interaction in ordered]
         digests = SecretDigests(cassette.head.run_id)
-        given = [message.message for message in self._opening.messages]
         play = SessionChoice(sessions, self._dialect, cassette.rules, digests, given)
-        index = chosen.index
         playback = _Playback(self._client, play, self._services)
         difference = await playback.run(first)
+        chosen = ordered[play.place]
+        index = chosen.index
         unreached = playback.replay.unreached()
         tail, left = UnreachedTail(), None
         if unreached:
@@ -324,12 +368,14 @@ class SessionConnection:
             *(self._exchange, "replayed", _OK, index, left), interaction=chosen, tail=tail
         )
         if difference is not None:
-            await self._differ(plan, difference)
+            await self._differ(plan, chosen, difference)
 
-    async def _differ(self, plan: Replay, difference: SessionDifference) -> None:
+    async def _differ(
+        self, plan: Replay, chosen: Interaction, difference: SessionDifference
+    ) -> None:
         """Report a client message that differs from the recording."""
-        index, cassette = plan.interaction.index, plan.cassette
-        request = replace(plan.interaction.request, target=self._shown())
+        index, cassette = chosen.index, plan.cassette
+        request = replace(chosen.request, target=self._shown())
         nearest = NearestRecording(index, tuple(map(difference_document, difference.differences)))
         miss = Miss(cassette.name, request, plan.key, searched=cassette)
         miss = replace(miss, explanation=MissExplanation((nearest,)))
@@ -445,6 +491,10 @@ class _Playback:
             if self._difference is not None:
                 return
             self._changed.set()
+            if (answer := self.replay.answer(message)) is not None:
+                with suppress(ConnectionError):
+                    # Reading tells that the client has left.
+                    await self._client.send(answer)
             message = await self._client.receive()
         await self._client.close(message)
 

@@ -189,7 +189,11 @@ class TurnConnection:
     def _heard(self) -> Sequence[TimedMessage]:
         """The opening without signs of life."""
         heard, read = self._connection.opening.messages, self._protocol.read_answer
-        return [message for message in heard if read(message.message) is not None]
+        return [
+            message
+            for message in heard
+            if not message.by_client and read(message.message) is not None
+        ]
 
     def _live_opening(self, upstream: UpstreamSocket, given: int = 0) -> LiveOpening:
         return LiveOpening(self._services, self._connection, upstream, self._protocol, given)

@@ -18,6 +18,7 @@ from tapeway.core.model.messages import WEBSOCKET, Headers, Request, Response
 from tapeway.core.redaction.credentials import plain_subprotocols
 from tapeway.core.streams.pacing import Pace
 from tapeway.core.websocket.json_rpc import is_json_rpc
+from tapeway.core.websocket.keep_alives import is_plain_keep_alive
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.core.websocket.request_protocol import RequestProtocol
 from tapeway.core.websocket.sessions import SessionRecording
@@ -264,16 +265,17 @@ class Upgrades:
 
     async def _serve_live(self, opened: OpenConnection, upstream: UpstreamSocket) -> None:
         """Serve a connection and record the messages."""
-        first = await _first_message(opened, upstream)
+        session = self._session(opened)
+        first = await _first_message(opened, upstream, session)
         protocol = _protocol_of(opened, first)
         if protocol is None or first is None or isinstance(first, Close):
-            await self._session(opened).serve_live(upstream, first)
+            await session.serve_live(upstream, first)
             return
         await TurnConnection(self._services, opened, upstream, protocol).serve(first)
 
     async def _serve_replay(self, opened: OpenConnection, recorded: "_Recorded") -> None:
         """Serve a connection from recordings, as far as messages are recorded."""
-        session, opening = self._session(opened), recorded.opening
+        session, opening = self._session(opened, recorded.others), recorded.opening
         own = opening if isinstance(opening, RecordedOpening) else None
         missed: Miss | None = None
         if isinstance(opening, MissedOpening):
@@ -308,10 +310,11 @@ class Upgrades:
             receiving.cancel()
         return None if receiving.cancelled() else receiving.result()
 
-    def _session(self, opened: OpenConnection) -> SessionConnection:
-        return SessionConnection(
-            self._services, opened, session_dialect_of(opened.handshake.target)
-        )
+    def _session(
+        self, opened: OpenConnection, recorded: Sequence[Interaction] = ()
+    ) -> SessionConnection:
+        dialect = session_dialect_of(opened.handshake.target)
+        return SessionConnection(self._services, opened, dialect, recorded)
 
 
 def _protocol_of(
@@ -356,20 +359,22 @@ def _caller_of(interaction: Interaction) -> bytes:
 
 
 async def _first_message(
-    opened: OpenConnection, upstream: UpstreamSocket
+    opened: OpenConnection, upstream: UpstreamSocket, session: SessionConnection
 ) -> WebSocketMessage | Close | None:
     """Pass on the opening; return the client's first message, or the end of the connection.
 
-    None for a feed: the service has spoken, and the client has said nothing for a while.
+    Keep-alives of the client belong to the opening. None for a feed: the service has spoken, and
+    the client has said nothing for a while.
     """
     client, clock = opened.client, asyncio.get_running_loop().time
-    may_be_feed = _protocol_of(opened, None) is None
+    may_be_feed, has_spoken = _protocol_of(opened, None) is None, False
+    pinged = False
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(client.receive())
         while not asking.done():
             speaking = tasks.create_task(upstream.receive())
             left_s = None
-            if may_be_feed and opened.opening.messages:
+            if may_be_feed and has_spoken:
                 left_s = max(0.0, opened.opening.began + FEED_S - clock())
             await asyncio.wait(
                 (asking, speaking), timeout=left_s, return_when=asyncio.FIRST_COMPLETED
@@ -387,6 +392,14 @@ async def _first_message(
                     # Reading the client's side tells that the client has left.
                     await client.send(said)
                 may_be_feed = may_be_feed and not is_json_rpc(said.data)
+                has_spoken = has_spoken or not (pinged and is_plain_keep_alive(said))
+            if asking.done() and session.is_keep_alive(ping := asking.result()):
+                pinged = True
+                opened.opening.add(ping, by_client=True)
+                with suppress(ConnectionError):
+                    # Reading the service's side tells that the service has left.
+                    await upstream.send(ping)
+                asking = tasks.create_task(client.receive())
             if left_s is not None and clock() >= opened.opening.began + FEED_S:
                 asking.cancel()
                 await asyncio.wait((asking,))
