@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import orjson
 
+from tapeway.core import json_rpc
 from tapeway.core.digests import sha256
 from tapeway.core.http import forms
 from tapeway.core.http.chunks import AWS_CHUNKED
@@ -71,7 +72,7 @@ def parsed_request(request: Request, rules: Rules, read: ReadJson | None = None)
     `read` is what the body was read as, where that is plain JSON and known.
     """
     raw_path, _, raw_query = request.target.partition("?")
-    content, value = body_value(request) if read is None else ("json", read.value)
+    content, value = body_value(request) if read is None else ("json", counted(read).value)
     return {
         "method": request.method,
         "path": _compiled(rules).rewrite(decoded_path(raw_path)),
@@ -218,6 +219,12 @@ def read_json(octets: bytes) -> ReadJson | None:
         return None
 
 
+def counted(read: ReadJson) -> ReadJson:
+    """What counts of a JSON body: all of it, but for the names that JSON-RPC's clients draw."""
+    value = json_rpc.without_names(read.value)
+    return read if value is read.value else ReadJson(value, canonical(value), exact=False)
+
+
 def read_value(value: Json) -> ReadJson | None:
     """The result of `read_json` for a text with this value, None if the text must be read."""
     try:
@@ -252,7 +259,7 @@ def _has_exact_numbers(written: bytes) -> bool:
 
 def _by_type(content_type: bytes, octets: bytes) -> tuple[Content, Json]:
     if may_be_json(content_type, octets) and (read := read_json(octets)) is not None:
-        return "json", read[0]
+        return "json", counted(read).value
     media = media_type(content_type)
     if media == b"application/x-www-form-urlencoded" and forms.is_form(octets):
         pairs = _pairs(octets)
