@@ -22,6 +22,7 @@ from tests.core.requests import asked, chat, recordings_of
 
 UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
 TEMPORARY = "/tmp/tmp"  # noqa: S108 - compared, not opened
+PYTEST = "/tmp/pytest-of-ci/pytest"  # noqa: S108 - compared, not opened
 
 
 def suggested(recorded: Request, requested: Request, rules: Rules = NO_RULES) -> str | None:
@@ -37,8 +38,7 @@ def turns(*messages: dict[str, Json]) -> dict[str, Json]:
     ("recorded", "requested", "expected"),
     [
         (chat("a", temperature=0.5), chat("a", temperature=0.7), ["body.temperature"]),
-        (chat("a"), chat("a", stream=True), ["body.stream"]),
-        (chat("a", n=1), chat("a"), ["body.n"]),
+        (chat("a", seed=1), chat("a"), ["body.seed"]),
         (chat("a", **{"odd key": 1}), chat("a"), ['body["odd key"]']),
         ({"a": {}}, {"a": []}, ["body.a"]),
         (
@@ -72,8 +72,93 @@ def test_a_difference_is_ignored_by_its_path(
 
 
 @pytest.mark.parametrize(
+    ("recorded", "requested", "place"),
+    [
+        (chat("a"), chat("a", stream=True), "body.stream decides the answer"),
+        (chat("a", n=1), chat("a"), "body.n decides the answer"),
+        (
+            chat("a", model="m-2026-05-06"),
+            chat("a", model="m-2026-08-01"),
+            "body.model decides the answer",
+        ),
+        ({"session": {"model": "a1"}}, {"session": {"model": "b2"}}, "body.session.model decides"),
+        (
+            chat("a", tools=[{"name": "x1"}]),
+            chat("a", tools=[{"name": "y2"}]),
+            "body.tools[0].name",
+        ),
+        ({"id": 1, "method": "sum"}, {"id": 2, "method": "sum"}, "body.id names one call"),
+        ({"id": 1, "method": "get1"}, {"id": 1, "method": "get2"}, "body.method decides"),
+    ],
+)
+def test_what_decides_the_answer_is_never_left_out_and_the_reason_is_given(
+    recorded: Json, requested: Json, place: str
+) -> None:
+    found = suggestion(asked(recorded), asked(requested), NO_RULES)
+
+    assert found.rules is None
+    assert found.refusal is not None
+    assert found.refusal.startswith(f"no rule is suggested: {place}")
+
+
+def test_a_model_in_the_query_is_not_left_out() -> None:
+    found = suggestion(
+        asked({}, target="/v1/listen?model=nova-2"),
+        asked({}, target="/v1/listen?model=nova-3"),
+        NO_RULES,
+    )
+
+    assert found.refusal == "no rule is suggested: query.model decides the answer"
+
+
+@pytest.mark.parametrize("name", ["t", "_"])
+def test_a_parameter_with_the_time_of_the_request_is_left_out(name: str) -> None:
+    recorded, requested = [
+        asked({}, target=f"/v1/x?{name}={moment}") for moment in ("1732000000123", "1795312835456")
+    ]
+
+    assert suggested(recorded, requested) == f'ignore = ["query.{name}"]'
+
+
+def test_the_content_of_a_file_is_never_left_out() -> None:
+    files = [
+        Request(
+            "openai",
+            "POST",
+            "/v1/files",
+            ((b"content-type", b"multipart/form-data; boundary=b"),),
+            b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+            + content
+            + b"\r\n--b--\r\n",
+        )
+        for content in (b"one", b"two")
+    ]
+    found = suggestion(*files, NO_RULES)
+
+    assert found.rules is None
+    assert found.refusal is not None
+    assert "is the digest of other content" in found.refusal
+
+
+def test_what_the_latest_take_replaces_under_a_rule_keeps_no_rule_from_being_suggested() -> None:
+    texts = [f"It is November {day}, 2026." for day in (24, 25)]
+    recordings = recordings_of(*[asked(chat(text)) for text in texts])
+    dates = Rules(normalise=("date",))
+
+    assert confused_recordings(recordings, NO_RULES, dates) == (0, 1)
+    assert confused_recordings(recordings, NO_RULES, dates, replacing={1}) is None
+    assert confused_recordings(recordings, NO_RULES, dates, replacing={0, 1}) == (0, 1)
+
+
+@pytest.mark.parametrize(
     ("recorded", "requested", "expected"),
     [
+        (
+            f"in {PYTEST}-1/popen-gw0/test_a0",
+            f"in {PYTEST}-2/popen-gw1/test_a0",
+            'normalise = ["tmp_path"]',
+        ),
+        (f"in {PYTEST}-1/popen-gw0/a", f"in {PYTEST}-12/a", 'normalise = ["tmp_path"]'),
         (f"job {UUID}1", f"job {UUID}2", 'normalise = ["uuid"]'),
         ("at 2026-11-22T10:00:00Z", "at 2026-11-23T11:00:00Z", 'normalise = ["iso8601"]'),
         (1795312835, 1795312999, 'normalise = ["epoch"]'),
@@ -359,10 +444,10 @@ def test_ignoring_a_whole_body_is_never_suggested() -> None:
 
 def test_rules_in_force_are_not_suggested_again() -> None:
     rules = Rules(ignore=("body.user",), normalise=("uuid",))
-    recorded = asked(chat(f"{UUID}1", user="a", n=1))
-    requested = asked(chat(f"{UUID}2", user="b", n=2))
+    recorded = asked(chat(f"{UUID}1", user="a", seed=1))
+    requested = asked(chat(f"{UUID}2", user="b", seed=2))
 
-    assert suggested(recorded, requested, rules) == 'ignore = ["body.n"]'
+    assert suggested(recorded, requested, rules) == 'ignore = ["body.seed"]'
 
 
 LEAVES: st.SearchStrategy[Json] = st.sampled_from(

@@ -1,5 +1,6 @@
-"""Finds recorded requests that state the time of recording, and will miss later."""
+"""Finds recorded requests that state the time or a temporary folder of the run, and will miss later."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,14 +13,25 @@ from tapeway.core.matching.normalisers import NORMALISERS, HexText, Match, compi
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.messages import Request
 
-_KINDS = ("iso8601", "date")
+_PATH = "tmp_path"
+_KINDS = ("iso8601", "date", _PATH)
+
+_FOLDERS = (b"/tmp/", b"/var/folders/", b"temp\\\\")
+_TEMPORARY = re.compile(
+    r"(?:^|[^0-9A-Za-z_~./-]|file://)(?:"
+    # Folders with a name of this run: by mktemp, tempfile, Node.js and pytest; others may be there again.
+    r"(?:/private)?(?:/tmp|/var/tmp|/var/folders/[^/\s]+/[^/\s]+/T)"
+    r"/(?:pytest-of-[^/\s]+/pytest-[0-9]|tmp\.[0-9A-Za-z]{6}|tmp[0-9a-z_]{8}\b"
+    r"|[A-Za-z_-]+-(?=[A-Za-z]*[0-9])[0-9A-Za-z]{6}\b)"
+    r"|[A-Za-z]:[\\/]+Users[\\/]+[^\\/]+[\\/]+AppData[\\/]+Local[\\/]+Temp[\\/]+(?:tmp|pytest-of-))"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundMoment:
-    """A mention of the present moment in a request, and the normalisers that would replace it."""
+    """A mention of the run in a request, and the normalisers that would replace it."""
 
-    kind: Literal["date", "time"]
+    kind: Literal["date", "time", "path"]
     normalisers: tuple[str, ...]
 
 
@@ -28,19 +40,24 @@ def found_moment(
 ) -> FoundMoment | None:
     """The mention of one of some moments in a recorded request, outside the reach of rules.
 
-    `moments` is one moment on the clocks of several time zones.
+    `moments` is one moment on the clocks of several time zones. A temporary folder is a mention too.
     """
     where = (request.target.encode("utf-8", "surrogateescape") + b" " + request.body).lower()
-    if not any(needle in where for moment in moments for needle in needles(moment)):
+    if not any(needle in where for needle in _FOLDERS) and not any(
+        needle in where for moment in moments for needle in needles(moment)
+    ):
         return None
     days, names = False, dict[str, None]()
     for text in _texts(compared_document(request, rules, recorded=True)):
         for name, is_day in _moments_in(text, moments):
             names[name] = None
             days = days or is_day
+        if _TEMPORARY.search(text):
+            names[_PATH] = None
     if not names:
         return None
-    return FoundMoment("date" if days else "time", tuple(kind for kind in _KINDS if kind in names))
+    kind: Literal["date", "time", "path"] = "path" if {*names} == {_PATH} else "time"
+    return FoundMoment("date" if days else kind, tuple(kind for kind in _KINDS if kind in names))
 
 
 def _texts(value: Json) -> Iterator[str]:

@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tapeway.core.json_text import Json
@@ -21,6 +21,7 @@ from tapeway.core.matching.headers.conditions import known_to_differ, of_one_req
 from tapeway.core.matching.normalisers import NORMALISERS, NormaliserSet
 from tapeway.core.matching.presets import PRESETS
 from tapeway.core.matching.rules import NO_RULES, ROOTS, Rules, merged_rules, rules_document
+from tapeway.core.misses.deciding_fields import reason_against_rules
 from tapeway.core.misses.differences import ABSENT, Difference, Steps, Value
 from tapeway.core.misses.nearest import request_differences
 from tapeway.core.misses.prompt_patterns import NamedPattern, prompt_patterns
@@ -37,7 +38,17 @@ _CONTENT_FIELDS = frozenset({"data", "name", "role", "value"})
 _PROMPT_FIELDS = frozenset(
     {
         *("arguments", "content", "contents", "description", "inputs", "input", "instructions"),
-        *("messages", "output", "parts", "prompt", "q", "query", "system", "systemInstruction"),
+        *(
+            "message",
+            "messages",
+            "output",
+            "parts",
+            "prompt",
+            "q",
+            "query",
+            "system",
+            "systemInstruction",
+        ),
         *("system_instruction", "text", "thinking"),
     }
 )
@@ -73,6 +84,8 @@ def suggestion(
         # The requests differ in credential fields, which no rule should ignore.
         return NO_SUGGESTION
     differences = request_differences(recorded, requested, rules)
+    if (reason := reason_against_rules(differences)) is not None:
+        return Suggestion(refusal=reason)
     names = [name for name in PRESETS if name not in rules.presets]
     varied = _ignoring_vary(differences)
     kept = [*recordings]
@@ -95,10 +108,12 @@ def confused_recordings(
     rules: Rules,
     added: Rules,
     step: Callable[[], None] = no_pause,
+    replacing: Container[int] = (),
 ) -> tuple[int, int] | None:
     """The indexes of two recordings that differ under the rules, and no longer with the added rules.
 
-    Takes about 30 microseconds for each recording of a short conversation.
+    `replacing` are the recordings of the latest take: what they replace under the rules cannot be
+    confused with them. Takes about 30 microseconds for each recording of a short conversation.
     """
     in_force = merged_rules(rules, added)
     calls = [exchange for exchange in map(exchange_of, recordings) if exchange is not None]
@@ -106,7 +121,8 @@ def confused_recordings(
     for call in calls:
         equal[compared_key(call.request, in_force, recorded=True)].append(call)
         step()
-    for group in equal.values():
+    for alike in equal.values():
+        group = [call for call in alike if call.index in replacing] or alike
         first = group[0]
         for other in group[1:]:
             if other.request != first.request and not _are_equal(first, other, rules):
@@ -143,17 +159,28 @@ def refusal_text(added: Rules, confused: tuple[int, int]) -> str:
 def candidate_rules(
     differences: Sequence[Difference], rules: Rules, most: int = MOST_PATHS
 ) -> Rules:
-    """Rules to add for these differences; the caller must compare keys to see whether they suffice."""
+    """Rules to add for these differences; the caller must compare keys to see whether they suffice.
+
+    None for differences that make another request.
+    """
+    if reason_against_rules(differences) is not None:
+        return NO_RULES
     varied = _ignoring_vary(differences)
+    busters = [difference for difference in differences if _is_cache_buster(difference)]
     names, left = _normalisers(
-        [difference for difference in differences if not difference.varied], rules
+        [
+            difference
+            for difference in differences
+            if not difference.varied and difference not in busters
+        ],
+        rules,
     )
     rewrites = [_rewrite(difference) for difference in left if difference.steps == ("path",)]
     prompts = [difference for difference in left if _is_prompt(difference)]
     more, patterns = _of_prompts(prompts, rules)
     ignored = [
         difference
-        for difference in left
+        for difference in (*busters, *left)
         if difference.steps[0] in ROOTS and difference not in prompts
     ]
     return Rules(
@@ -214,6 +241,19 @@ def _fewest(names: Sequence[str], explain: Callable[[Sequence[str]], bool]) -> t
         if explain(fewer := [other for other in names if other != name]):
             names = fewer
     return tuple(names)
+
+
+def _is_cache_buster(difference: Difference) -> bool:
+    """Whether a parameter of the query is the time of the request and no more, as in `_=1795312835`."""
+    if difference.steps[0] != "query" or len(difference.steps) != 2:
+        return False
+    is_time = NormaliserSet(("epoch",)).value
+    return {is_time(value) for value in _texts(difference)} == {"<epoch>"}
+
+
+def _texts(difference: Difference) -> list[str | None]:
+    sides = (difference.recorded, difference.requested)
+    return [side if isinstance(side, str) else None for side in sides]
 
 
 def _equal_under(names: Sequence[str], differences: Iterable[Difference]) -> list[Difference]:
