@@ -121,7 +121,7 @@ def test_a_parameter_with_the_time_of_the_request_is_left_out(name: str) -> None
 
 
 def test_the_content_of_a_file_is_never_left_out() -> None:
-    files = [
+    first, second = [
         Request(
             "openai",
             "POST",
@@ -133,7 +133,7 @@ def test_the_content_of_a_file_is_never_left_out() -> None:
         )
         for content in (b"one", b"two")
     ]
-    found = suggestion(*files, NO_RULES)
+    found = suggestion(first, second, NO_RULES)
 
     assert found.rules is None
     assert found.refusal is not None

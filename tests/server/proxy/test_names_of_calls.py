@@ -65,10 +65,11 @@ async def test_calls_in_another_order_get_their_own_answers(
             await proxy.broker.add_rules("default", rules)
         await proxy.broker.set_mode("replay")
 
-        for id, name in ((1, "b"), ("2", "a"), (1, "b"), (1, "a"), (900, "a")):
-            answer = await asked(proxy, call(id, name))
+        later: list[tuple[int | str, str]] = [(1, "b"), ("2", "a"), (1, "b"), (1, "a"), (900, "a")]
+        for asking, name in later:
+            answer = await asked(proxy, call(asking, name))
             assert answer.outcome == b"replayed"
-            assert read(answer) == json.loads(result(id, f"of {name}"))
+            assert read(answer) == json.loads(result(asking, f"of {name}"))
         assert (await asked(proxy, call(1, "c"))).status == 400
 
 
