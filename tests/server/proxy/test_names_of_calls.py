@@ -3,11 +3,9 @@
 import asyncio
 import gzip
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 from tapeway.core.matching.rules import Rules
@@ -87,29 +85,6 @@ async def test_calls_of_a_database_are_told_apart_by_what_they_ask(tmp_path: Pat
         for id, name in ((1, "b"), (2, "a"), (1, "b"), (7, "a")):
             assert read(await asked(proxy, call(id, name))) == json.loads(result(id, f"of {name}"))
     await store.close()
-
-
-async def test_a_database_of_an_earlier_version_gets_new_keys(tmp_path: Path) -> None:
-    file = tmp_path / "tapeway.db"
-    store = open_store(f"sqlite:{file}")
-    await store.open()
-    async with (
-        Peer().then(plain(result(1, "of a"))) as peer,
-        running_proxy(peer.url, store=store) as proxy,
-    ):
-        await asked(proxy, call(1, "a"))
-    await store.close()
-    with closing(apsw.Connection(str(file))) as connection:
-        connection.execute("UPDATE key SET generation = 0, digest = randomblob(32)")
-        connection.execute("UPDATE cassette SET generation = 0")
-
-    store = open_store(f"sqlite:{file}")
-    await store.open()
-    async with running_proxy(mode="replay", store=store) as proxy:
-        assert read(await asked(proxy, call(2, "a"))) == json.loads(result(2, "of a"))
-    await store.close()
-    with closing(apsw.Connection(str(file))) as connection:
-        assert [*connection.execute("SELECT count(*) FROM key WHERE generation = 0")] == [(0,)]
 
 
 async def test_the_answers_of_a_batch_name_the_calls_of_the_batch() -> None:
