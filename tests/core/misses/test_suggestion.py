@@ -3,6 +3,7 @@
 import itertools
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from tapeway.core.misses.suggestion import (
     suggestion,
     with_free_names,
 )
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tests.core.requests import asked, chat, recordings_of
 
@@ -120,24 +122,39 @@ def test_a_parameter_with_the_time_of_the_request_is_left_out(name: str) -> None
     assert suggested(recorded, requested) == f'ignore = ["query.{name}"]'
 
 
-def test_the_content_of_a_file_is_never_left_out() -> None:
-    first, second = [
-        Request(
-            "openai",
-            "POST",
-            "/v1/files",
-            ((b"content-type", b"multipart/form-data; boundary=b"),),
-            b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
-            + content
-            + b"\r\n--b--\r\n",
-        )
-        for content in (b"one", b"two")
-    ]
-    found = suggestion(first, second, NO_RULES)
+def upload(content: bytes) -> Request:
+    head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+    kind = ((b"content-type", b"multipart/form-data; boundary=b"),)
+    return Request("openai", "POST", "/v1/files", kind, head + content + b"\r\n--b--\r\n")
+
+
+@pytest.mark.parametrize("contents", [(b"one", b"two"), (b"\xff1", b"\xff2")])
+def test_the_content_of_a_file_is_never_left_out(contents: tuple[bytes, bytes]) -> None:
+    found = suggestion(upload(contents[0]), upload(contents[1]), NO_RULES)
 
     assert found.rules is None
     assert found.refusal is not None
     assert "is the digest of other content" in found.refusal
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "It is November {}, 2026.",
+        '{{"prompt": "Hello.\\nNovember {}, 2026"}}',
+        '{{"id": "a", "prompt": "Hello.\\nNovember {}, 2026"}}\n{{"id": "b"}}\n',
+    ],
+)
+def test_a_date_in_a_file_is_normalised(content: str) -> None:
+    recorded, requested, other = [
+        upload(content.format(day).replace("2026", year).encode())
+        for day, year in ((24, "2026"), (25, "2026"), (25, "2026, changed"))
+    ]
+
+    assert suggested(recorded, requested) == 'normalise = ["date"]'
+    assert suggested(recorded, other) is None
+    assert matches(recorded, requested, Rules(normalise=("date",)))
+    assert not matches(recorded, other, Rules(normalise=("date",)))
 
 
 def test_what_the_latest_take_replaces_under_a_rule_keeps_no_rule_from_being_suggested() -> None:
@@ -148,6 +165,49 @@ def test_what_the_latest_take_replaces_under_a_rule_keeps_no_rule_from_being_sug
     assert confused_recordings(recordings, NO_RULES, dates) == (0, 1)
     assert confused_recordings(recordings, NO_RULES, dates, replacing={1}) is None
     assert confused_recordings(recordings, NO_RULES, dates, replacing={0, 1}) == (0, 1)
+
+
+def recorded_on(days: dict[int, str]) -> list[Interaction]:
+    """Recordings of prompts, each of a day in November by the `Date` of its answer."""
+    calls = recordings_of(*[asked(chat(text)) for text in days.values()])
+    return [
+        replace(
+            call,
+            response=replace(
+                call.response,
+                head=replace(
+                    call.response.head,
+                    headers=((b"Date", b"Wed, %d Nov 2026 12:00:00 GMT" % (day % 100)),),
+                ),
+            ),
+        )
+        for day, call in zip(days, calls, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [
+        ({24: "It is November 24, 2026.", 25: "It is November 25, 2026."}, 'normalise = ["date"]'),
+        # These dates are what is asked about.
+        ({24: "About November 20, 2026.", 25: "About November 21, 2026."}, None),
+        (
+            {
+                24: "It is November 24, 2026, about November 1, 2026.",
+                124: "It is November 24, 2026, about November 2, 2026.",
+            },
+            None,
+        ),
+    ],
+)
+def test_a_prompt_that_was_recorded_on_two_days_gets_the_normaliser_of_its_date(
+    days: dict[int, str], expected: str | None
+) -> None:
+    calls = recorded_on(days)
+    text = next(iter(days.values())).replace("24", "26").replace("20,", "22,").replace(" 1,", " 3,")
+    found = suggestion(calls[0].request, asked(chat(text)), NO_RULES, calls)
+
+    assert (None if found.rules is None else rules_text(found.rules)) == expected
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ async def test_a_recording_answers_by_its_new_key(postgres_url: str, postgres_ds
     await store.close()
     schema = postgres_url.rpartition("schema=")[2]
     for change in ("key SET generation = 0, digest = '\\x00'", "cassette SET generation = 0"):
-        await run(postgres_dsn, f"UPDATE {schema}.{change}")  # noqa: S608 - names of our own
+        await run(postgres_dsn, f"UPDATE {schema}.{change}")
 
     store = PostgresStore(postgres_url)
     await store.open()

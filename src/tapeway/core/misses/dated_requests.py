@@ -3,7 +3,8 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
+from email.utils import parsedate_to_datetime
 from typing import Literal
 
 from tapeway.core.dates import is_written_date, needles, says_day, says_time
@@ -11,6 +12,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.normalisers import NORMALISERS, HexText, Match, compile_pattern
 from tapeway.core.matching.rules import Rules
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 
 _PATH = "tmp_path"
@@ -58,6 +60,17 @@ def found_moment(
         return None
     kind: Literal["date", "time", "path"] = "path" if {*names} == {_PATH} else "time"
     return FoundMoment("date" if days else kind, tuple(kind for kind in _KINDS if kind in names))
+
+
+def recorded_on(recording: Interaction, rules: Rules) -> date | None:
+    """The day of a recording by the `Date` of its answer, None unless the request states the day."""
+    stated = recording.response.head.value(b"date") or b""
+    try:
+        moment = parsedate_to_datetime(stated.decode("latin-1"))
+    except (ValueError, OverflowError):
+        return None
+    found = found_moment(recording.request, rules, [moment])
+    return moment.date() if found is not None and found.kind == "date" else None
 
 
 def _texts(value: Json) -> Iterator[str]:

@@ -18,9 +18,10 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths
 from tapeway.core.matching.credential_fields import compared_key
 from tapeway.core.matching.headers.conditions import known_to_differ, of_one_request
-from tapeway.core.matching.normalisers import NORMALISERS, NormaliserSet
+from tapeway.core.matching.normalisers import NORMALISERS, HexText, NormaliserSet
 from tapeway.core.matching.presets import PRESETS
 from tapeway.core.matching.rules import NO_RULES, ROOTS, Rules, merged_rules, rules_document
+from tapeway.core.misses.dated_requests import recorded_on
 from tapeway.core.misses.deciding_fields import reason_against_rules
 from tapeway.core.misses.differences import ABSENT, Difference, Steps, Value
 from tapeway.core.misses.nearest import request_differences
@@ -54,6 +55,7 @@ _PROMPT_FIELDS = frozenset(
 )
 """Fields with the question or the conversation: never ignored."""
 
+_MOMENTS = frozenset({"date", "iso8601", "time"})
 _VERSION = re.compile(r"v[0-9]+[a-z0-9.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:-[a-z]+)?")
 _TOKEN = re.compile(r"\S{1,128}")
 
@@ -84,7 +86,8 @@ def suggestion(
         # The requests differ in credential fields, which no rule should ignore.
         return NO_SUGGESTION
     differences = request_differences(recorded, requested, rules)
-    if (reason := reason_against_rules(differences)) is not None:
+    files = _normalisers_of_files(recorded, requested, rules, differences)
+    if not files and (reason := reason_against_rules(differences)) is not None:
         return Suggestion(refusal=reason)
     names = [name for name in PRESETS if name not in rules.presets]
     varied = _ignoring_vary(differences)
@@ -93,7 +96,7 @@ def suggestion(
     presets = [Rules(presets=(name,), ignore_vary=varied) for name in names]
     ignored = _ignoring([difference for difference in differences if not difference.varied])
     by_path = replace(ignored, ignore_vary=varied) if ignored else NO_RULES
-    for added in (candidate_rules(differences, rules), *presets, by_path):
+    for added in (files, candidate_rules(differences, rules), *presets, by_path):
         step()
         if not added or not matches(recorded, requested, merged_rules(rules, added)):
             continue
@@ -101,6 +104,21 @@ def suggestion(
             return Suggestion(added)
         refusal = refusal or refusal_text(added, confused)
     return Suggestion(refusal=refusal)
+
+
+def _normalisers_of_files(
+    recorded: Request, requested: Request, rules: Rules, differences: Sequence[Difference]
+) -> Rules:
+    """The fewest normalisers that make requests equal whose files differ."""
+    if not any(isinstance(difference.recorded, HexText) for difference in differences):
+        return NO_RULES
+
+    def explain(some: Sequence[str]) -> bool:
+        added = Rules(normalise=tuple(some))
+        return bool(some) and matches(recorded, requested, merged_rules(rules, added))
+
+    names = [name for name in NORMALISERS if name not in rules.normalise]
+    return Rules(normalise=_fewest(names, explain)) if explain(names) else NO_RULES
 
 
 def confused_recordings(
@@ -124,12 +142,24 @@ def confused_recordings(
     for alike in equal.values():
         group = [call for call in alike if call.index in replacing] or alike
         first = group[0]
+        if _only_of_moments(added) and _are_of_days_of_their_own(group, rules):
+            continue
         for other in group[1:]:
             if other.request != first.request and not _are_equal(first, other, rules):
                 return first.index, other.index
         if added.ignore_vary and (indexes := _no_longer_told_apart(group, rules, in_force)):
             return indexes
     return None
+
+
+def _only_of_moments(added: Rules) -> bool:
+    return bool(added.normalise) and {*added.normalise} <= _MOMENTS and added == Rules(normalise=added.normalise)
+
+
+def _are_of_days_of_their_own(calls: Sequence[Interaction], rules: Rules) -> bool:
+    """Whether each was recorded on another day and states that day: one prompt, recorded anew."""
+    days = {recorded_on(call, rules) for call in calls}
+    return len(days) == len(calls) and None not in days
 
 
 def _no_longer_told_apart(
