@@ -153,7 +153,11 @@ def confused_recordings(
 
 
 def _only_of_moments(added: Rules) -> bool:
-    return bool(added.normalise) and {*added.normalise} <= _MOMENTS and added == Rules(normalise=added.normalise)
+    return (
+        bool(added.normalise)
+        and {*added.normalise} <= _MOMENTS
+        and added == Rules(normalise=added.normalise)
+    )
 
 
 def _are_of_days_of_their_own(calls: Sequence[Interaction], rules: Rules) -> bool:
