@@ -56,8 +56,12 @@ def test_two_takes_that_match_need_no_rule(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_differences_are_shown_with_the_rules_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
-    write("one", asked(chat("a", user=f"{UUID}1", n=1)), asked(chat("b", user=f"{UUID}2", n=1)))
-    write("two", asked(chat("a", user=f"{UUID}3", n=2)), asked(chat("b", user=f"{UUID}4", n=1)))
+    write(
+        "one", asked(chat("a", user=f"{UUID}1", seed=1)), asked(chat("b", user=f"{UUID}2", seed=1))
+    )
+    write(
+        "two", asked(chat("a", user=f"{UUID}3", seed=2)), asked(chat("b", user=f"{UUID}4", seed=1))
+    )
     code, out, err = run(capsys, "one", "two")
 
     assert (code, err) == (0, "")
@@ -66,17 +70,27 @@ def test_differences_are_shown_with_the_rules_to_paste(capsys: pytest.CaptureFix
         "  body.user differs in 2 calls",
         f'    first: "{UUID}1"',
         f'    second: "{UUID}3"',
-        "  body.n differs in 1 call",
+        "  body.seed differs in 1 call",
         "    first: 1",
         "    second: 2",
         "",
         "Add under [rules] in tapeway.toml, in place of lines of the same name:",
         "",
-        'ignore = ["body.n"]',
+        'ignore = ["body.seed"]',
         'normalise = ["uuid"]',
         "",
         "What is ignored matches whatever it says: keep what a test is about.",
     ]
+
+
+def test_no_rule_leaves_out_what_decides_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    write("one", asked(chat("a", user=f"{UUID}1", stream=True)))
+    write("two", asked(chat("a", user=f"{UUID}3")))
+    code, out, _ = run(capsys, "one", "two")
+
+    assert code == 1
+    assert "No rule is suggested: body.stream decides the answer." in out
+    assert "Add under [rules]" not in out
 
 
 def test_the_lines_to_paste_include_the_rules_of_the_file(

@@ -40,6 +40,7 @@ from tapeway.engine.decision import Planner
 from tapeway.engine.journal import RequestJournal, Tally
 from tapeway.engine.open_streams import RouteRequests
 from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
+from tapeway.engine.renamed_calls import for_this_client
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.engine.single_flight import SingleFlight
 from tapeway.errors import CassetteEdited, NoSlot, StoreAway, StoreError
@@ -208,7 +209,18 @@ class Broker:
         asked, StoreError for a cassette that cannot be read.
         """
         request = incoming.request
-        self.requests(name, request.route, incoming.take).add(request.method, request.body)
+        requests = self.requests(name, request.route, incoming.take)
+        try:
+            plan = await self._decide_on_newest(name, incoming)
+            if isinstance(plan, Replay):
+                plan, names = await for_this_client(plan, request)
+                requests.names.update(names)
+            return plan
+        finally:
+            # Whoever waits for it knows its names then.
+            requests.add(request.method, request.body)
+
+    async def _decide_on_newest(self, name: str, incoming: Incoming) -> Plan:
         try:
             return await self._decide(name, incoming)
         except CassetteEdited:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Protocol
 
+from tapeway.core.json_rpc import AskedNames
 from tapeway.core.model.control import Control
 from tapeway.core.streams.json_rpc import answers_a_question
 from tapeway.core.streams.open_streams import EventWatch, LineWatch
@@ -51,13 +52,15 @@ class Listeners:
 class RouteRequests(Listeners):
     """Counts the requests of one route in one take, and tells of each."""
 
-    __slots__ = ("answers", "count")
+    __slots__ = ("answers", "count", "names")
 
     def __init__(self) -> None:
         super().__init__()
         self.answers = 0
         """How many of them answered what the service had asked."""
         self.count = 0
+        self.names = AskedNames()
+        """What clients call the calls of JSON-RPC that recordings answered."""
 
     def add(self, method: str, body: bytes) -> None:
         """Count a request that has come."""

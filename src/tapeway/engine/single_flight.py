@@ -38,7 +38,7 @@ _ABORTED = Draining(CANCELLED)
 _LEASE_CHECK_S = 0.05
 
 _Call = Coroutine[None, None, Answer | TapewayError]
-_Key = tuple[str, bytes, bytes, bytes, int]
+_Key = tuple[str, bytes]
 
 
 class _Flight:
@@ -410,10 +410,4 @@ def _answer_or_raise(result: Answer | TapewayError) -> Answer:
 
 
 def _key(live_call: LiveCall) -> _Key:
-    return (
-        live_call.cassette.name,
-        live_call.key,
-        live_call.variant,
-        live_call.caller,
-        live_call.writes_before,
-    )
+    return live_call.cassette.name, live_call.flight

@@ -16,6 +16,7 @@ from tapeway.body_files import (
     stream_body,
     with_body_in_memory,
 )
+from tapeway.core.http.content_codings import content_coding
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     LARGE_BODY,
@@ -26,6 +27,7 @@ from tapeway.core.model.messages import (
 )
 from tapeway.core.streams.open_streams import Gate, gates
 from tapeway.core.streams.pacing import Schedule
+from tapeway.core.streams.renamed_calls import RenamedBody
 from tapeway.engine.open_streams import RouteRequests, Signal
 from tapeway.errors import StoreError
 from tapeway.server.answers import chunks, frame, length_of
@@ -161,6 +163,7 @@ class OpenPlayback(Playback):
         response = self._response
         whole = response if response.file is None else await with_body_in_memory(response)
         self._gates = [*gates(whole)]
+        named = self._named(whole)
         await outgoing.begin()
         async with aclosing(_timed(response)) as pieces:
             async for at_ms, piece in pieces:
@@ -169,7 +172,7 @@ class OpenPlayback(Playback):
                 while rest and not self._stopping.is_set:
                     part, rest = rest[: self._until_gate()], rest[self._until_gate() :]
                     if part:
-                        await outgoing.send(part)
+                        await outgoing.send(named.piece(part) if named else part)
                         self._place += len(part)
                     elif self._gates:
                         await self._pass(self._gates[0])
@@ -178,6 +181,12 @@ class OpenPlayback(Playback):
             await self._pass(self._gates[0])
         if self._response.verdict == "open":
             await self._wait_for(math.inf)
+
+    def _named(self, whole: Response) -> RenamedBody | None:
+        """The answers on a standing stream, which call the calls of this take by their names."""
+        if self._raw.method != "GET" or content_coding(whole.headers):
+            return None
+        return RenamedBody(whole, self._requests.names)
 
     def _until_gate(self) -> int:
         """How many bytes there are to the next gate."""

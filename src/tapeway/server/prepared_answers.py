@@ -16,6 +16,7 @@ from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request, Response
 from tapeway.core.model.values import value_class
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
+from tapeway.core.streams.renamed_calls import names_in
 from tapeway.core.way_back.addresses import WaysBack
 from tapeway.core.way_back.cookies import has_expiry, with_later_expiry
 from tapeway.core.way_back.response import lead_response, names_any_address
@@ -208,6 +209,7 @@ def prepare(
         or response.file is not None
         or response.verdict == "open"
         or response.after_requests
+        or names_in(interaction.request)
         or (
             response.head.value(b"access-control-allow-origin")
             and echoes_origin(response.head, interaction.request.headers)

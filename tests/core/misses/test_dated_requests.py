@@ -14,6 +14,7 @@ from tests.core.requests import asked, chat
 NOW = datetime(2026, 11, 25, 16, 5, 6)
 DAY = FoundMoment("date", ("date",))
 TIME = FoundMoment("time", ("date",))
+PATH = FoundMoment("path", ("tmp_path",))
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,29 @@ def test_a_request_with_todays_date_or_the_time_of_day_is_found(
 ) -> None:
     assert found_moment(asked(chat(f"You help. {text}")), NO_RULES, [NOW]) == found
     assert found_moment(asked({}, target=f"/v1/x?q={text}"), NO_RULES, [NOW]) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Work in /tmp/pytest-of-ci/pytest-3/popen-gw0/test_a0", PATH),
+        ("cwd: /tmp/tmpa1b2c3d4", PATH),
+        ("cwd: /private/var/folders/x1/y2z3/T/tmp.Xa9Tq2WbLk", PATH),
+        ("cwd: /tmp/agent-aB3dE9/work", PATH),
+        ("C:\\Users\\ci\\AppData\\Local\\Temp\\tmpq1w2e3r4", PATH),
+        ("It is November 25, 2026 in /tmp/tmpa1b2c3d4", FoundMoment("date", ("date", "tmp_path"))),
+        ("Work in /tmp/project", None),
+        ("Write to /tmp/out.txt or /tmp/my-folder", None),
+        ("see /srv/tmp/tmpa1b2c3d4", None),
+    ],
+)
+def test_a_request_with_a_temporary_folder_of_the_run_is_found(
+    text: str, found: FoundMoment | None
+) -> None:
+    request = asked(chat(text))
+
+    assert found_moment(request, NO_RULES, [NOW]) == found
+    assert found_moment(request, Rules(normalise=("date", "tmp_path")), [NOW]) is None
 
 
 def test_a_date_that_rules_leave_out_is_not_found() -> None:

@@ -3,6 +3,7 @@
 import itertools
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,11 +18,13 @@ from tapeway.core.misses.suggestion import (
     suggestion,
     with_free_names,
 )
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tests.core.requests import asked, chat, recordings_of
 
 UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
 TEMPORARY = "/tmp/tmp"  # noqa: S108 - compared, not opened
+PYTEST = "/tmp/pytest-of-ci/pytest"  # noqa: S108 - compared, not opened
 
 
 def suggested(recorded: Request, requested: Request, rules: Rules = NO_RULES) -> str | None:
@@ -37,8 +40,7 @@ def turns(*messages: dict[str, Json]) -> dict[str, Json]:
     ("recorded", "requested", "expected"),
     [
         (chat("a", temperature=0.5), chat("a", temperature=0.7), ["body.temperature"]),
-        (chat("a"), chat("a", stream=True), ["body.stream"]),
-        (chat("a", n=1), chat("a"), ["body.n"]),
+        (chat("a", seed=1), chat("a"), ["body.seed"]),
         (chat("a", **{"odd key": 1}), chat("a"), ['body["odd key"]']),
         ({"a": {}}, {"a": []}, ["body.a"]),
         (
@@ -72,8 +74,151 @@ def test_a_difference_is_ignored_by_its_path(
 
 
 @pytest.mark.parametrize(
+    ("recorded", "requested", "place"),
+    [
+        (chat("a"), chat("a", stream=True), "body.stream decides the answer"),
+        (chat("a", n=1), chat("a"), "body.n decides the answer"),
+        (
+            chat("a", model="m-2026-05-06"),
+            chat("a", model="m-2026-08-01"),
+            "body.model decides the answer",
+        ),
+        ({"session": {"model": "a1"}}, {"session": {"model": "b2"}}, "body.session.model decides"),
+        (
+            chat("a", tools=[{"name": "x1"}]),
+            chat("a", tools=[{"name": "y2"}]),
+            "body.tools[0].name",
+        ),
+        ({"id": 1, "method": "sum"}, {"id": 2, "method": "sum"}, "body.id names one call"),
+        ({"id": 1, "method": "get1"}, {"id": 1, "method": "get2"}, "body.method decides"),
+    ],
+)
+def test_what_decides_the_answer_is_never_left_out_and_the_reason_is_given(
+    recorded: Json, requested: Json, place: str
+) -> None:
+    found = suggestion(asked(recorded), asked(requested), NO_RULES)
+
+    assert found.rules is None
+    assert found.refusal is not None
+    assert found.refusal.startswith(f"no rule is suggested: {place}")
+
+
+def test_a_model_in_the_query_is_not_left_out() -> None:
+    found = suggestion(
+        asked({}, target="/v1/listen?model=nova-2"),
+        asked({}, target="/v1/listen?model=nova-3"),
+        NO_RULES,
+    )
+
+    assert found.refusal == "no rule is suggested: query.model decides the answer"
+
+
+@pytest.mark.parametrize("name", ["t", "_"])
+def test_a_parameter_with_the_time_of_the_request_is_left_out(name: str) -> None:
+    recorded, requested = [
+        asked({}, target=f"/v1/x?{name}={moment}") for moment in ("1732000000123", "1795312835456")
+    ]
+
+    assert suggested(recorded, requested) == f'ignore = ["query.{name}"]'
+
+
+def upload(content: bytes) -> Request:
+    head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+    kind = ((b"content-type", b"multipart/form-data; boundary=b"),)
+    return Request("openai", "POST", "/v1/files", kind, head + content + b"\r\n--b--\r\n")
+
+
+@pytest.mark.parametrize("contents", [(b"one", b"two"), (b"\xff1", b"\xff2")])
+def test_the_content_of_a_file_is_never_left_out(contents: tuple[bytes, bytes]) -> None:
+    found = suggestion(upload(contents[0]), upload(contents[1]), NO_RULES)
+
+    assert found.rules is None
+    assert found.refusal is not None
+    assert "is the digest of other content" in found.refusal
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "It is November {}, 2026.",
+        '{{"prompt": "Hello.\\nNovember {}, 2026"}}',
+        '{{"id": "a", "prompt": "Hello.\\nNovember {}, 2026"}}\n{{"id": "b"}}\n',
+    ],
+)
+def test_a_date_in_a_file_is_normalised(content: str) -> None:
+    recorded, requested, other = [
+        upload(content.format(day).replace("2026", year).encode())
+        for day, year in ((24, "2026"), (25, "2026"), (25, "2026, changed"))
+    ]
+
+    assert suggested(recorded, requested) == 'normalise = ["date"]'
+    assert suggested(recorded, other) is None
+    assert matches(recorded, requested, Rules(normalise=("date",)))
+    assert not matches(recorded, other, Rules(normalise=("date",)))
+
+
+def test_what_the_latest_take_replaces_under_a_rule_keeps_no_rule_from_being_suggested() -> None:
+    texts = [f"It is November {day}, 2026." for day in (24, 25)]
+    recordings = recordings_of(*[asked(chat(text)) for text in texts])
+    dates = Rules(normalise=("date",))
+
+    assert confused_recordings(recordings, NO_RULES, dates) == (0, 1)
+    assert confused_recordings(recordings, NO_RULES, dates, replacing={1}) is None
+    assert confused_recordings(recordings, NO_RULES, dates, replacing={0, 1}) == (0, 1)
+
+
+def recorded_on(days: dict[int, str]) -> list[Interaction]:
+    """Recordings of prompts, each of a day in November by the `Date` of its answer."""
+    calls = recordings_of(*[asked(chat(text)) for text in days.values()])
+    return [
+        replace(
+            call,
+            response=replace(
+                call.response,
+                head=replace(
+                    call.response.head,
+                    headers=((b"Date", b"Wed, %d Nov 2026 12:00:00 GMT" % (day % 100)),),
+                ),
+            ),
+        )
+        for day, call in zip(days, calls, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [
+        ({24: "It is November 24, 2026.", 25: "It is November 25, 2026."}, 'normalise = ["date"]'),
+        # These dates are what is asked about.
+        ({24: "About November 20, 2026.", 25: "About November 21, 2026."}, None),
+        (
+            {
+                24: "It is November 24, 2026, about November 1, 2026.",
+                124: "It is November 24, 2026, about November 2, 2026.",
+            },
+            None,
+        ),
+    ],
+)
+def test_a_prompt_that_was_recorded_on_two_days_gets_the_normaliser_of_its_date(
+    days: dict[int, str], expected: str | None
+) -> None:
+    calls = recorded_on(days)
+    text = next(iter(days.values())).replace("24", "26").replace("20,", "22,").replace(" 1,", " 3,")
+    found = suggestion(calls[0].request, asked(chat(text)), NO_RULES, calls)
+
+    assert (None if found.rules is None else rules_text(found.rules)) == expected
+
+
+@pytest.mark.parametrize(
     ("recorded", "requested", "expected"),
     [
+        (
+            f"in {PYTEST}-1/popen-gw0/test_a0",
+            f"in {PYTEST}-2/popen-gw1/test_a0",
+            'normalise = ["tmp_path"]',
+        ),
+        (f"in {PYTEST}-1/popen-gw0/a", f"in {PYTEST}-12/a", 'normalise = ["tmp_path"]'),
         (f"job {UUID}1", f"job {UUID}2", 'normalise = ["uuid"]'),
         ("at 2026-11-22T10:00:00Z", "at 2026-11-23T11:00:00Z", 'normalise = ["iso8601"]'),
         (1795312835, 1795312999, 'normalise = ["epoch"]'),
@@ -359,10 +504,10 @@ def test_ignoring_a_whole_body_is_never_suggested() -> None:
 
 def test_rules_in_force_are_not_suggested_again() -> None:
     rules = Rules(ignore=("body.user",), normalise=("uuid",))
-    recorded = asked(chat(f"{UUID}1", user="a", n=1))
-    requested = asked(chat(f"{UUID}2", user="b", n=2))
+    recorded = asked(chat(f"{UUID}1", user="a", seed=1))
+    requested = asked(chat(f"{UUID}2", user="b", seed=2))
 
-    assert suggested(recorded, requested, rules) == 'ignore = ["body.n"]'
+    assert suggested(recorded, requested, rules) == 'ignore = ["body.seed"]'
 
 
 LEAVES: st.SearchStrategy[Json] = st.sampled_from(

@@ -93,6 +93,23 @@ def test_no_rule_is_named_that_would_make_recordings_equal_that_differ() -> None
     )
 
 
+def test_recordings_that_the_run_replaces_under_the_rule_do_not_speak_against_it() -> None:
+    cassette = take("It is November 24, 2026.", "It is November 25, 2026.")
+
+    assert dated(cassette, tally_of(1)) == [(1, "date", RULE)]
+
+
+def test_a_temporary_folder_is_named_as_a_date_is() -> None:
+    cassette = take("Work in /tmp/tmpa1b2c3d4.")
+
+    rule = 'rule: normalise = ["tmp_path"]'
+    assert dated(cassette, tally_of(0)) == [(0, "path", rule)]
+    found = DatedRecording(0, "POST", "/v1/chat/completions", "path", rule)
+    assert [*dated_notices([found])] == [
+        f"1 recording contains a temporary path and will miss in the next run; {rule}"
+    ]
+
+
 async def test_recordings_in_a_database_are_named_too() -> None:
     store = ModelStore(ModelPlace())
     await store.open()

@@ -72,7 +72,7 @@ def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         ),
     ],
 )
-async def test_what_was_changed_is_named_and_the_suggestion_makes_it_match(
+async def test_what_was_changed_is_named_and_a_rule_makes_it_match(
     change: Callable[[dict[str, Any]], object], path: str, recorded: object, requested: object
 ) -> None:
     async with Peer(OK) as peer, running_proxy(peer.url) as proxy:
@@ -86,17 +86,21 @@ async def test_what_was_changed_is_named_and_the_suggestion_makes_it_match(
             value if isinstance(value, str) else json.dumps(value)
             for value in (recorded, requested)
         ]
-        is_prompt = path.endswith("content")
-        rule = "; rule that would match, for [rules] in tapeway.toml: "
+        note = (
+            '; rule that would match, for [rules] in tapeway.toml: ignore = ["body.temperature"]'
+            if path == "temperature"
+            else f"; no rule is suggested: body.{path} decides the answer"
+        )
         assert document["message"] == (
             "replay miss: POST /v1/chat/completions is not in cassette 'default'; "
             f"nearest #0 differs at {path}: {' → '.join(told_values)}"
-            + ("" if is_prompt else f'{rule}ignore = ["body.{path}"]')
+            + ("" if path.endswith("content") else note)
         )
         difference = {"path": f"body.{path}", "recorded": recorded, "requested": requested}
         assert told["nearest"] == [{"index": 0, "differences": [difference], "more": 0}]
-        # To ignore a prompt is never suggested.
-        assert told["suggestion"] == (None if is_prompt else f'ignore = ["body.{path}"]')
+        # To ignore a prompt, or what decides the answer, is never suggested.
+        ignored = 'ignore = ["body.temperature"]' if path == "temperature" else None
+        assert told["suggestion"] == ignored
         entry = next(iter(proxy.journal))
         assert [recording.document for recording in entry.nearest] == told["nearest"]
         assert (entry.message, entry.suggestion) == (document["message"], told["suggestion"])
@@ -222,7 +226,21 @@ async def test_a_guessed_route_is_no_difference_to_what_the_default_route_record
         mode="replay", store=store, routes={"openai": "http://127.0.0.1:1"}
     ) as proxy:
         assert (await chat(proxy, BODY)).outcome == b"replayed"
+        document = await missed(proxy, changed(lambda body: body.update(seed=2)))
+
+        assert (
+            "; nearest #0 differs at seed: nothing → 2; rule that would match"
+            in document["message"]
+        )
+        assert document["tapeway"]["suggestion"] == 'ignore = ["body.seed"]'
+
+
+async def test_a_miss_says_why_no_rule_is_suggested_for_what_decides_the_answer() -> None:
+    store = MemoryStore()
+    async with Peer(OK) as peer, running_proxy(peer.url, store=store) as proxy:
+        await chat(proxy, BODY)
+        await proxy.broker.set_mode("replay")
         document = await missed(proxy, changed(lambda body: body.update(n=2)))
 
-        assert "; nearest #0 differs at n: 1 → 2; rule that would match" in document["message"]
-        assert document["tapeway"]["suggestion"] == 'ignore = ["body.n"]'
+    assert "no rule is suggested: body.n decides the answer" in document["message"]
+    assert document["tapeway"].get("suggestion") is None

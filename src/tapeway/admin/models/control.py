@@ -185,8 +185,9 @@ class Unreached(Recorded):
 
 
 class Dated(Recorded):
-    kind: Literal["date", "time"] = Field(
-        description="Whether the request has the day of the recording, or only its time of day."
+    kind: Literal["date", "time", "path"] = Field(
+        description="Whether the request has the day of the recording, or only its time of day, "
+        "or only a temporary folder."
     )
     advice: Text = Field(
         description="The rule by which the request would match, or why none is suggested."

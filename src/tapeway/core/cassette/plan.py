@@ -22,6 +22,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.spans import MARKS, PLACEHOLDER
+from tapeway.core.streams.renamed_calls import names_in
 
 _MOST_IDS_NAMED = 5
 
@@ -138,10 +139,12 @@ class LiveCall(NamedTuple):
     def flight(self) -> bytes:
         """A key, equal for requests that may share a call.
 
-        Such requests have one caller and equal credentials, with no write in between.
+        Such requests have one caller and equal credentials, with no write in between, and the
+        answer names its call to no other.
         """
         told_apart = b"%b\0%b\0%d" % (self.variant, self.caller, self.writes_before)
-        return self.key + hashlib.sha256(told_apart).digest()
+        names = [name or b"" for call in names_in(self.request) for name in call]
+        return self.key + hashlib.sha256(b"\0".join([told_apart, *names])).digest()
 
     @property
     def note(self) -> str | None:

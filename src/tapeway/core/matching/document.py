@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import orjson
 
+from tapeway.core import json_rpc
 from tapeway.core.digests import sha256
 from tapeway.core.http import forms
 from tapeway.core.http.chunks import AWS_CHUNKED
@@ -71,7 +72,12 @@ def parsed_request(request: Request, rules: Rules, read: ReadJson | None = None)
     `read` is what the body was read as, where that is plain JSON and known.
     """
     raw_path, _, raw_query = request.target.partition("?")
-    content, value = body_value(request) if read is None else ("json", read.value)
+    open_files = bool(rules.normalise or rules.patterns)
+    content, value = (
+        body_value(request, open_files=open_files)
+        if read is None
+        else ("json", counted(read).value)
+    )
     return {
         "method": request.method,
         "path": _compiled(rules).rewrite(decoded_path(raw_path)),
@@ -171,8 +177,12 @@ _WRITTEN_PLAINLY: Mapping[bytes, Callable[[bytes], bytes]] = {
 """Normalises the values of these fields."""
 
 
-def body_value(request: Request) -> tuple[Content, Json]:
-    """How a request's body was read, and its value."""
+def body_value(request: Request, *, open_files: bool = False) -> tuple[Content, Json]:
+    """How a request's body was read, and its value.
+
+    `open_files` has the texts of files in a multipart body in place of their hashes, for rules that
+    normalise texts.
+    """
     if request.file is not None:
         return "large", large_body_value(request.file)
     header, plain = request_fields(request.headers), request.body
@@ -183,7 +193,7 @@ def body_value(request: Request) -> tuple[Content, Json]:
     plain, decoded = decoded_body(header, plain)
     if not decoded:
         return "coded", _hash(plain)
-    return _by_type(header.content_type, plain)
+    return _by_type(header.content_type, plain, open_files=open_files)
 
 
 def decoded_body(header: RequestFields, octets: bytes) -> tuple[bytes, bool]:
@@ -218,6 +228,15 @@ def read_json(octets: bytes) -> ReadJson | None:
         return None
 
 
+def counted(read: ReadJson) -> ReadJson:
+    """What counts of a JSON body: all of it, but for the names that JSON-RPC's clients draw."""
+    if isinstance(read.value, dict) and "jsonrpc" not in read.value:
+        # Nearly every request.
+        return read
+    value = json_rpc.without_names(read.value)
+    return read if value is read.value else ReadJson(value, canonical(value), exact=False)
+
+
 def read_value(value: Json) -> ReadJson | None:
     """The result of `read_json` for a text with this value, None if the text must be read."""
     try:
@@ -250,9 +269,11 @@ def _has_exact_numbers(written: bytes) -> bool:
     return not any(_MAY_BE_INEXACT.search(written, at, at + _SLICE + _OVERLAP) for at in starts)
 
 
-def _by_type(content_type: bytes, octets: bytes) -> tuple[Content, Json]:
+def _by_type(
+    content_type: bytes, octets: bytes, *, open_files: bool = False
+) -> tuple[Content, Json]:
     if may_be_json(content_type, octets) and (read := read_json(octets)) is not None:
-        return "json", read[0]
+        return "json", counted(read).value
     media = media_type(content_type)
     if media == b"application/x-www-form-urlencoded" and forms.is_form(octets):
         pairs = _pairs(octets)
@@ -260,7 +281,7 @@ def _by_type(content_type: bytes, octets: bytes) -> tuple[Content, Json]:
         return "form", without_signature(values)
     if media.startswith(b"multipart/"):
         parts = forms.parse_multipart(content_type, octets)
-        return ("parts", _parts(parts)) if parts is not None else _opaque(octets)
+        return _opaque(octets) if parts is None else ("parts", _parts(parts, open_files))
     return _opaque(octets)
 
 
@@ -273,31 +294,46 @@ def _hash(octets: bytes) -> Json:
     return {"sha256": HexText(sha256(octets).hexdigest()), "size": len(octets)}
 
 
-def _parts(parts: list[forms.FormPart]) -> Json:
-    described = [(part.name, _part(part)) for part in parts]
+def _parts(parts: list[forms.FormPart], open_files: bool) -> Json:
+    described = [(part.name, _part(part, open_files)) for part in parts]
     named = [(_percent_encode(name), part) for name, part in described if name is not None]
     if len(named) == len(described):
         return without_signature(grouped_by_name(named))
     return [{"name": name and _percent_encode(name), "part": part} for name, part in described]
 
 
-def _part(part: forms.FormPart) -> Json:
+def _part(part: forms.FormPart, open_files: bool) -> Json:
     media = (part.content_type or "").encode("utf-8", "surrogateescape")
     if part.filename is None and not media:
         return _value_text(part.body)
     about: dict[str, Json] = {"filename": part.filename and _percent_encode(part.filename)}
     about["type"] = part.content_type and _percent_encode(part.content_type)
     if (inner := forms.inner_multipart(media, part.body)) is not None:
-        return about | _inner(media, *inner)
+        return about | _inner(media, *inner, open_files)
     if part.filename is not None:
-        return about | {"content": _hash(part.body)}
+        return about | {"content": _file(part.body) if open_files else _hash(part.body)}
     read = read_json(part.body) if is_json(media) else None
     return about | {"content": _value_text(part.body) if read is None else {"json": read[0]}}
 
 
-def _inner(media: bytes, head: bytes, parts: list[forms.FormPart]) -> dict[str, Json]:
+def _file(octets: bytes) -> Json:
+    """The content of a file: JSON, lines of JSON (a batch of requests), a text, or a hash."""
+    if (text := decode_utf8(octets)) is None:
+        return _hash(octets)
+    if octets[:_MOST_WHITESPACE].lstrip()[:1] not in (b"{", b"["):
+        return text
+    if (read := read_json(octets)) is not None:
+        return {"json": read.value}
+    lines = [read_json(line) for line in octets.splitlines() if line.strip()]
+    values = [line.value for line in lines if line is not None]
+    return {"lines": values} if len(values) == len(lines) else text
+
+
+def _inner(
+    media: bytes, head: bytes, parts: list[forms.FormPart], open_files: bool
+) -> dict[str, Json]:
     """A part that has parts itself, or an HTTP message with such a body; without their boundaries."""
-    plain = {"type": _value_text(forms.without_boundary(media)), "parts": _parts(parts)}
+    plain = {"type": _value_text(forms.without_boundary(media)), "parts": _parts(parts, open_files)}
     return plain | {"head": _value_text(forms.without_boundary(head))} if head else plain
 
 

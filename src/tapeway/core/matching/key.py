@@ -58,13 +58,13 @@ def key_and_body(request: Request, rules: Rules) -> KeyAndBody:
     if fields.is_plain_json and request.body and request.file is None:
         # Nearly every request; its value is read and written, and nothing else is done with it.
         read = document.read_json(request.body)
-    kind, body = (b"json", read.canonical) if read is not None else _canonical_body(request)
+    kind, body = _counted(read) if read is not None else _canonical_body(request)
     return KeyAndBody(head.with_body(kind, body), read, rules)
 
 
 def key_of_read(request: Request, read: ReadJson) -> bytes:
     """The match key of a plain JSON request without rules, whose body was read already."""
-    return head_key(request).with_body(b"json", read.canonical)
+    return head_key(request).with_body(*_counted(read))
 
 
 def head_key(request: Request) -> HeadKey:
@@ -128,6 +128,10 @@ def _head(route: str, method: str, path: str, query: bytes, headers: bytes) -> H
     return HeadKey(route.encode(), frame)
 
 
+def _counted(read: ReadJson) -> tuple[bytes, bytes]:
+    return b"json", document.counted(read).canonical
+
+
 def _canonical_body(request: Request) -> tuple[bytes, bytes]:
     """How a body was read, and its canonical form."""
     header = request_fields(request.headers)
@@ -139,6 +143,6 @@ def _canonical_body(request: Request) -> tuple[bytes, bytes]:
         plain, decoded = document.decoded_body(header, request.body)
         read = document.read_json(plain) if decoded else None
         if read is not None:
-            return b"json", read[1]
+            return _counted(read)
     content, value = document.body_value(request)
     return content.encode(), canonical(value)

@@ -129,7 +129,7 @@ NORMALISERS: dict[str, Normaliser] = {
         # A path with such a folder in the middle is no temporary path.
         r"(^|[^0-9A-Za-z_~./-]|file://)"
         r"(?:(?:/private)?(?:/tmp|/var/tmp|/var/folders/[^/\s\"']+/[^/\s\"']+/T)"
-        r"/(?:pytest-of-[^/\s\"']+/pytest-[0-9]+|[^/\s\"'`,;:)\]}>]+)"
+        r"/(?:pytest-of-[^/\s\"']+/pytest-[0-9]+(?:/popen-gw[0-9]+)?|[^/\s\"'`,;:)\]}>]+)"
         r"|[A-Za-z]:[\\/]+Users[\\/]+[^\\/\"]+[\\/]+AppData[\\/]+Local[\\/]+Temp[\\/]+[^\\/\s\"']+)",
         "/tmp/tmpa1b2c3d4",  # noqa: S108 - shown, not opened
         keeps_first_group=True,

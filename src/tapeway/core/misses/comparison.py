@@ -13,6 +13,7 @@ from tapeway.core.json_text import Json, peek_json
 from tapeway.core.matching.credential_fields import compared_key, without_digests
 from tapeway.core.matching.headers.conditions import known_to_differ
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules
+from tapeway.core.misses.deciding_fields import reason_against_rules
 from tapeway.core.misses.differences import Difference
 from tapeway.core.misses.nearest import distance, path_of, request_differences
 from tapeway.core.misses.suggestion import candidate_rules, confused_recordings, refusal_text
@@ -57,7 +58,7 @@ class Comparison:
 
     `rules` are to be added. Under them the requests of the second run equal the first run's,
     except for echoes and `unexplained` pairs. `refusals` name the rules that are left out
-    because they would make different calls of one run equal.
+    because they would make different calls of one run equal, or the fields that no rule ignores.
     """
 
     equal: int
@@ -87,15 +88,21 @@ def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RUL
     safety = _Safety(runs, rules)
     added = _rules_for(pairs, echoes, rules, safety)
     in_force = merged_rules(rules, added)
+    unexplained = tuple(pair for pair in pairs if not echoes.explain(pair, in_force))
     return Comparison(
         equal=equal,
         paths=tuple(_differing_paths(pairs, echoes)),
         rules=added,
-        unexplained=tuple(pair for pair in pairs if not echoes.explain(pair, in_force)),
+        unexplained=unexplained,
         only_first=tuple(left),
         only_second=tuple(right),
-        refusals=safety.refusals,
+        refusals=tuple(dict.fromkeys([*safety.refusals, *_reasons(unexplained, echoes)])),
     )
+
+
+def _reasons(pairs: Iterable[CallPair], echoes: "_Echoes") -> Iterator[str]:
+    reasons = (reason_against_rules(echoes.without(pair)) for pair in pairs)
+    return (reason for reason in reasons if reason is not None)
 
 
 class _Safety:

@@ -1,8 +1,10 @@
-"""Finds recorded requests that state the time of recording, and will miss later."""
+"""Finds recorded requests that state the time or a temporary folder of the run, and will miss later."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
+from email.utils import parsedate_to_datetime
 from typing import Literal
 
 from tapeway.core.dates import is_written_date, needles, says_day, says_time
@@ -10,16 +12,28 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.normalisers import NORMALISERS, HexText, Match, compile_pattern
 from tapeway.core.matching.rules import Rules
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 
-_KINDS = ("iso8601", "date")
+_PATH = "tmp_path"
+_KINDS = ("iso8601", "date", _PATH)
+
+_FOLDERS = (b"/tmp/", b"/var/folders/", b"temp\\\\")
+_TEMPORARY = re.compile(
+    r"(?:^|[^0-9A-Za-z_~./-]|file://)(?:"
+    # Folders with a name of this run: by mktemp, tempfile, Node.js and pytest; others may be there again.
+    r"(?:/private)?(?:/tmp|/var/tmp|/var/folders/[^/\s]+/[^/\s]+/T)"
+    r"/(?:pytest-of-[^/\s]+/pytest-[0-9]|tmp\.[0-9A-Za-z]{6}|tmp[0-9a-z_]{8}\b"
+    r"|[A-Za-z_-]+-(?=[A-Za-z]*[0-9])[0-9A-Za-z]{6}\b)"
+    r"|[A-Za-z]:[\\/]+Users[\\/]+[^\\/]+[\\/]+AppData[\\/]+Local[\\/]+Temp[\\/]+(?:tmp|pytest-of-))"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundMoment:
-    """A mention of the present moment in a request, and the normalisers that would replace it."""
+    """A mention of the run in a request, and the normalisers that would replace it."""
 
-    kind: Literal["date", "time"]
+    kind: Literal["date", "time", "path"]
     normalisers: tuple[str, ...]
 
 
@@ -28,19 +42,35 @@ def found_moment(
 ) -> FoundMoment | None:
     """The mention of one of some moments in a recorded request, outside the reach of rules.
 
-    `moments` is one moment on the clocks of several time zones.
+    `moments` is one moment on the clocks of several time zones. A temporary folder is a mention too.
     """
     where = (request.target.encode("utf-8", "surrogateescape") + b" " + request.body).lower()
-    if not any(needle in where for moment in moments for needle in needles(moment)):
+    if not any(needle in where for needle in _FOLDERS) and not any(
+        needle in where for moment in moments for needle in needles(moment)
+    ):
         return None
     days, names = False, dict[str, None]()
     for text in _texts(compared_document(request, rules, recorded=True)):
         for name, is_day in _moments_in(text, moments):
             names[name] = None
             days = days or is_day
+        if _TEMPORARY.search(text):
+            names[_PATH] = None
     if not names:
         return None
-    return FoundMoment("date" if days else "time", tuple(kind for kind in _KINDS if kind in names))
+    kind: Literal["date", "time", "path"] = "path" if {*names} == {_PATH} else "time"
+    return FoundMoment("date" if days else kind, tuple(kind for kind in _KINDS if kind in names))
+
+
+def recorded_on(recording: Interaction, rules: Rules) -> date | None:
+    """The day of a recording by the `Date` of its answer, None unless the request states the day."""
+    stated = recording.response.head.value(b"date") or b""
+    try:
+        moment = parsedate_to_datetime(stated.decode("latin-1"))
+    except (ValueError, OverflowError):
+        return None
+    found = found_moment(recording.request, rules, [moment])
+    return moment.date() if found is not None and found.kind == "date" else None
 
 
 def _texts(value: Json) -> Iterator[str]:

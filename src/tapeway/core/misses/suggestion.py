@@ -11,16 +11,18 @@ import itertools
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths
 from tapeway.core.matching.credential_fields import compared_key
 from tapeway.core.matching.headers.conditions import known_to_differ, of_one_request
-from tapeway.core.matching.normalisers import NORMALISERS, NormaliserSet
+from tapeway.core.matching.normalisers import NORMALISERS, HexText, NormaliserSet
 from tapeway.core.matching.presets import PRESETS
 from tapeway.core.matching.rules import NO_RULES, ROOTS, Rules, merged_rules, rules_document
+from tapeway.core.misses.dated_requests import recorded_on
+from tapeway.core.misses.deciding_fields import reason_against_rules
 from tapeway.core.misses.differences import ABSENT, Difference, Steps, Value
 from tapeway.core.misses.nearest import request_differences
 from tapeway.core.misses.prompt_patterns import NamedPattern, prompt_patterns
@@ -37,12 +39,23 @@ _CONTENT_FIELDS = frozenset({"data", "name", "role", "value"})
 _PROMPT_FIELDS = frozenset(
     {
         *("arguments", "content", "contents", "description", "inputs", "input", "instructions"),
-        *("messages", "output", "parts", "prompt", "q", "query", "system", "systemInstruction"),
+        *(
+            "message",
+            "messages",
+            "output",
+            "parts",
+            "prompt",
+            "q",
+            "query",
+            "system",
+            "systemInstruction",
+        ),
         *("system_instruction", "text", "thinking"),
     }
 )
 """Fields with the question or the conversation: never ignored."""
 
+_MOMENTS = frozenset({"date", "iso8601", "time"})
 _VERSION = re.compile(r"v[0-9]+[a-z0-9.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:-[a-z]+)?")
 _TOKEN = re.compile(r"\S{1,128}")
 
@@ -73,6 +86,9 @@ def suggestion(
         # The requests differ in credential fields, which no rule should ignore.
         return NO_SUGGESTION
     differences = request_differences(recorded, requested, rules)
+    files = _normalisers_of_files(recorded, requested, rules, differences)
+    if not files and (reason := reason_against_rules(differences)) is not None:
+        return Suggestion(refusal=reason)
     names = [name for name in PRESETS if name not in rules.presets]
     varied = _ignoring_vary(differences)
     kept = [*recordings]
@@ -80,7 +96,7 @@ def suggestion(
     presets = [Rules(presets=(name,), ignore_vary=varied) for name in names]
     ignored = _ignoring([difference for difference in differences if not difference.varied])
     by_path = replace(ignored, ignore_vary=varied) if ignored else NO_RULES
-    for added in (candidate_rules(differences, rules), *presets, by_path):
+    for added in (files, candidate_rules(differences, rules), *presets, by_path):
         step()
         if not added or not matches(recorded, requested, merged_rules(rules, added)):
             continue
@@ -90,15 +106,32 @@ def suggestion(
     return Suggestion(refusal=refusal)
 
 
+def _normalisers_of_files(
+    recorded: Request, requested: Request, rules: Rules, differences: Sequence[Difference]
+) -> Rules:
+    """The fewest normalisers that make requests equal whose files differ."""
+    if not any(isinstance(difference.recorded, HexText) for difference in differences):
+        return NO_RULES
+
+    def explain(some: Sequence[str]) -> bool:
+        added = Rules(normalise=tuple(some))
+        return bool(some) and matches(recorded, requested, merged_rules(rules, added))
+
+    names = [name for name in NORMALISERS if name not in rules.normalise]
+    return Rules(normalise=_fewest(names, explain)) if explain(names) else NO_RULES
+
+
 def confused_recordings(
     recordings: Iterable[AnyInteraction],
     rules: Rules,
     added: Rules,
     step: Callable[[], None] = no_pause,
+    replacing: Container[int] = (),
 ) -> tuple[int, int] | None:
     """The indexes of two recordings that differ under the rules, and no longer with the added rules.
 
-    Takes about 30 microseconds for each recording of a short conversation.
+    `replacing` are the recordings of the latest take: what they replace under the rules cannot be
+    confused with them. Takes about 30 microseconds for each recording of a short conversation.
     """
     in_force = merged_rules(rules, added)
     calls = [exchange for exchange in map(exchange_of, recordings) if exchange is not None]
@@ -106,14 +139,31 @@ def confused_recordings(
     for call in calls:
         equal[compared_key(call.request, in_force, recorded=True)].append(call)
         step()
-    for group in equal.values():
+    for alike in equal.values():
+        group = [call for call in alike if call.index in replacing] or alike
         first = group[0]
+        if _only_of_moments(added) and _are_of_days_of_their_own(group, rules):
+            continue
         for other in group[1:]:
             if other.request != first.request and not _are_equal(first, other, rules):
                 return first.index, other.index
         if added.ignore_vary and (indexes := _no_longer_told_apart(group, rules, in_force)):
             return indexes
     return None
+
+
+def _only_of_moments(added: Rules) -> bool:
+    return (
+        bool(added.normalise)
+        and {*added.normalise} <= _MOMENTS
+        and added == Rules(normalise=added.normalise)
+    )
+
+
+def _are_of_days_of_their_own(calls: Sequence[Interaction], rules: Rules) -> bool:
+    """Whether each was recorded on another day and states that day: one prompt, recorded anew."""
+    days = {recorded_on(call, rules) for call in calls}
+    return len(days) == len(calls) and None not in days
 
 
 def _no_longer_told_apart(
@@ -143,17 +193,28 @@ def refusal_text(added: Rules, confused: tuple[int, int]) -> str:
 def candidate_rules(
     differences: Sequence[Difference], rules: Rules, most: int = MOST_PATHS
 ) -> Rules:
-    """Rules to add for these differences; the caller must compare keys to see whether they suffice."""
+    """Rules to add for these differences; the caller must compare keys to see whether they suffice.
+
+    None for differences that make another request.
+    """
+    if reason_against_rules(differences) is not None:
+        return NO_RULES
     varied = _ignoring_vary(differences)
+    busters = [difference for difference in differences if _is_cache_buster(difference)]
     names, left = _normalisers(
-        [difference for difference in differences if not difference.varied], rules
+        [
+            difference
+            for difference in differences
+            if not difference.varied and difference not in busters
+        ],
+        rules,
     )
     rewrites = [_rewrite(difference) for difference in left if difference.steps == ("path",)]
     prompts = [difference for difference in left if _is_prompt(difference)]
     more, patterns = _of_prompts(prompts, rules)
     ignored = [
         difference
-        for difference in left
+        for difference in (*busters, *left)
         if difference.steps[0] in ROOTS and difference not in prompts
     ]
     return Rules(
@@ -214,6 +275,19 @@ def _fewest(names: Sequence[str], explain: Callable[[Sequence[str]], bool]) -> t
         if explain(fewer := [other for other in names if other != name]):
             names = fewer
     return tuple(names)
+
+
+def _is_cache_buster(difference: Difference) -> bool:
+    """Whether a parameter of the query is the time of the request and no more, as in `_=1795312835`."""
+    if difference.steps[0] != "query" or len(difference.steps) != 2:
+        return False
+    is_time = NormaliserSet(("epoch",)).value
+    return {is_time(value) for value in _texts(difference)} == {"<epoch>"}
+
+
+def _texts(difference: Difference) -> list[str | None]:
+    sides = (difference.recorded, difference.requested)
+    return [side if isinstance(side, str) else None for side in sides]
 
 
 def _equal_under(names: Sequence[str], differences: Iterable[Difference]) -> list[Difference]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from tapeway.core.json_members import member_text, with_member, without_members
 from tapeway.core.json_text import Json, json_object
-from tapeway.core.websocket.members import member_text, with_member, without_members
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.request_protocol import (
     DEFAULT_LANE,

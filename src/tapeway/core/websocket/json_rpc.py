@@ -9,14 +9,9 @@ from collections.abc import Mapping
 
 import orjson
 
-from tapeway.core.json_text import Json, json_object
-from tapeway.core.websocket.members import (
-    elements,
-    member_text,
-    with_elements,
-    with_member,
-    without_members,
-)
+from tapeway.core.json_members import elements, member_text, with_member, without_members
+from tapeway.core.json_rpc import AskedNames, is_answer, is_call, is_message, name_key, renamed
+from tapeway.core.json_text import Json, json_object, peek_json
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.request_protocol import AnswerMessage, Sent, TurnRequest
 
@@ -27,12 +22,7 @@ _SERVER_ERROR = -32000
 
 def is_json_rpc(data: bytes) -> bool:
     """Whether a message is JSON-RPC 2.0."""
-    if b'"jsonrpc"' not in data:
-        return False
-    if (message := json_object(data)) is not None:
-        return message.get("jsonrpc") == _VERSION
-    batch = _batch(data)
-    return bool(batch) and all(member.get("jsonrpc") == _VERSION for _, member in batch)
+    return b'"jsonrpc"' in data and is_message(peek_json(data))
 
 
 class JsonRpc:
@@ -45,17 +35,17 @@ class JsonRpc:
         """A call is a request; a notification or an answer to the service is none."""
         data = message.data
         if (call := json_object(data)) is not None:
-            if not _is_call(call):
+            if not is_call(call):
                 return None
             return TurnRequest(without_members(data, ("id",)), member_text(data, "id") or b"null")
         batch = _batch(data)
-        lanes = [_lane(text) for text, member in batch if _is_call(member)]
+        lanes = [_lane(text) for text, member in batch if is_call(member)]
         if not lanes:
             return None
         calls: list[bytes] = []
         number = 0
         for text, member in batch:
-            if _is_call(member):
+            if is_call(member):
                 calls.append(with_member(text, "id", b"%d" % number))
                 number += 1
             else:
@@ -66,11 +56,11 @@ class JsonRpc:
         """A result or error ends the turn of its `id`."""
         data = message.data
         if (value := json_object(data)) is not None:
-            if not _is_answer(value):
+            if not is_answer(value):
                 return AnswerMessage()
             lane = None if value["id"] is None else member_text(data, "id")
             return AnswerMessage(lane, "error" if "error" in value else "end")
-        answers = [(text, member) for text, member in _batch(data) if _is_answer(member)]
+        answers = [(text, member) for text, member in _batch(data) if is_answer(member)]
         if not answers:
             return AnswerMessage()
         failed = all("error" in answer for _, answer in answers)
@@ -81,20 +71,11 @@ class JsonRpc:
         self, message: WebSocketMessage, recorded_lane: bytes, asked_lane: bytes
     ) -> WebSocketMessage:
         """Replace each recorded `id` by the `id` at the same place in the current request."""
-        data = message.data
-        if recorded_lane == asked_lane or b'"id"' not in data:
+        if recorded_lane == asked_lane:
             return message
-        if (value := json_object(data)) is not None:
-            if not _is_answer(value) or value["id"] is None:
-                return message
-            return WebSocketMessage(with_member(data, "id", asked_lane), message.binary)
-        ids = dict(zip(_ids(recorded_lane), _ids(asked_lane), strict=False))
-
-        def answered(text: bytes) -> bytes:
-            asked = ids.get(_lane(text))
-            return text if asked is None else with_member(text, "id", asked)
-
-        return WebSocketMessage(with_elements(data, answered), message.binary)
+        recorded, asked = _ids(recorded_lane), _ids(asked_lane)
+        ids = {name_key(before): now for before, now in zip(recorded, asked, strict=False)}
+        return WebSocketMessage(renamed(message.data, AskedNames(ids)), message.binary)
 
     def error_message(
         self, lane: bytes, code: str, text: str, status: int = 400
@@ -119,17 +100,9 @@ def _batch(data: bytes) -> list[tuple[bytes, Mapping[str, Json]]]:
     return [(text, member) for text, member in members if member is not None]
 
 
-def _is_call(value: Mapping[str, Json]) -> bool:
-    return "method" in value and "id" in value
-
-
-def _is_answer(value: Mapping[str, Json]) -> bool:
-    return "id" in value and "method" not in value
-
-
 def _lane(text: bytes) -> bytes:
     return member_text(text, "id") or b"null"
 
 
 def _ids(lane: bytes) -> list[bytes]:
-    return elements(lane) or []
+    return [lane] if (ids := elements(lane)) is None else ids

@@ -38,6 +38,7 @@ from tapeway.engine.cassettes.source import (
 )
 from tapeway.engine.correlation import CorrelationMatches, first_of_earlier, refers_to_earlier
 from tapeway.engine.decision import is_large
+from tapeway.engine.renamed_calls import for_this_client
 
 
 class Cassettes:
@@ -172,7 +173,7 @@ class Cassettes:
             if isinstance(plan, LiveCall):
                 return plan._replace(replayed_ids=live_call.replayed_ids)
             if isinstance(plan, Replay):
-                return plan
+                return (await for_this_client(plan, incoming.request))[0]
         raise too_many(name)
 
     def replacing(

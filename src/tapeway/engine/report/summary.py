@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -60,7 +60,7 @@ class DatedRecording:
     index: int
     method: str
     path: str
-    kind: Literal["date", "time"]
+    kind: Literal["date", "time", "path"]
     advice: str
 
     @property
@@ -417,6 +417,13 @@ def _summary(item: Interaction, fingerprint: str = "", day: str = "") -> Recordi
 
 _MINUTE_S = 60
 
+_WHEN = {
+    "date": ("today's date", "tomorrow"),
+    "time": ("the time of day", "later"),
+    "path": ("a temporary path", "in the next run"),
+}
+"""What a recording contains of its run, and when it misses therefore."""
+
 
 def dated_recordings(
     recordings: Iterable[Interaction],
@@ -433,7 +440,7 @@ def dated_recordings(
         )
         is not None
     ]
-    advice = {moment: _advice(moment, rules, everything) for _, moment in dated}
+    advice = {moment: _advice(moment, rules, everything, recorded_at) for _, moment in dated}
     return tuple(
         DatedRecording(
             *(
@@ -454,7 +461,7 @@ def dated_notices(dated: Iterable[DatedRecording]) -> Iterator[str]:
         [(recording.kind, recording.advice) for recording in dated]
     ).items():
         many, says = ("recordings", "contain") if count > 1 else ("recording", "contains")
-        when = ("today's date", "tomorrow") if kind == "date" else ("the time of day", "later")
+        when = _WHEN[kind]
         yield f"{count} {many} {says} {when[0]} and will miss {when[1]}; {advice}"
 
 
@@ -467,9 +474,14 @@ def _moments(at: float) -> list[datetime]:
     ]
 
 
-def _advice(moment: FoundMoment, rules: Rules, everything: Sequence[AnyInteraction]) -> str:
+def _advice(
+    moment: FoundMoment,
+    rules: Rules,
+    everything: Sequence[AnyInteraction],
+    recorded: Container[int],
+) -> str:
     added = Rules(normalise=moment.normalisers)
-    if (confused := confused_recordings(everything, rules, added)) is not None:
+    if (confused := confused_recordings(everything, rules, added, replacing=recorded)) is not None:
         return refusal_text(added, confused)
     return f"rule: {rules_text(added)}"
 

@@ -9,9 +9,16 @@ from tapeway.stores.sql import rows
 from tapeway.stores.sql.statements import Op, Row, row
 from tapeway.stores.sql.statements import rows as rows_of
 
+FIRST_GENERATION = 1 << 20
+"""The generation of a new cassette's keys.
+
+Keys of generations below were computed by an earlier tapeway, for which the names of JSON-RPC's calls
+counted: they are computed anew. Should keys be computed otherwise once more, this number grows.
+"""
+
 _INSERT = """
-INSERT INTO @cassette (name, token, created_at, run_id, meta, modified_at)
-VALUES ($1, $2, $3, $4, $5, :now) ON CONFLICT (name) DO NOTHING RETURNING id
+INSERT INTO @cassette (name, token, created_at, run_id, meta, modified_at, generation)
+VALUES ($1, $2, $3, $4, $5, :now, $6) ON CONFLICT (name) DO NOTHING RETURNING id
 """
 _SELECT = """
 SELECT id, meta, generation, coming_meta, coming_generation FROM @cassette WHERE name = $1
@@ -33,7 +40,7 @@ class CassetteRow:
 
     id: int
     meta: bytes
-    generation: int = 0
+    generation: int = FIRST_GENERATION
     coming_meta: bytes | None = None
     coming_generation: int | None = None
 
@@ -58,7 +65,8 @@ def cassette_or_new(name: str, head: CassetteHead) -> Op[CassetteRow]:
 
 def insert(name: str | None, head: CassetteHead) -> Op[Sequence[Row]]:
     """Add an empty cassette; returns the id, or nothing if the name exists."""
-    return (yield from rows_of(_INSERT, name, secrets.token_hex(8), *rows.head_values(head)))
+    values = (name, secrets.token_hex(8), *rows.head_values(head), FIRST_GENERATION)
+    return (yield from rows_of(_INSERT, *values))
 
 
 def lock_name(name: str) -> Op[None]:

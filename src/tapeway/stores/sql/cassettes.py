@@ -11,7 +11,14 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.condition import Unchanged
 from tapeway.core.model.interaction import exchange_of
 from tapeway.stores.sql import cursors, recordings, rows
-from tapeway.stores.sql.cassette_rows import CassetteRow, cassette, insert, lock_name, version_of
+from tapeway.stores.sql.cassette_rows import (
+    FIRST_GENERATION,
+    CassetteRow,
+    cassette,
+    insert,
+    lock_name,
+    version_of,
+)
 from tapeway.stores.sql.statements import Op, Row, computed, row, run
 from tapeway.stores.sql.statements import rows as rows_of
 from tapeway.stores.support.columns import keys_of, rules_of
@@ -136,16 +143,19 @@ def begin_rekey(name: str, head: CassetteHead) -> Op[tuple[int, int] | None]:
     """Begin to index a cassette by the rules of a new head; the cassette's id, and the generation
     of the keys.
 
-    None if nothing is left to do: there is no cassette, or the rules stay the same. From now on
+    None if nothing is left to do: there is no cassette, or the rules stay the same and the keys are
+    those that this tapeway computes. From now on
     every recording adds keys of both generations.
     """
     if (cassette_row := (yield from cassette(name, ":lock"))) is None:
         return None
     meta = rows.head_values(head)[2]
-    if rules_of(meta) == rules_of(cassette_row.meta):
+    is_current = cassette_row.generation >= FIRST_GENERATION
+    if is_current and rules_of(meta) == rules_of(cassette_row.meta):
         yield from run(_IN_FORCE, cassette_row.id, *rows.head_values(head))
         return None
-    coming = max(cassette_row.generation, cassette_row.coming_generation or 0) + 1
+    before = max(cassette_row.generation, cassette_row.coming_generation or 0)
+    coming = max(before + 1, FIRST_GENERATION)
     yield from run(
         "UPDATE @cassette SET coming_meta = $2, coming_generation = $3 WHERE id = $1",
         *(cassette_row.id, meta, coming),
@@ -184,6 +194,12 @@ def forget_keys(cassette_id: int) -> Op[bool]:
         rekeyed = rows.numbers({number for (number,) in page})
         yield from run(_FORGET_KEYS, cassette_id, rekeyed)
     return bool(page)
+
+
+def has_old_keys(name: str) -> Op[bool]:
+    """Whether the keys of a cassette were computed by an earlier tapeway."""
+    columns = yield from row("SELECT generation FROM @cassette WHERE name = $1", name)
+    return columns is not None and columns[0] < FIRST_GENERATION
 
 
 def is_changing(name: str) -> Op[bool]:

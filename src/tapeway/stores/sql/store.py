@@ -191,6 +191,7 @@ class SqlStore(Generic[D]):
         self.facts = facts
         self._opened: D | None = None
         self._last_near = LastDecoded()
+        self._with_current_keys = set[str]()
 
     async def close(self, within_s: float = math.inf) -> None:
         driver, self._opened = self._opened, None
@@ -351,7 +352,20 @@ class SqlStore(Generic[D]):
 
     async def outline(self, name: str) -> Outline | None:
         make = partial(queries.outline, name, self._place(name))
-        return await self._for_cassette(name).read(f"read '{name}'", make, None)
+        outline = await self._for_cassette(name).read(f"read '{name}'", make, None)
+        if outline is not None and name not in self._with_current_keys:
+            await self._renew_keys(name, outline.head)
+        return outline
+
+    async def _renew_keys(self, name: str, head: CassetteHead) -> None:
+        """Compute the keys of a cassette anew that an earlier tapeway computed."""
+        # Before the change, which reads the outline too.
+        self._with_current_keys.add(name)
+        action, make = f"read '{name}'", partial(cassettes.has_old_keys, name)
+        if await self._for_cassette(name).read(action, make, otherwise=False):
+            with suppress(StoreError):
+                # Where nothing can be written the recordings answer what has an equal key by chance.
+                await self.replace_head(name, head)
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
         items = await self._recordings(name, partial(queries.get, name, index))
@@ -454,7 +468,9 @@ class SqlStore(Generic[D]):
         action = f"change the rules of '{name}'"
         while True:
             outline = await self.outline(name)
-            if outline is None or outline.head == head:
+            old = partial(cassettes.has_old_keys, name)
+            is_old = await driver.read(action, old, otherwise=False)
+            if outline is None or (outline.head == head and not is_old):
                 return
             begun = await driver.write(action, partial(cassettes.begin_rekey, name, head))
             if begun is None or await self._rekey(action, *begun, head):

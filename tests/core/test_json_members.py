@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tapeway.core.websocket.members import (
+from tapeway.core.json_members import (
     elements,
     member_text,
     with_elements,
