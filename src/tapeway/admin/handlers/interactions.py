@@ -127,10 +127,11 @@ async def append_interactions(
         key=key,
         sent=sha256(text).hexdigest(),
         secrets=call.query.secrets,
+        expected=sent.expected,
         again=call.request.headers.get("Tapeway-Attempt", "1") != "1",
     )
     placed = [Placed(index=item.index, sha256=item.sha256) for item in added.items]
-    return Added(cassette=name, head=added.head, interactions=placed)
+    return Added(cassette=name, head=added.head, count=added.count, interactions=placed)
 
 
 async def put_interaction(

@@ -307,6 +307,10 @@ class _LoadedTarget:
         self._numbering = numbering
         self._routes = routes
 
+    @property
+    def count(self) -> int:
+        return len(self._cassette)
+
     async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
         """Note in the receipt what came before the process was started anew."""
         for number, addition, item in list(call.missing(items)) if call.with_key else ():

@@ -99,7 +99,8 @@ class SharedEditor(Editor):
         """Append to a cassette; further processes may append too."""
         outline = await self._shared.outline(name)
         own = outline.head if outline is not None else head or self._new_head()
-        await work(_SharedTarget(self._shared, name, own))
+        count = 0 if outline is None else outline.count
+        await work(_SharedTarget(self._shared, name, own, count))
 
     async def _digest(self, name: str) -> str | None:
         outline = await self._shared.outline(name)
@@ -115,8 +116,8 @@ class SharedEditor(Editor):
 class _SharedTarget:
     """A cassette of a shared store while something is appended to it."""
 
-    def __init__(self, store: SharedStore, name: str, head: CassetteHead) -> None:
-        self.name, self.head = name, head
+    def __init__(self, store: SharedStore, name: str, head: CassetteHead, count: int) -> None:
+        self.name, self.head, self.count = name, head, count
         self._store = store
 
     async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
@@ -133,7 +134,7 @@ class _SharedTarget:
         return tuple([reference.index for reference in wanted if await self._holds(reference)])
 
     def added(self, recording: Recording) -> None:
-        """Nothing is in memory."""
+        self.count += 1 - len(recording.supersedes)
 
     async def _holds(self, wanted: Reference) -> bool:
         recording = await self._store.get(self.name, wanted.index)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from tapeway.body_files import TemporaryFile, stream_body
-from tapeway.core.model.interaction import AnyInteraction, large_bodies, replace_large_bodies
+from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreAway, closed
 from tapeway.stores.remote.client import RemoteClient, path_of
@@ -60,11 +60,6 @@ class RemoteBodies:
         )
         if answer != {"sha256": file.digest, "size": file.size}:
             raise unexpected(self._client.shown)
-
-    async def upload_all(self, name: str, item: AnyInteraction) -> None:
-        """Send the bodies of an interaction."""
-        for file in large_bodies(item):
-            await self.upload(name, file)
 
     def with_bodies(self, name: str, item: AnyInteraction) -> AnyInteraction:
         """The interaction with large bodies that are downloaded when they are opened."""

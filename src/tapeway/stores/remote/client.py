@@ -19,7 +19,6 @@ from yarl import URL
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.json_text import Json
 from tapeway.errors import ConfigError, StoreAway, closed
-from tapeway.loop_guard import STORE_HOPS, STORE_HOPS_HEADER
 from tapeway.stores.remote.errors import refusal, unexpected, value_of
 from tapeway.version import VERSION, VERSION_HEADER
 
@@ -121,13 +120,7 @@ class RemoteClient:
         self._patience_s = patience_s
         self._silence_s = silence_s
         self._session: aiohttp.ClientSession | None = None
-        self._is_away = False
         self._left_over: dict[str, None] = {}
-
-    @property
-    def unreachable(self) -> bool:
-        """Whether the last call was given up, since the remote tapeway could not be reached."""
-        return self._is_away
 
     def for_another_loop(self) -> "RemoteClient":
         """A client of the same address for another event loop, not yet open."""
@@ -199,23 +192,19 @@ class RemoteClient:
     ) -> T:
         """What an attempt gives, retried for a while as long as the remote tapeway is away.
 
-        Once that was in vain nothing is retried until a call succeeds. Raises StoreAway, and whatever else an attempt raises.
+        Raises StoreAway, and whatever else an attempt raises.
         """
         loop = asyncio.get_running_loop()
         patience_s = self._patience_s if patience_s is None else patience_s
         end, pause = loop.time() + patience_s, _FIRST_PAUSE_S
         while True:
             try:
-                answer = await attempt()
+                return await attempt()
             except (StoreAway, *_ERRORS) as exc:
                 away = exc if isinstance(exc, StoreAway) else self._not_reached(exc)
                 untrusted = isinstance(exc, _UNTRUSTED) or isinstance(exc.__cause__, _UNTRUSTED)
-                if once or untrusted or self._is_away or loop.time() + pause > end:
-                    self._is_away = self._is_away or not once
+                if once or untrusted or loop.time() + pause > end:
                     raise away from exc.__cause__ if exc is away else exc
-            else:
-                self._is_away = False
-                return answer
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
 
@@ -242,11 +231,7 @@ class RemoteClient:
             method,
             # As it is written: a name's slash is encoded, and stays so.
             URL(self._address.root + path, encoded=True).update_query(query or {}),
-            headers={
-                **(headers or {}),
-                STORE_HOPS_HEADER: str(STORE_HOPS.get() + 1),
-                VERSION_HEADER: VERSION,
-            },
+            headers={**(headers or {}), VERSION_HEADER: VERSION},
             data=None if body is None else body(),
             allow_redirects=False,
             middlewares=(self._refuse_retry,),
