@@ -190,7 +190,7 @@ async def test_a_stop_gives_back_what_there_is_time_for_and_says_what_it_left(
     async with asyncio.timeout(30):
         await store.close(within_s=0.05)
 
-    assert "no time to give back 2 cassettes" in caplog.text
+    assert "no time to give back 3 cassettes" in caplog.text
     assert [await kept(far)] == [[]]
 
 

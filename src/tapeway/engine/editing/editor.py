@@ -79,7 +79,10 @@ class AppendTarget(Protocol):
 
     name: str
     head: CassetteHead
-    count: int
+
+    @property
+    def count(self) -> int:
+        """How many interactions the cassette has."""
 
     async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
         """Note in the receipt interactions that came before, perhaps to another process."""
