@@ -252,6 +252,7 @@ class RemoteStore(WholeCassettes):
 
     async def put(self, name: str, cassette: StoredCassette) -> None:
         known = self._known_of(name)
+        await asyncio.to_thread(_check, cassette)
         writer = jsonl.CopyWriter(cassette.head, remember=True)
 
         async def body() -> AsyncIterator[bytes]:
@@ -272,7 +273,6 @@ class RemoteStore(WholeCassettes):
             return str(answer.get("sha256"))
 
         async with known.turn:
-            await asyncio.to_thread(_check, cassette)
             try:
                 digest = await put()
             except RemoteRefused as exc:
