@@ -1,9 +1,10 @@
-"""Another tapeway as the store: several writers, two hops, tokens, and what others change."""
+"""Another tapeway as the store: a second writer, two hops, tokens, and what others change."""
 
 import asyncio
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 
 import apsw
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.errors import CassetteEdited, CassetteLocked, ConfigError, RecordingEdited, StoreError
-from tapeway.paging import walk_cassette
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store
@@ -22,7 +22,7 @@ from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.contract.conftest import opened
 from tests.stores.large_bodies import body, contents, kept, large
 from tests.stores.recordings import HEAD, answers, bodies, exchanges, indexes, recording
-from tests.stores.remote.between import answered, between, broken, changed
+from tests.stores.remote.between import answered, between
 from tests.stores.remote.far_side import FarSide, far_side
 
 TOKEN = "the-token-of-the-far-side"
@@ -165,10 +165,11 @@ async def test_a_token_that_was_changed_meanwhile_is_an_error_of_the_store() -> 
     async with far_side(MemoryStore()) as far, between(far.url) as way:
         store = way.store()
         await store.open()
+        await store.append("x", HEAD, recording(0))
         way.spoil("", *[answered(401)] * 10)
 
         with pytest.raises(StoreError, match="does not take this token"):
-            await store.append("x", HEAD, recording(0))
+            await store.append("x", HEAD, recording(1))
         with pytest.raises(StoreError, match="does not take this token"):
             await store.close()
 
@@ -187,15 +188,36 @@ async def test_the_environment_says_what_the_address_does_not(
         await open_store("https://127.0.0.1:1").open()
 
 
-async def test_a_lock_on_the_far_side_is_told_before_anything_is_asked_for(tmp_path: Path) -> None:
+async def test_a_lock_on_the_far_side_refuses_the_first_append(tmp_path: Path) -> None:
     other = FileStore(tmp_path)
     async with far_side(FileStore(tmp_path)) as far, opened(other), opened(far.store()) as store:
         await other.load("x", writable=True)
 
-        with pytest.raises(CassetteLocked):
-            await store.load("x", writable=True)
-        with pytest.raises(CassetteLocked):
+        assert await store.load("x", writable=True) is None
+        with pytest.raises(CassetteLocked, match="records into this cassette"):
             await store.append("x", HEAD, recording(0))
+
+
+@pytest.mark.parametrize("place", ["memory:", "{}", "sqlite:{}/c.db"])
+async def test_of_two_appends_at_once_that_know_the_same_one_is_refused(
+    place: str, tmp_path: Path
+) -> None:
+    async with (
+        far_side(open_store(place.format(tmp_path))) as far,
+        opened(far.store()) as one,
+        opened(far.store()) as other,
+    ):
+        for store in (one, other):
+            await store.load("x", writable=True)
+
+        outcomes = await asyncio.gather(
+            one.append("x", HEAD, recording(0)),
+            other.append("x", HEAD, recording(0, body=answers(0)[0] + b" ")),
+            return_exceptions=True,
+        )
+
+        assert {type(outcome) for outcome in outcomes} == {NoneType, CassetteLocked}
+        assert len(bodies(await one.load("x", writable=False))) == 1
 
 
 async def test_what_the_far_side_serves_itself_stays_in() -> None:
@@ -245,28 +267,6 @@ async def test_a_cassette_is_gone_through_bit_by_bit(tmp_path: Path, shared: boo
         outline = await store.outline("x")
         assert outline is not None
         assert (outline.head, outline.count) == (head, 20)
-
-
-@pytest.mark.slow
-async def test_a_way_through_that_breaks_off_goes_on_behind_what_came() -> None:
-    async with (
-        far_side(MemoryStore()) as far,
-        between(far.url) as way,
-        opened(way.store(patience_s=60)) as store,
-    ):
-        for at in range(200):
-            await store.append("x", HEAD, recording(at, body=b"%d" % at * 1000))
-        way.spoil(
-            "GET /api/v1/cassettes/x/copy", broken, changed(lambda copy: copy[: len(copy) // 2])
-        )
-        through = await walk_cassette(store, "x")
-        assert through is not None
-        found = [item async for item in through.items]
-
-    assert [item.index for item in found] == list(range(200))
-    asked = [path for _, path, _ in way.seen if "/copy" in path]
-    assert "after" not in asked[0]
-    assert "after=" in asked[-1]
 
 
 async def test_what_the_far_side_cannot_wipe_is_said_here(

@@ -56,8 +56,6 @@ class AppendCall:
     receipt: Receipt
     with_key: bool
     """Whether it has an idempotency key."""
-    again: bool
-    """Whether the client repeats the call."""
     expected: int | None = None
     """How many interactions the cassette must have."""
 
@@ -132,10 +130,6 @@ class Editor(ABC):
     @abstractmethod
     async def body(self, name: str, digest: str) -> BodyFile | None:
         """A large body of a cassette, or None for an unknown digest."""
-
-    @abstractmethod
-    async def claim(self, name: str) -> None:
-        """Make a cassette ready to be appended to. Raises StoreError, CassetteLocked."""
 
     @abstractmethod
     async def _settled(self, name: str) -> bool:
@@ -300,22 +294,19 @@ class Editor(ABC):
         key: str | None = None,
         sent: str = "",
         secrets: Secrets = "refuse",
-        again: bool = False,
         expected: int | None = None,
     ) -> Extended:
         """Add interactions, durable on return; with a key, once however often it is asked.
 
         `head` is the metadata of a cassette that this call creates, `sent` the digest of the call's
-        body; `again` says that the client repeats the call, perhaps to a new process.
+        body. With `expected`, CassetteLocked where the cassette has another number of interactions.
         Nothing is kept where an AdminError is raised; where a StoreError is, asking again with the
         same key goes on from there.
         """
         receipt = self._receipts.of(name, key, sent, len(additions))
         async with receipt.lock:
             if len(receipt.appended) < len(additions):
-                call = AppendCall(
-                    additions, head, secrets, receipt, key is not None, again, expected
-                )
+                call = AppendCall(additions, head, secrets, receipt, key is not None, expected)
                 await self._append_to(name, call.head, partial(self._append, call))
             return Extended(
                 *(receipt.head, receipt.count),

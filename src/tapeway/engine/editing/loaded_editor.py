@@ -185,9 +185,6 @@ class LoadedEditor(Editor):
         stored_bodies = by_digest(stored.interactions if stored is not None else ())
         return {digest: stored_bodies[digest] for digest in digests & stored_bodies.keys()}
 
-    async def claim(self, name: str) -> None:
-        await self._loaded.while_claimed(name, self._claimed)
-
     async def _settled(self, name: str) -> bool:
         """Write a cassette's final form and unload the cassette, unless requests use it."""
         cassette = self._loaded.loaded.get(name)

@@ -5,60 +5,80 @@ process knows, and the remote tapeway refuses the append if there are more or fe
 """
 
 import asyncio
+import hashlib
 import logging
 import math
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+from urllib.parse import quote
 
+from tapeway.body_files import MIB, TemporaryFile, stream_body
+from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model.cassette import (
-    CassetteHead,
-    CassetteStat,
-    Outline,
-    Recording,
-    StoredCassette,
-    TakenRecording,
-)
+from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
 from tapeway.core.model.condition import Unchanged
-from tapeway.core.model.interaction import AnyInteraction, large_bodies
+from tapeway.core.model.interaction import AnyInteraction, large_bodies, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
-from tapeway.errors import CassetteEdited, ConfigError, StoreAway, StoreError, closed
+from tapeway.errors import (
+    CassetteCorrupt,
+    CassetteEdited,
+    CassetteLocked,
+    ConfigError,
+    StoreAway,
+    StoreError,
+    StoreFull,
+    closed,
+)
 from tapeway.formats import jsonl
 from tapeway.formats.cassette_file import JSON
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import document
-from tapeway.paging import batch_from
 from tapeway.ports import StoreFacts
-from tapeway.stores.remote.bodies import RemoteBodies, RemoteBodyFile
-from tapeway.stores.remote.client import PATIENCE_S, SILENCE_S, RemoteAddress, RemoteClient, path_of
-from tapeway.stores.remote.errors import NotAllowed, RemoteRefused, unexpected
+from tapeway.stores.remote.client import (
+    API,
+    PATIENCE_S,
+    SILENCE_S,
+    Body,
+    NotAllowed,
+    RemoteAddress,
+    RemoteClient,
+    RemoteRefused,
+)
+from tapeway.stores.support.large_bodies import FetchedBody, TemporaryFileCache, write_temporary
 from tapeway.stores.support.recording_order import RecordingOrder
 from tapeway.stores.support.serialize import checked_documents, serialize_recording
 from tapeway.stores.whole import WholeCassettes
 from tapeway.version import VERSION
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 PAGE = "1000"
-_BATCH = 64
 _AT_START_S = 2.0
 """How long a call waits for a remote tapeway that starts at the same time."""
+_NOT_STORED = (RemoteRefused, CassetteLocked, CassetteEdited, StoreFull)
+"""The answers after which it is sure that nothing was stored."""
 
 
 @dataclass(slots=True)
-class _Known:
-    """A cassette as this process knows it; `head` is the digest of its head, empty without one.
-
-    `count` is the number of recordings there; None after an append without an answer.
-    """
+class _RemoteCassette:
+    """A cassette as this process knows it; `head` is the digest of its head, empty without one."""
 
     head: str = ""
     items: RecordingOrder[tuple[int, str]] = field(default_factory=RecordingOrder)
+    """Index and digest at the remote tapeway, by the index here."""
     count: int | None = None
     loaded: bool = False
     appended: bool = False
-    claimed: bool = False
+    pending: tuple[Recording, bytes, str] | None = None
+    """The append whose outcome is not known: recording, body and Idempotency-Key."""
+    bodies: dict[str, TemporaryFile] = field(default_factory=dict)
+    """The large bodies that are sent with the append that names them."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -69,12 +89,13 @@ class _Known:
     def condition(self) -> dict[str, str]:
         if not self.loaded:
             return {}
-        digest = self.digest
-        return {"If-None-Match": "*"} if digest is None else {"If-Match": f'"{digest}"'}
+        return {"If-Match": f'"{self.digest}"'} if self.head else {"If-None-Match": "*"}
 
-    def set_loaded(self, head: str, items: Iterable[tuple[int, str]]) -> None:
-        self.head, self.items = head, RecordingOrder([(item[0], item) for item in items])
-        self.count, self.loaded, self.appended = len(self.items.items()), True, False
+    def set_loaded(self, head: CassetteHead | None, items: Iterable[tuple[int, str]]) -> None:
+        self.head = "" if head is None else document.head_digest(head)
+        self.items = RecordingOrder([(item[0], item) for item in items])
+        self.count, self.loaded = len(self.items.items()), True
+        self.pending = None
 
 
 class RemoteStore(WholeCassettes):
@@ -83,13 +104,13 @@ class RemoteStore(WholeCassettes):
     def __init__(
         self, address: RemoteAddress, patience_s: float = PATIENCE_S, silence_s: float = SILENCE_S
     ) -> None:
-        self.url = address.shown
-        self.facts = StoreFacts(durability="remote", paged=True, may_go_away=True)
+        self.url = address.root
+        self.facts = StoreFacts(durability="remote", may_go_away=True)
         self._client = RemoteClient(address, patience_s, silence_s)
-        self._bodies = RemoteBodies(self._client)
-        self._known: dict[str, _Known] = {}
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._known: dict[str, _RemoteCassette] = {}
+        self._downloaded = TemporaryFileCache()
         self._is_open = False
+        self._is_away = False
 
     async def open(self) -> None:
         """Raises ConfigError for what is no tapeway of this version, or does not take the token."""
@@ -97,303 +118,297 @@ class RemoteStore(WholeCassettes):
             return
         await self._client.open()
         try:
-            durability = await self._client.retried(self._check_remote, patience_s=_AT_START_S)
+            answer = await self._client.ask("GET", f"{API}/status", patience_s=_AT_START_S)
+            self.facts = replace(self.facts, durability=self._durability(answer))
         except BaseException as exc:
             await self._client.close()
             if isinstance(exc, NotAllowed):
                 raise ConfigError(exc.message) from exc
             raise
-        self.facts = replace(self.facts, durability=durability)
-        self._bodies.open()
         self._is_open = True
+
+    def _durability(self, status: Mapping[str, Json]) -> str:
+        match status:
+            case {"version": str(version), "store": {"durability": str(durability)}}:
+                if version != VERSION:
+                    raise ConfigError(
+                        f"{self.url} is tapeway {version}, and this is tapeway {VERSION}: run the "
+                        "same version on both sides"
+                    )
+                if durability == "process":
+                    log.warning("%s keeps its cassettes in memory only", self.url)
+                    return "remote"
+                return durability
+            case _:
+                raise self._client.unexpected()
 
     async def close(self, within_s: float = math.inf) -> None:
         if not self._is_open:
             return
-        failed: StoreError | None = None
+        failed: list[BaseException | None] = []
         try:
             async with asyncio.timeout(None if within_s == math.inf else within_s):
-                for name in list(self._known):
-                    await self.release(name)
+                # Not a silence for each cassette.
+                await self._look(f"{API}/status", 0.0)
+                releases = [self.release(name) for name in self._known]
+                failed = await asyncio.gather(*releases, return_exceptions=True)
+        except StoreAway as exc:
+            failed = [exc]
         except TimeoutError:
-            log.warning(
-                "there was no time to give back %d cassettes to %s: everything recorded is there; "
-                "eject them there if you need their files",
-                *(len(self._known), self.url),
-            )
-        except StoreError as exc:
-            failed = exc
+            pass
         finally:
             self._is_open = False
-            self._bodies.close()
             # Ends the calls that wait.
             await self._client.close()
-            if self._under_way:
-                await asyncio.wait(self._under_way)
         for sentence in self._client.take_left_over():
             log.warning("%s", sentence)
-        names, self._known = list(self._known), {}
-        if failed is not None:
-            log.error(
-                "at stop: %s; everything acknowledged is stored there. The remote tapeway keeps "
-                "these cassettes in use until they are ejected there: %s",
-                *(failed.message, ", ".join(names)),
+        known, self._known = self._known, {}
+        if known:
+            log.warning(
+                "everything acknowledged is stored at %s, but %d cassettes could not be given back: "
+                "eject them there if you need their files: %s",
+                *(self.url, len(known), ", ".join(known)),
             )
-            raise failed
+        for error in filter(None, failed):
+            raise error
 
     async def check_writes(self, name: str | None = None) -> None:
-        self._running()
-        query = {"record": "true"}
-        patience_s = 0.0 if name is None else _AT_START_S
+        self._check_open()
+        patience_s = 0.0 if name is None or self._is_away else _AT_START_S
+        self._is_away = True
+        await self._look("/readyz?record=true", patience_s)
+        self._is_away = False
+
+    async def _look(self, path: str, patience_s: float) -> None:
         try:
             async with asyncio.timeout(patience_s + 1):
-                await self._client.ask("GET", "/readyz", query=query, patience_s=patience_s, api="")
+                await self._client.ask("GET", path, patience_s=patience_s)
         except TimeoutError:
             raise StoreAway(
                 f"{self.url} did not answer in time: see whether tapeway runs there"
             ) from None
 
+    async def names(self) -> list[str]:
+        return sorted([name async for name, _ in self._listed({"limit": PAGE})])
+
+    async def stat(self, name: str) -> CassetteStat | None:
+        _path_of(name)
+        return {found: stat async for found, stat in self._listed({"name": name})}.get(name)
+
+    async def _listed(self, query: dict[str, str]) -> AsyncIterator[tuple[str, CassetteStat]]:
+        self._check_open()
+        after: str | None = ""
+        while after is not None:
+            asked = {"counts": "false", **query, **({"after": after} if after else {})}
+            match await self._client.ask("GET", f"{API}/cassettes", query=asked):
+                case {"cassettes": [*items], "next": str() | None as after}:
+                    for item in items:
+                        match item:
+                            case {"size_bytes": None}:
+                                pass  # Nothing is stored yet.
+                            case {
+                                "name": str(name),
+                                "size_bytes": int(size),
+                                "modified_at": str(at),
+                                "mark": str(version),
+                            }:
+                                yield name, CassetteStat(size, at, version)
+                            case _:
+                                raise self._client.unexpected()
+                case _:
+                    raise self._client.unexpected()
+
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         known = self._known_of(name)
         async with known.turn:
-            if writable:
-                await self._client.ask("POST", f"{path_of(name)}/claim")
-                known.claimed = True
-            found = await self._copy(name, {})
-            digest = None if found is None else found[0].digest
+            end, items = await self._copy(name)
+            digest = None if end is None else end.digest
             if writable and known.loaded and not known.appended and digest != known.digest:
                 raise CassetteEdited(
                     f"cassette '{name}' of {self.url} was changed or recorded into by somebody "
                     "since it was loaded for replay: eject it, so that it is loaded anew"
                 )
-            if found is None:
-                known.set_loaded("", ())
+            if end is None:
+                known.set_loaded(None, ())
                 return None
-            end, items = found
             numbers = [item.index for item in items]
-            head = document.head_digest(end.head)
-            known.set_loaded(head, zip(numbers, end.digests, strict=True))
-        return StoredCassette(end.head, tuple(items))
+            known.set_loaded(end.head, zip(numbers, end.digests, strict=True))
+        downloaded = partial(self._downloaded_when_opened, name)
+        return StoredCassette(
+            end.head, tuple([replace_large_bodies(item, downloaded) for item in items])
+        )
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         known = self._known_of(name)
+        # The document as it was checked, byte for byte.
         text = serialize_recording(recording, dump)
-        sending = self._append(name, known, head, recording, text)
-        # A cancelled caller does not stop it: whether it was stored has to be known.
-        task = asyncio.get_running_loop().create_task(sending)
-        self._under_way.add(task)
-        task.add_done_callback(self._sent)
-        await asyncio.shield(task)
-
-    async def _append(
-        self, name: str, known: _Known, head: CassetteHead, recording: Recording, text: bytes
-    ) -> None:
-        item = recording.interaction
         async with known.turn:
-            replaced = [known.items.get(index) for index in recording.supersedes]
+            await self._settle(name, known)
+            if known.count is None:
+                known.count = len((await self._copy(name))[1])
             required: dict[str, Json] = {} if recording.goes_on is None else {"required": True}
+            replaced = [known.items.get(index) for index in recording.supersedes]
+            meta: dict[str, Json] = dict(head.meta)
             about: dict[str, Json] = {
-                "head": _head(head),
+                "head": {"created_at": head.created_at, "run_id": head.run_id, "meta": meta},
                 "supersedes": [
                     [{"index": at[0], "sha256": at[1], **required} for at in replaced if at]
                 ],
                 "expected": known.count,
             }
-            # The document as it was checked, byte for byte.
-            sent = b'{"interactions":[' + text + b"]," + dump(about)[1:]
-            expected, known.count, known.claimed = known.count, None, True
-            key = uuid.uuid4().hex
-            try:
-                try:
-                    answer = await self._post(name, sent, key)
-                except RemoteRefused as exc:
-                    if exc.remote_code != "body_missing":
-                        raise
-                    # The remote tapeway was restarted, and forgot the bodies it was sent before.
-                    for file in large_bodies(item):
-                        await self._bodies.upload(name, file)
-                    answer = await self._post(name, sent, key)
-            except StoreAway:
-                raise
-            except StoreError:
-                known.count = expected
-                raise
-            match answer:
-                case {
-                    "head": str(head_digest),
-                    "count": int(count),
-                    "interactions": [{"index": int(index), "sha256": str(digest)}],
-                } if digest == await asyncio.to_thread(_digest_like, item, digest):
-                    known.items.add(item.index, (index, digest), recording.supersedes)
-                    known.head, known.count, known.appended = head_digest, count, True
-                case _:
-                    raise unexpected(self.url)
-        for file in large_bodies(item):
-            if isinstance(file.handle, RemoteBodyFile):
-                file.handle.release()
+            body = b'{"interactions":[' + text + b"]," + dump(about)[1:]
+            known.pending = recording, body, uuid.uuid4().hex
+            await self._send(name, known, *known.pending)
 
-    async def _post(self, name: str, sent: bytes, key: str) -> dict[str, Json]:
-        async def body() -> AsyncIterator[bytes]:
-            yield sent
+    async def _settle(self, name: str, known: _RemoteCassette) -> None:
+        """Send a pending append again with its key: the answer tells what is stored."""
+        if known.pending is not None:
+            recording = known.pending[0]
+            with suppress(*_NOT_STORED):
+                await self._send(name, known, *known.pending)
+                own = recording.interaction.index
+                for index in recording.supersedes[:1]:
+                    # Whoever got an error for it knows the recording by its index from before.
+                    known.items.add(index, known.items.get(own) or (own, ""), (own,))
 
-        headers = {
-            "Content-Type": "application/json",
-            "Content-Length": str(len(sent)),
-            "Idempotency-Key": key,
-        }
-        path = f"{path_of(name)}/interactions"
-        return await self._client.ask(
-            "POST", path, query={"secrets": "keep"}, headers=headers, body=body
-        )
-
-    async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
-        self._known_of(name).claimed = True
-        return await self._bodies.keep(name, pieces)
+    async def _send(
+        self, name: str, known: _RemoteCassette, recording: Recording, text: bytes, key: str
+    ) -> None:
+        """Send an append. It stays pending until the remote tapeway says what it did."""
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+        path = f"{_path_of(name)}/interactions?secrets=keep"
+        item = recording.interaction
+        try:
+            await self._upload(name, known, [item])
+            answer = await self._client.ask("POST", path, headers, _body(text))
+        except _NOT_STORED:
+            known.pending = None
+            raise
+        match answer:
+            case {
+                "head": str(head),
+                "count": int(count),
+                "interactions": [{"index": int(index), "sha256": str(digest)}],
+            } if len(digest) == 64:
+                known.items.add(item.index, (index, digest), recording.supersedes)
+            case _:
+                raise self._client.unexpected()
+        known.head, known.count, known.appended, known.pending = head, count, True, None
+        self._forget_sent(known, [item])
 
     async def put(self, name: str, cassette: StoredCassette) -> None:
-        known = self._known_of(name)
-        await asyncio.to_thread(_check, cassette)
-        writer = jsonl.CopyWriter(cassette.head, remember=True)
-
-        async def body() -> AsyncIterator[bytes]:
-            nonlocal writer
-            writer, start = jsonl.CopyWriter(cassette.head, remember=True), 0
-            yield writer.first()
-            items = cassette.interactions
-            while batch := await asyncio.to_thread(batch_from, items, start, _BATCH):
-                numbered = [replace(item, index=start + at) for at, item in enumerate(batch)]
-                yield await asyncio.to_thread(writer.lines, numbered)
-                start += len(batch)
-            yield writer.last()
-
-        async def put() -> str:
-            headers = {"Content-Type": jsonl.MEDIA_TYPE, **known.condition()}
-            path, query = f"{path_of(name)}/copy", {"secrets": "keep"}
-            answer = await self._client.ask("PUT", path, query=query, headers=headers, body=body)
-            return str(answer.get("sha256"))
-
+        known, items = self._known_of(name), cassette.interactions
+        text, digest, digests = await asyncio.to_thread(_copy_of, cassette)
+        headers = {"Content-Type": jsonl.MEDIA_TYPE}
+        path = f"{_path_of(name)}/copy?secrets=keep"
         async with known.turn:
+            await self._upload(name, known, items)
             try:
-                digest = await put()
-            except RemoteRefused as exc:
-                if exc.remote_code != "body_missing":
-                    raise
-                for item in cassette.interactions:
-                    for file in large_bodies(item):
-                        await self._bodies.upload(name, file)
-                digest = await put()
+                condition = known.condition()
+                answer = await self._client.ask("PUT", path, headers | condition, _body(text))
             except CassetteEdited:
                 # Perhaps by an earlier try of this call, whose answer was lost.
-                found = await self._copy(name, {})
-                if found is None or found[0].digest != writer.digest:
+                end, _ = await self._copy(name)
+                if end is None or end.digest != digest:
                     raise
-                digest = writer.digest
-            if digest != writer.digest:
-                writer = await asyncio.to_thread(_reread, cassette)
-            if digest != writer.digest:
-                raise unexpected(self.url)
-            known.set_loaded(document.head_digest(cassette.head), enumerate(writer.digests))
-
-    async def release(self, name: str) -> None:
-        known = self._known_of(name)
-        async with known.turn:
-            if known.claimed:
-                await self._client.ask("POST", f"{path_of(name)}/release")
-            self._known.pop(name, None)
+            else:
+                if answer.get("sha256") != digest:
+                    raise self._client.unexpected()
+            known.set_loaded(cassette.head, enumerate(digests))
+        self._forget_sent(known, items)
 
     async def delete(self, name: str) -> bool:
         return await self.remove(name)
 
     async def remove(self, name: str, only: Unchanged | None = None) -> bool:
-        """The remote tapeway compares with the loaded version and removes in one step."""
+        """The remote tapeway compares with what was loaded, and removes, in one step."""
         known = self._known_of(name)
         async with known.turn:
             existed = await self.stat(name) is not None
             condition = {} if only is None else known.condition()
-            try:
-                await self._client.ask("DELETE", path_of(name), headers=condition)
-            except RemoteRefused as exc:
-                if exc.remote_code != "no_cassette":
-                    raise
+            await self._unless_missing(self._client.ask("DELETE", _path_of(name), condition))
             self._known.pop(name, None)
         return existed
 
+    async def release(self, name: str) -> None:
+        known = self._known_of(name)
+        async with known.turn:
+            if known.appended or known.pending:
+                await self._client.ask("POST", f"{_path_of(name)}/release")
+            self._known.pop(name, None)
+
     async def erase(self) -> Sequence[str]:
         """What calls removed there and others can still read."""
-        self._running()
+        self._check_open()
         return self._client.take_left_over()
 
-    async def outline(self, name: str) -> Outline | None:
-        path = path_of(name)
-        self._running()
+    async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
+        """Kept here until the append, which sends the body first."""
+        known = self._known_of(name)
+        file, own = await asyncio.to_thread(write_temporary, pieces)
+        known.bodies[file.digest] = own
+        return self._downloaded_when_opened(name, file)
+
+    async def _upload(
+        self, name: str, known: _RemoteCassette, items: Iterable[AnyInteraction]
+    ) -> None:
+        for file in [file for item in items for file in large_bodies(item)]:
+            if file.digest in known.bodies:
+                path = f"{_path_of(name)}/bodies/{file.digest}"
+                headers = {"Content-Type": "application/octet-stream"}
+                await self._client.ask("PUT", path, headers, partial(stream_body, file))
+
+    def _forget_sent(self, known: _RemoteCassette, items: Iterable[AnyInteraction]) -> None:
+        for file in [file for item in items for file in large_bodies(item)]:
+            if (own := known.bodies.pop(file.digest, None)) is not None:
+                self._downloaded.add(file.digest, own, file.size)
+
+    def _downloaded_when_opened(self, name: str, file: BodyFile) -> BodyFile:
+        return replace(file, handle=FetchedBody(partial(self._content, name, file)))
+
+    def _content(self, name: str, file: BodyFile) -> TemporaryFile:
+        known = self._known.get(name)
+        own = None if known is None else known.bodies.get(file.digest)
+        if found := own or self._downloaded.get(file.digest):
+            return found
+        # On a loop of its own: whoever asks is in some thread, and may be on the store's loop.
+        with ThreadPoolExecutor(1) as threads:
+            found = threads.submit(asyncio.run, self._download(name, file)).result()
+        self._downloaded.add(file.digest, found, file.size)
+        return found
+
+    async def _download(self, name: str, file: BodyFile) -> TemporaryFile:
+        client = self._client.for_another_loop()
+
+        async def attempt() -> TemporaryFile:
+            found, digest = TemporaryFile(None), hashlib.sha256()
+            path = f"{_path_of(name)}/bodies/{file.digest}"
+            async with client.response_to("GET", path) as response:
+                async for piece in response.content.iter_any():
+                    digest.update(piece)
+                    found.write(piece)
+            if digest.hexdigest() != file.digest:
+                raise StoreAway(f"{self.url} sent another body than the one asked for")
+            return found
+
+        await client.open()
         try:
-            answer = await self._client.ask("GET", f"{path}/outline")
+            return await client.retried(attempt)
         except RemoteRefused as exc:
-            if exc.remote_code == "no_cassette":
-                return None
-            raise
-        match answer:
-            case {
-                "head": {"created_at": str(at), "run_id": str(run_id), "meta": dict(meta)},
-                "interactions": int(count),
-                "sources": [*sources],
-            }:
-                routes = [source for source in sources if isinstance(source, dict)]
-                pairs = frozenset((str(one["route"]), str(one["base"])) for one in routes)
-                return Outline(CassetteHead(at, run_id, meta), count, pairs)
-            case _:
-                raise unexpected(self.url)
+            raise CassetteCorrupt(
+                f"{self.url}: the large body sha256-{file.digest} of cassette '{name}' is gone, its "
+                "recording was removed or replaced meanwhile"
+            ) from exc
+        finally:
+            await client.close()
 
-    async def page(self, name: str, *, after: int | None, limit: int) -> list[TakenRecording]:
-        path_of(name)
-        self._running()
-        query = {"limit": str(limit)} | ({} if after is None else {"after": str(after)})
-        found = await self._copy(name, query)
-        return [] if found is None else [TakenRecording(item) for item in found[1]]
-
-    async def names(self) -> list[str]:
-        self._running()
-        names: list[str] = []
-        query = {"counts": "false", "limit": PAGE}
-        while True:
-            listed, after = await self._listed(query)
-            names += [name for name, stat in listed if stat is not None]
-            if after is None:
-                return sorted(names)
-            query["after"] = after
-
-    async def stat(self, name: str) -> CassetteStat | None:
-        path_of(name)
-        self._running()
-        listed, _ = await self._listed({"counts": "false", "name": name})
-        return dict(listed).get(name)
-
-    async def _check_remote(self) -> str:
-        answer = await self._client.ask("GET", "/status", once=True)
-        match answer:
-            case {"version": str(version), "store": {"durability": str(durability)}}:
-                pass
-            case _:
-                raise unexpected(self.url)
-        if version != VERSION:
-            raise ConfigError(
-                f"{self.url} is tapeway {version}, and this is tapeway {VERSION}: run the same "
-                "version on both sides"
-            )
-        if durability == "process":
-            log.warning("%s keeps its cassettes in memory only", self.url)
-            return "remote"
-        return durability
-
-    async def _copy(
-        self, name: str, query: Mapping[str, str]
-    ) -> tuple[jsonl.CopyEnd, list[AnyInteraction]] | None:
-        """A cassette or a page of it, None without a cassette; asked for again if it comes cut."""
+    async def _copy(self, name: str) -> tuple[jsonl.CopyEnd | None, list[AnyInteraction]]:
+        """The end of a copy and the interactions, None without a cassette; a cut one is retried."""
 
         async def attempt() -> tuple[jsonl.CopyEnd, list[AnyInteraction]]:
-            reader, items = jsonl.CopyReader(remember=not query), list[AnyInteraction]()
-            async with self._client.pieces(f"{path_of(name)}/copy", query) as pieces:
-                async for piece in pieces:
+            reader, items = jsonl.CopyReader(remember=True), list[AnyInteraction]()
+            async with self._client.response_to("GET", f"{_path_of(name)}/copy") as response:
+                async for piece in response.content.iter_any():
                     items += await asyncio.to_thread(reader.feed, piece)
             try:
                 return reader.finish(), items
@@ -401,74 +416,47 @@ class RemoteStore(WholeCassettes):
                 raise StoreAway(f"{self.url}: cassette '{name}' came cut ({exc})") from exc
 
         try:
-            end, items = await self._client.retried(attempt)
-        except RemoteRefused as exc:
-            if exc.remote_code == "no_cassette":
-                return None
-            raise
+            return await self._unless_missing(self._client.retried(attempt)) or (None, [])
         except FormatFault as exc:
             raise StoreError(f"{self.url}: cassette '{name}' cannot be read: {exc}") from exc
-        return end, [self._bodies.with_bodies(name, item) for item in items]
 
-    async def _listed(
-        self, query: dict[str, str]
-    ) -> tuple[list[tuple[str, CassetteStat | None]], str | None]:
-        answer = await self._client.ask("GET", "/cassettes", query=query)
-        match answer:
-            case {"cassettes": [*items], "next": str() | None as after}:
-                return [self._item(item) for item in items], after
-            case _:
-                raise unexpected(self.url)
+    async def _unless_missing(self, asked: Awaitable[T]) -> T | None:
+        """What a call gives, None where there is no such cassette."""
+        try:
+            return await asked
+        except RemoteRefused as exc:
+            if exc.remote_code != "no_cassette":
+                raise
+            return None
 
-    def _item(self, answer: Json) -> tuple[str, CassetteStat | None]:
-        match answer:
-            case {"name": str(name), "size_bytes": None}:
-                return name, None
-            case {
-                "name": str(name),
-                "size_bytes": int(size),
-                "modified_at": str(at),
-                "mark": str(version),
-            }:
-                return name, CassetteStat(size, at, version)
-            case _:
-                raise unexpected(self.url)
+    def _known_of(self, name: str) -> _RemoteCassette:
+        _path_of(name)
+        self._check_open()
+        return self._known.setdefault(name, _RemoteCassette())
 
-    def _known_of(self, name: str) -> _Known:
-        path_of(name)
-        self._running()
-        return self._known.setdefault(name, _Known())
-
-    def _sent(self, task: "asyncio.Task[None]") -> None:
-        self._under_way.discard(task)
-        if not task.cancelled():
-            # A cancelled caller does not ask for the error.
-            task.exception()
-
-    def _running(self) -> None:
+    def _check_open(self) -> None:
         if not self._is_open:
             raise closed(self.url)
 
 
-def _head(head: CassetteHead) -> dict[str, Json]:
-    return {"created_at": head.created_at, "run_id": head.run_id, "meta": dict(head.meta)}
+def _path_of(name: str) -> str:
+    """The path of a cassette. Raises RequestError for a name that is none."""
+    return f"{API}/cassettes/{quote(check_cassette_name(name), safe='')}"
 
 
-def _check(cassette: StoredCassette) -> None:
-    for _ in checked_documents(JSON, cassette):
-        pass
+def _body(text: bytes) -> Body:
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(text), MIB):
+            yield text[start : start + MIB]
+
+    return pieces
 
 
-def _digest_like(item: AnyInteraction, digest: str) -> str:
-    """The digest of an item; a document may change once when it is read and written again."""
-    if (own := document.interaction_digest(item)) == digest:
-        return own
-    return document.interaction_digest(document.decode(document.encode(item), item.index))
-
-
-def _reread(cassette: StoredCassette) -> jsonl.CopyWriter:
-    """The copy after its documents were read once."""
+def _copy_of(cassette: StoredCassette) -> tuple[bytes, str, Sequence[str]]:
+    """The lines of a copy, the digest of the whole and those of the interactions."""
+    documents = checked_documents(JSON, cassette)
+    # As the remote tapeway reads them: a document may change once when it is read.
+    items = [document.decode(checked, at) for at, checked in enumerate(documents)]
     writer = jsonl.CopyWriter(cassette.head, remember=True)
-    for interaction in cassette.interactions:
-        writer.lines([document.decode(document.encode(interaction), 0)])
-    return writer
+    text = b"".join([writer.first(), writer.lines(items), writer.last()])
+    return text, writer.digest, writer.digests
