@@ -430,7 +430,9 @@ async def test_an_edit_looks_for_secrets_too(open_world: World) -> None:
     assert SECRET not in json.dumps(await open_world.got(CASSETTE))
 
 
-async def test_what_was_appended_to_is_kept_from_others_until_it_is_released(tmp_path: Path) -> None:
+async def test_what_was_appended_to_is_kept_from_others_until_it_is_released(
+    tmp_path: Path,
+) -> None:
     other = FileStore(tmp_path)
     await other.open()
     async with world(store=FileStore(tmp_path)) as found:

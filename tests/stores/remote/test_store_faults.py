@@ -253,6 +253,15 @@ async def test_a_stop_gives_back_what_there_is_time_for_and_says_what_it_left(
     assert [await kept(far)] == [[]]
 
 
+async def test_a_store_that_was_only_read_is_closed_without_its_far_side(way: Between) -> None:
+    store = way.store()
+    await store.open()
+    assert await store.load("x", writable=False) is None
+    way.spoil("", *[broken] * 20)
+
+    await store.close()
+
+
 async def test_one_that_is_refused_does_not_take_others_along(far: FarSide, way: Between) -> None:
     store = way.store(patience_s=60)
     await store.open()

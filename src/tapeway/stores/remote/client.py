@@ -39,7 +39,6 @@ SILENCE_S = 20.0
 """So long the remote tapeway may send nothing."""
 _CONNECT_S = 3.0
 _FIRST_PAUSE_S = 0.1
-_MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _UNTRUSTED = aiohttp.ClientConnectorCertificateError
 _ANOTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _ERRORS = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
@@ -178,7 +177,7 @@ class RemoteClient:
 
         async def attempt() -> dict[str, Json]:
             async with self.response_to(method, path, headers, body, query) as response:
-                value = _parsed(await self._text(response))
+                value = _parsed(await response.read())
             if not isinstance(value, dict):
                 raise self.unexpected()
             if isinstance(left_over := value.get("left_over"), list):
@@ -235,7 +234,7 @@ class RemoteClient:
             middlewares=(self._refuse_retry,),
         ) as response:
             if response.status != 200:
-                raise self._refusal(response.status, _parsed(await self._text(response)))
+                raise self._refusal(response.status, _parsed(await response.read()))
             yield response
 
     async def _refuse_retry(
@@ -246,14 +245,6 @@ class RemoteClient:
             return await send(request)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
             raise self._not_reached(exc) from exc
-
-    async def _text(self, response: aiohttp.ClientResponse) -> bytes:
-        body = bytearray()
-        async for piece in response.content.iter_any():
-            body += piece
-            if len(body) > _MAX_ANSWER_BYTES:
-                raise self.unexpected()
-        return bytes(body)
 
     def _not_reached(self, exc: BaseException) -> StoreAway:
         why = "did not answer in time" if isinstance(exc, TimeoutError) else "cannot be reached"

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
-from tapeway.body_files import MIB, TemporaryFile, stream_body
+from tapeway.body_files import MIB, PIECE, TemporaryFile, stream_body
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
@@ -86,6 +86,10 @@ class _RemoteCassette:
         digests = [digest for _, (_, digest) in self.items.items()]
         return document.cassette_digest(self.head, digests) if self.head else None
 
+    @property
+    def is_written(self) -> bool:
+        return self.appended or self.pending is not None
+
     def condition(self) -> dict[str, str]:
         if not self.loaded:
             return {}
@@ -145,14 +149,16 @@ class RemoteStore(WholeCassettes):
     async def close(self, within_s: float = math.inf) -> None:
         if not self._is_open:
             return
+        written = [name for name, known in self._known.items() if known.is_written]
         failed: list[BaseException | None] = []
         try:
             async with asyncio.timeout(None if within_s == math.inf else within_s):
-                # Not a silence for each cassette.
-                await self._look(f"{API}/status", 0.0)
-                releases = [self.release(name) for name in self._known]
+                if written:
+                    # Not a silence for each cassette.
+                    await self._look(f"{API}/status", 0.0)
+                releases = [self.release(name) for name in written]
                 failed = await asyncio.gather(*releases, return_exceptions=True)
-        except StoreAway as exc:
+        except StoreError as exc:
             failed = [exc]
         except TimeoutError:
             pass
@@ -162,13 +168,13 @@ class RemoteStore(WholeCassettes):
             await self._client.close()
         for sentence in self._client.take_left_over():
             log.warning("%s", sentence)
-        known, self._known = self._known, {}
-        if known:
+        if left := [name for name in written if name in self._known]:
             log.warning(
                 "everything acknowledged is stored at %s, but %d cassettes could not be given back: "
                 "eject them there if you need their files: %s",
-                *(self.url, len(known), ", ".join(known)),
+                *(self.url, len(left), ", ".join(left)),
             )
+        self._known = {}
         for error in filter(None, failed):
             raise error
 
@@ -333,7 +339,7 @@ class RemoteStore(WholeCassettes):
     async def release(self, name: str) -> None:
         known = self._known_of(name)
         async with known.turn:
-            if known.appended or known.pending:
+            if known.is_written:
                 await self._client.ask("POST", f"{_path_of(name)}/release")
             self._known.pop(name, None)
 
@@ -384,7 +390,7 @@ class RemoteStore(WholeCassettes):
             found, digest = TemporaryFile(None), hashlib.sha256()
             path = f"{_path_of(name)}/bodies/{file.digest}"
             async with client.response_to("GET", path) as response:
-                async for piece in response.content.iter_any():
+                async for piece in response.content.iter_chunked(PIECE):
                     digest.update(piece)
                     found.write(piece)
             if digest.hexdigest() != file.digest:
@@ -408,7 +414,7 @@ class RemoteStore(WholeCassettes):
         async def attempt() -> tuple[jsonl.CopyEnd, list[AnyInteraction]]:
             reader, items = jsonl.CopyReader(remember=True), list[AnyInteraction]()
             async with self._client.response_to("GET", f"{_path_of(name)}/copy") as response:
-                async for piece in response.content.iter_any():
+                async for piece in response.content.iter_chunked(PIECE):
                     items += await asyncio.to_thread(reader.feed, piece)
             try:
                 return reader.finish(), items
