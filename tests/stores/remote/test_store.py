@@ -1,6 +1,7 @@
 """Another tapeway as the store: a second writer, two hops, tokens, and what others change."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.errors import CassetteEdited, CassetteLocked, ConfigError, RecordingEdited, StoreError
+from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store
@@ -21,6 +23,7 @@ from tapeway.stores.sqlite import writer
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.contract.conftest import opened
 from tests.stores.large_bodies import body, contents, kept, large
+from tests.stores.model_store import ModelPlace, ModelStore
 from tests.stores.recordings import HEAD, answers, bodies, exchanges, indexes, recording
 from tests.stores.remote.between import answered, between
 from tests.stores.remote.far_side import FarSide, far_side
@@ -198,12 +201,12 @@ async def test_a_lock_on_the_far_side_refuses_the_first_append(tmp_path: Path) -
             await store.append("x", HEAD, recording(0))
 
 
-@pytest.mark.parametrize("place", ["memory:", "{}", "sqlite:{}/c.db"])
+@pytest.mark.parametrize("there", [MemoryStore, lambda: ModelStore(ModelPlace())])
 async def test_of_two_appends_at_once_that_know_the_same_one_is_refused(
-    place: str, tmp_path: Path
+    there: Callable[[], CassetteStore],
 ) -> None:
     async with (
-        far_side(open_store(place.format(tmp_path))) as far,
+        far_side(there()) as far,
         opened(far.store()) as one,
         opened(far.store()) as other,
     ):
@@ -279,7 +282,7 @@ async def test_what_the_far_side_cannot_wipe_is_said_here(
         assert await store.erase() == []
         with closing(apsw.Connection(str(file))) as reader:
             reader.execute("BEGIN")
-            reader.execute("SELECT count(*) FROM interaction").fetchall()
+            reader.execute("SELECT count(*) FROM recordings").fetchall()
             await store.remove("x")
         (said,) = await store.erase()
         assert "stop all processes that use the file" in said

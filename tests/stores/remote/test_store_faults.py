@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
@@ -24,9 +23,9 @@ from tapeway.errors import (
     StorePoisoned,
 )
 from tapeway.stores.memory import MemoryStore
-from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.contract.conftest import opened
 from tests.stores.large_bodies import contents, large
+from tests.stores.model_store import ModelPlace, ModelStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.remote.between import (
     Between,
@@ -418,12 +417,11 @@ async def test_a_kept_body_reads_as_it_was(far: FarSide) -> None:
     await store.close()
 
 
-async def test_a_repeat_that_reaches_another_process_of_a_shared_store_is_kept_once(
-    tmp_path: Path,
-) -> None:
+async def test_a_repeat_that_reaches_another_process_of_a_shared_store_is_kept_once() -> None:
+    place = ModelPlace()
     async with (
-        far_side(SqliteStore(tmp_path / "x.db")) as one,
-        far_side(SqliteStore(tmp_path / "x.db")) as other,
+        far_side(ModelStore(place)) as one,
+        far_side(ModelStore(place)) as other,
         between(one.url) as way,
     ):
         store = way.store(patience_s=60)
