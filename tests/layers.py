@@ -57,7 +57,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "stores.file": ("stores.support", "stores.whole", "descriptors", "cooperative"),
     "stores.sqlite": ("stores.support", "stores.whole", "cooperative"),
     "stores.postgres": ("stores.sql",),
-    "stores.remote": ("stores.support", "stores.whole", "loop_guard", "version"),
+    "stores.remote": ("stores.support", "stores.whole", "version"),
     "stores.memory": ("stores.file",),
     "stores.opening": (
         *("stores.memory", "stores.file", "stores.sqlite", "stores.postgres", "stores.remote"),

@@ -14,7 +14,6 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 from tapeway.core.http.headers import HOPS_HEADER, find_header, request_fields
 from tapeway.core.http.location import without_userinfo
@@ -26,12 +25,6 @@ HELD_S = 0.25
 """How long the search for a request that may have come back takes at most: a round trip."""
 LATE_S = 1.0
 """When the search begins. A quick service has answered by then, and no search is needed."""
-
-STORE_HOPS_HEADER = "Tapeway-Store-Hops"
-"""How many remote stores a call has gone through."""
-STORE_HOPS: ContextVar[int] = ContextVar("store_hops", default=0)
-MOST_STORE_HOPS = 8
-"""A call that went through more stores goes in a circle."""
 
 Interim = Callable[[bytes], None]
 """Sends the client an interim response with this value of the header."""

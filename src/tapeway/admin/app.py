@@ -29,7 +29,6 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.errors import AdminError, TapewayError, describe
 from tapeway.inspection.known import KnownCassettes
-from tapeway.loop_guard import MOST_STORE_HOPS, STORE_HOPS, STORE_HOPS_HEADER
 from tapeway.version import VERSION_HEADER
 
 if TYPE_CHECKING:
@@ -123,10 +122,7 @@ def _new_id() -> str:
 
 
 def _check_store(request: web.Request, version: str) -> None:
-    """Check a call from a tapeway whose store is this process.
-
-    Raises AdminError: 409 for a different version, 508 for a call in a circle of stores.
-    """
+    """Raise AdminError (409) for a call from a tapeway of another version with its store here."""
     theirs = request.headers.get(VERSION_HEADER, version)
     if theirs != version and request.path != _STATUS:
         raise AdminError(
@@ -135,15 +131,6 @@ def _check_store(request: web.Request, version: str) -> None:
             status=409,
             code="store_version",
         )
-    value = request.headers.get(STORE_HOPS_HEADER, "0")
-    hops = int(value) if value.isascii() and value.isdigit() and len(value) < 4 else 0
-    if hops > MOST_STORE_HOPS:
-        raise AdminError(
-            "this call passed through too many tapeways: is each the store of the next, in a circle?",
-            status=508,
-            code="store_loop",
-        )
-    STORE_HOPS.set(hops)
 
 
 def _metrics(broker: Broker, version: str) -> "Metrics":

@@ -26,7 +26,6 @@ from tapeway.admin.handlers.inspection.recordings import list_recordings, record
 from tapeway.admin.handlers.inspection.turns import list_messages, list_turns
 from tapeway.admin.handlers.interactions import (
     append_interactions,
-    claim,
     delete_interaction,
     get_interaction,
     list_interactions,
@@ -110,7 +109,6 @@ TABLE: tuple[Operation, ...] = (
     ),
     route("PUT", _NAMED, put_cassette, Imported, errors=_CHANGE_ERRORS, raw_body=_SENT_CASSETTE),
     route("DELETE", _NAMED, delete_cassette, errors=_CHANGE_ERRORS),
-    route("POST", f"{_NAMED}/claim", claim, errors=(409, 500, 503)),
     route("POST", f"{_NAMED}/release", release, errors=_CHANGE_ERRORS),
     route("GET", f"{_NAMED}/outline", get_outline, errors=(404, 500)),
     route("PUT", f"{_NAMED}/head", put_head, errors=_CHANGE_ERRORS),

@@ -163,7 +163,7 @@ KINDS = [
         shared=True,
         server="postgres_dsn",
     ),
-    Kind("remote", _remote, _an_absent_listener, concurrent_writers=True),
+    Kind("remote", _remote, _an_absent_listener),
 ]
 
 OUTSIDE = Kind("outside", _outside, _no_shelf, concurrent_writers=True)

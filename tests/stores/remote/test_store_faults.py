@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
@@ -24,9 +23,9 @@ from tapeway.errors import (
     StorePoisoned,
 )
 from tapeway.stores.memory import MemoryStore
-from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.contract.conftest import opened
 from tests.stores.large_bodies import contents, large
+from tests.stores.model_store import ModelPlace, ModelStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.remote.between import (
     Between,
@@ -137,6 +136,65 @@ async def test_what_is_not_acknowledged_as_it_must_be_is_an_error(
     await store.close()
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        answered(500, error("internal")),
+        answered(200, "<html>"),
+        changed(lambda body: body[:-2]),
+        lost,
+        broken,
+    ],
+)
+async def test_an_append_of_unknown_outcome_is_settled_before_the_next_one(
+    far: FarSide, way: Between, fault: Spoil
+) -> None:
+    store = way.store(patience_s=0)
+    await store.open()
+    await store.append("x", HEAD, recording(0))
+    way.spoil(APPEND, fault)
+    with pytest.raises(StoreError):
+        await store.append("x", HEAD, recording(1, 0))
+
+    # Whoever was told of the error takes the first recording for the last one.
+    await store.append("x", HEAD, recording(2, 0))
+    await store.append("x", HEAD, recording(3))
+
+    assert await kept(far) == answers(2, 3)
+    keys = [headers["Idempotency-Key"] for _, path, headers in way.seen if "interactions" in path]
+    assert len(keys) == 5
+    assert keys[1] == keys[2]
+    await store.close()
+
+
+async def test_a_refused_append_is_not_sent_again(far: FarSide, way: Between) -> None:
+    store = way.store()
+    await store.open()
+    way.spoil(APPEND, answered(422, error("shows_secrets")))
+    with pytest.raises(StoreError):
+        await store.append("x", HEAD, recording(0))
+
+    await store.append("x", HEAD, recording(1))
+
+    assert await kept(far) == answers(1)
+    await store.close()
+
+
+async def test_a_stop_gives_back_every_cassette_and_raises_the_first_error(way: Between) -> None:
+    store = way.store()
+    await store.open()
+    for name in ("a", "b", "c"):
+        await store.append(name, HEAD, recording(0))
+    way.spoil("POST /api/v1/cassettes/a/release", answered(500, error("internal", "the first")))
+    way.spoil("POST /api/v1/cassettes/b/release", answered(500, error("internal", "the second")))
+
+    with pytest.raises(StoreError, match="the first"):
+        await store.close()
+
+    released = [path for _, path, _ in way.seen if path.endswith("/release")]
+    assert released == [f"/api/v1/cassettes/{name}/release" for name in ("a", "b", "c")]
+
+
 async def test_a_far_side_that_stays_away_is_told_in_time(way: Between) -> None:
     store = way.store(patience_s=0.2)
     await store.open()
@@ -190,8 +248,17 @@ async def test_a_stop_gives_back_what_there_is_time_for_and_says_what_it_left(
     async with asyncio.timeout(30):
         await store.close(within_s=0.05)
 
-    assert "no time to give back 2 cassettes" in caplog.text
+    assert "3 cassettes could not be given back" in caplog.text
     assert [await kept(far)] == [[]]
+
+
+async def test_a_store_that_was_only_read_is_closed_without_its_far_side(way: Between) -> None:
+    store = way.store()
+    await store.open()
+    assert await store.load("x", writable=False) is None
+    way.spoil("", *[broken] * 20)
+
+    await store.close()
 
 
 async def test_one_that_is_refused_does_not_take_others_along(far: FarSide, way: Between) -> None:
@@ -350,12 +417,11 @@ async def test_a_kept_body_reads_as_it_was(far: FarSide) -> None:
     await store.close()
 
 
-async def test_a_repeat_that_reaches_another_process_of_a_shared_store_is_kept_once(
-    tmp_path: Path,
-) -> None:
+async def test_a_repeat_that_reaches_another_process_of_a_shared_store_is_kept_once() -> None:
+    place = ModelPlace()
     async with (
-        far_side(SqliteStore(tmp_path / "x.db")) as one,
-        far_side(SqliteStore(tmp_path / "x.db")) as other,
+        far_side(ModelStore(place)) as one,
+        far_side(ModelStore(place)) as other,
         between(one.url) as way,
     ):
         store = way.store(patience_s=60)

@@ -15,7 +15,7 @@ from tapeway.admin.handlers.cassettes import (
     read_cassette,
     read_head,
 )
-from tapeway.admin.models.cassettes import ChangeQuery, Claimed, Released
+from tapeway.admin.models.cassettes import ChangeQuery, Released
 from tapeway.admin.models.interactions import (
     Added,
     Additions,
@@ -127,10 +127,10 @@ async def append_interactions(
         key=key,
         sent=sha256(text).hexdigest(),
         secrets=call.query.secrets,
-        again=call.request.headers.get("Tapeway-Attempt", "1") != "1",
+        expected=sent.expected,
     )
     placed = [Placed(index=item.index, sha256=item.sha256) for item in added.items]
-    return Added(cassette=name, head=added.head, interactions=placed)
+    return Added(cassette=name, head=added.head, count=added.count, interactions=placed)
 
 
 async def put_interaction(
@@ -150,14 +150,8 @@ async def delete_interaction(
     return await _edit(context, call, None)
 
 
-async def claim(context: HandlerContext, call: PlainCall) -> Claimed:
-    """Check that a cassette can be appended to, and keep out further processes that record."""
-    await context.broker.editor.claim(call.cassette)
-    return Claimed(cassette=call.cassette, durability=context.broker.store.facts.durability)
-
-
 async def release(context: HandlerContext, call: PlainCall) -> Released:
-    """Write the final form of a cassette that was claimed or appended to, and unlock it."""
+    """Write the final form of a cassette that was appended to, and unlock it."""
     released = await context.broker.editor.release(call.cassette)
     left_over = await context.broker.store.erase()
     return Released(cassette=call.cassette, released=released, left_over=left_over)

@@ -118,13 +118,6 @@ class Removed(ChangeResult):
     cassette: str
 
 
-class Claimed(ResponseModel):
-    cassette: str
-    durability: str = Field(
-        description="What an acknowledged append survives, as `durability` in the status."
-    )
-
-
 class Released(ChangeResult):
     cassette: str
     released: bool = Field(description="False if it is in use here too, and so stays loaded.")

@@ -72,6 +72,12 @@ class Additions(RequestModel):
         None, description="For each interaction, those it replaces."
     )
     head: Head | None = Field(None, description="Metadata for a cassette created by this call.")
+    expected: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_INDEX,
+        description="Append only if the cassette has so many interactions.",
+    )
 
 
 class Placed(ResponseModel):
@@ -84,6 +90,7 @@ class Added(ResponseModel):
 
     cassette: str
     head: str = Field(description="The digest of the cassette's metadata.")
+    count: int = Field(description="How many interactions the cassette has now.")
     interactions: list[Placed]
 
 

@@ -27,7 +27,7 @@ from tapeway.inspection.pairing import diff_document
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
-from tapeway.stores.remote.client import RemoteAddress, RemoteClient
+from tapeway.stores.remote.client import API, RemoteAddress, RemoteClient
 from tapeway.stores.remote.store import RemoteStore
 from tapeway.version import VERSION
 
@@ -156,7 +156,7 @@ class Tools:
         client = RemoteClient(self._admin)
         await client.open()
         try:
-            return await client.ask(method, path, query=query, once=True)
+            return await client.ask(method, API + path, query=query, patience_s=0.0)
         finally:
             await client.close()
 

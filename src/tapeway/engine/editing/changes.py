@@ -76,6 +76,8 @@ class Extended:
     """The result of an append: the digest of the metadata, and index and digest of each item."""
 
     head: str
+    count: int
+    """How many interactions the cassette had then."""
     items: tuple[Appended, ...]
 
 
@@ -89,6 +91,7 @@ class Receipt:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     appended: dict[int, Appended] = field(default_factory=dict)
     head: str = ""
+    count: int = 0
 
 
 class IdempotencyReceipts:

@@ -40,7 +40,7 @@ from tapeway.engine.editing.large_bodies import (
     with_stored_bodies,
 )
 from tapeway.engine.editing.screening import ScreenedItems, Secrets, screen
-from tapeway.errors import CassetteEdited, recording_edited
+from tapeway.errors import CassetteEdited, CassetteLocked, recording_edited
 from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
 
@@ -56,8 +56,8 @@ class AppendCall:
     receipt: Receipt
     with_key: bool
     """Whether it has an idempotency key."""
-    again: bool
-    """Whether the client repeats the call."""
+    expected: int | None = None
+    """How many interactions the cassette must have."""
 
     def missing(
         self, items: Sequence[AnyInteraction]
@@ -77,6 +77,10 @@ class AppendTarget(Protocol):
 
     name: str
     head: CassetteHead
+
+    @property
+    def count(self) -> int:
+        """How many interactions the cassette has."""
 
     async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
         """Note in the receipt interactions that came before, perhaps to another process."""
@@ -126,10 +130,6 @@ class Editor(ABC):
     @abstractmethod
     async def body(self, name: str, digest: str) -> BodyFile | None:
         """A large body of a cassette, or None for an unknown digest."""
-
-    @abstractmethod
-    async def claim(self, name: str) -> None:
-        """Make a cassette ready to be appended to. Raises StoreError, CassetteLocked."""
 
     @abstractmethod
     async def _settled(self, name: str) -> bool:
@@ -294,22 +294,23 @@ class Editor(ABC):
         key: str | None = None,
         sent: str = "",
         secrets: Secrets = "refuse",
-        again: bool = False,
+        expected: int | None = None,
     ) -> Extended:
         """Add interactions, durable on return; with a key, once however often it is asked.
 
         `head` is the metadata of a cassette that this call creates, `sent` the digest of the call's
-        body; `again` says that the client repeats the call, perhaps to a new process.
+        body. With `expected`, CassetteLocked where the cassette has another number of interactions.
         Nothing is kept where an AdminError is raised; where a StoreError is, asking again with the
         same key goes on from there.
         """
         receipt = self._receipts.of(name, key, sent, len(additions))
         async with receipt.lock:
             if len(receipt.appended) < len(additions):
-                call = AppendCall(additions, head, secrets, receipt, key is not None, again)
+                call = AppendCall(additions, head, secrets, receipt, key is not None, expected)
                 await self._append_to(name, call.head, partial(self._append, call))
             return Extended(
-                receipt.head, tuple([receipt.appended[number] for number in range(len(additions))])
+                *(receipt.head, receipt.count),
+                tuple([receipt.appended[number] for number in range(len(additions))]),
             )
 
     async def _append(self, call: AppendCall, target: AppendTarget) -> None:
@@ -319,6 +320,8 @@ class Editor(ABC):
         given = [addition.item for addition in call.additions]
         kept = await self._prepare(name, head, given, call.secrets, move=call.secrets != "keep")
         await target.note_repeated(call, kept.items)
+        if call.expected is not None and not call.receipt.appended:
+            _check_count(name, call.expected, target.count)
         steps: list[tuple[int, Recording]] = []
         for number, addition, item in call.missing(kept.items):
             index = await target.index(addition.index)
@@ -334,6 +337,7 @@ class Editor(ABC):
             target.added(recording)
 
         await finish_all([record(*step) for step in steps])
+        call.receipt.count = target.count
 
     async def _prepare(
         self,
@@ -398,6 +402,15 @@ async def finish_all(appends: Sequence[Coroutine[None, None, None]]) -> None:
             finally:
                 # Each would keep the other.
                 del failed
+
+
+def _check_count(name: str, expected: int, count: int) -> None:
+    if expected != count:
+        raise CassetteLocked(
+            f"cassette '{name}' has {count} recordings, and the process that records into it knows "
+            f"{expected}: another process records into it or changed it. Let one process record; "
+            "eject the cassette in the other, so that it is loaded anew"
+        )
 
 
 @contextmanager

@@ -185,9 +185,6 @@ class LoadedEditor(Editor):
         stored_bodies = by_digest(stored.interactions if stored is not None else ())
         return {digest: stored_bodies[digest] for digest in digests & stored_bodies.keys()}
 
-    async def claim(self, name: str) -> None:
-        await self._loaded.while_claimed(name, self._claimed)
-
     async def _settled(self, name: str) -> bool:
         """Write a cassette's final form and unload the cassette, unless requests use it."""
         cassette = self._loaded.loaded.get(name)
@@ -306,6 +303,10 @@ class _LoadedTarget:
         self._cassette = cassette
         self._numbering = numbering
         self._routes = routes
+
+    @property
+    def count(self) -> int:
+        return len(self._cassette)
 
     async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
         """Note in the receipt what came before the process was started anew."""

@@ -11,7 +11,7 @@ from tapeway.core.model.condition import Condition, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.engine.cassettes.context import T
+from tapeway.engine.cassettes.context import KeyedLocks, T
 from tapeway.engine.cassettes.looked_up import LookedUp
 from tapeway.engine.editing.changes import (
     Appended,
@@ -38,6 +38,7 @@ class SharedEditor(Editor):
     ) -> None:
         super().__init__(source, source.store, known)
         self._shared = source.store
+        self._locks = KeyedLocks()
         self._new_head = new_head
         self._changed = source.announce
 
@@ -56,10 +57,6 @@ class SharedEditor(Editor):
     async def _bodies_of(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
         files = {digest: await self._shared.body(name, digest) for digest in digests}
         return {digest: file for digest, file in files.items() if file is not None}
-
-    async def claim(self, name: str) -> None:
-        """Check that the store can be reached; there is nothing to claim. Raises StoreError."""
-        await self._shared.outline(name)
 
     async def _settled(self, name: str) -> bool:
         """Have what nothing refers to removed; a database has no final form to write."""
@@ -97,9 +94,12 @@ class SharedEditor(Editor):
 
     async def _append_to(self, name: str, head: CassetteHead | None, work: Append) -> None:
         """Append to a cassette; further processes may append too."""
-        outline = await self._shared.outline(name)
-        own = outline.head if outline is not None else head or self._new_head()
-        await work(_SharedTarget(self._shared, name, own))
+        # The number of interactions holds for one append after the other.
+        async with self._locks.of(name, b""):
+            outline = await self._shared.outline(name)
+            own = outline.head if outline is not None else head or self._new_head()
+            count = 0 if outline is None else outline.count
+            await work(_SharedTarget(self._shared, name, own, count))
 
     async def _digest(self, name: str) -> str | None:
         outline = await self._shared.outline(name)
@@ -115,14 +115,22 @@ class SharedEditor(Editor):
 class _SharedTarget:
     """A cassette of a shared store while something is appended to it."""
 
-    def __init__(self, store: SharedStore, name: str, head: CassetteHead) -> None:
-        self.name, self.head = name, head
+    def __init__(self, store: SharedStore, name: str, head: CassetteHead, count: int) -> None:
+        self.name, self.head, self.count = name, head, count
         self._store = store
 
     async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
         """Note in the receipt interactions that an earlier process has stored."""
-        if call.again and not call.receipt.appended:
+        if call.with_key and not call.receipt.appended and await self._is_changed(call):
             call.receipt.appended |= await _find_identical(self._store, self.name, self.head, items)
+
+    async def _is_changed(self, call: AppendCall) -> bool:
+        """Whether the cassette is not as the call expects: a repeated call has changed it itself."""
+        if call.expected is None:
+            return False
+        references = [reference for addition in call.additions for reference in addition.supersedes]
+        held = [await self._holds(reference) for reference in references]
+        return call.expected != self.count or not all(held)
 
     async def index(self, wanted: int | None) -> int:
         """A new index."""
@@ -133,7 +141,7 @@ class _SharedTarget:
         return tuple([reference.index for reference in wanted if await self._holds(reference)])
 
     def added(self, recording: Recording) -> None:
-        """Nothing is in memory."""
+        self.count += 1 - len(recording.supersedes)
 
     async def _holds(self, wanted: Reference) -> bool:
         recording = await self._store.get(self.name, wanted.index)

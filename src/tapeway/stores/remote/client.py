@@ -1,4 +1,4 @@
-"""A client of another tapeway's admin API: the address, and calls with retries.
+"""A client of another tapeway's admin API: address, TLS, time limits, retries and errors.
 
 A call is retried when the remote tapeway cannot be reached, breaks off, is silent, or answers that
 it is busy. Every call may be carried out twice.
@@ -9,43 +9,66 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from typing import TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import aiohttp
 from yarl import URL
 
-from tapeway.core.http.routing import check_cassette_name
-from tapeway.core.json_text import Json
-from tapeway.errors import ConfigError, StoreAway, closed
-from tapeway.loop_guard import STORE_HOPS, STORE_HOPS_HEADER
-from tapeway.stores.remote.errors import refusal, unexpected, value_of
+from tapeway.core.json_text import Json, NotJson, parse
+from tapeway.errors import (
+    CassetteCorrupt,
+    CassetteEdited,
+    CassetteLocked,
+    ConfigError,
+    RecordingEdited,
+    StoreAway,
+    StoreError,
+    StoreFull,
+    StorePoisoned,
+    closed,
+)
 from tapeway.version import VERSION, VERSION_HEADER
 
 TOKEN = "TAPEWAY_STORE_TOKEN"  # noqa: S105 - a name
 CA = "TAPEWAY_STORE_CA"
-T = TypeVar("T")
-
-Body = Callable[[], AsyncIterator[bytes]]
-"""Makes the body of a request, once for each time it is sent."""
 API = "/api/v1"
-
-ATTEMPT = "Tapeway-Attempt"
-"""Which try of a call this is: from the second on it may have been carried out before."""
-
 PATIENCE_S = 8.0
 """So long a call is retried before the store counts as away."""
-
 SILENCE_S = 20.0
 """So long the remote tapeway may send nothing."""
 _CONNECT_S = 3.0
 _FIRST_PAUSE_S = 0.1
-_MAX_ANSWER_BYTES = 16 * 1024 * 1024
-_PIECE_BYTES = 256 * 1024
 _UNTRUSTED = aiohttp.ClientConnectorCertificateError
 _ANOTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _ERRORS = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
+T = TypeVar("T")
+Body = Callable[[], AsyncIterator[bytes]]
+"""Makes the body of a request, once for each time it is sent."""
+
+
+class RemoteRefused(StoreError):
+    """The remote tapeway refused a request, and did nothing; `remote_code` says why."""
+
+    def __init__(self, message: str, remote_code: str) -> None:
+        super().__init__(message)
+        self.remote_code = remote_code
+
+
+class NotAllowed(StoreError):
+    """The remote tapeway does not take the token."""
+
+
+_OWN = (CassetteCorrupt, CassetteEdited, RecordingEdited, CassetteLocked, StoreFull, StorePoisoned)
+_REFUSALS: dict[tuple[int, str] | int, type[StoreError]] = {
+    **{(kind.status, kind.code): kind for kind in _OWN},
+    (412, "precondition_failed"): CassetteEdited,
+    (503, "store_poisoned"): StorePoisoned,
+    403: NotAllowed,
+    429: StoreAway,
+    503: StoreAway,
+}
+"""Errors by status and code of an answer, or else by its status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +80,6 @@ class RemoteAddress:
     ca: str | None = None
     token_variable: str = TOKEN
     """Where the token comes from, for the error if it is wrong."""
-
-    @property
-    def shown(self) -> str:
-        return self.root
 
     def tls(self) -> ssl.SSLContext | bool:
         """How certificates are checked. Raises ConfigError for a bundle that cannot be read."""
@@ -84,16 +103,14 @@ def address_of(url: str, token: str | None = None, ca: str | None = None) -> Rem
     try:
         parts = urlsplit(url)
         # Read here, since it may raise.
-        port = parts.port
-        host = parts.hostname
+        port, host = parts.port, parts.hostname
     except ValueError:
         raise _unusable("its host or port cannot be read") from None
     if parts.scheme not in ("http", "https") or not host:
         raise _unusable("it is no http:// or https:// URL with a host")
     if parts.query or parts.fragment:
         raise _unusable("it takes no query")
-    userinfo = parts.netloc.rpartition("@")[0]
-    if userinfo:
+    if userinfo := parts.netloc.rpartition("@")[0]:
         # `:TOKEN@` as well as `TOKEN@`: tools write either.
         token = unquote(userinfo.removeprefix(":"))
     if token is not None and (not token or not token.isascii() or not token.isprintable()):
@@ -116,18 +133,11 @@ class RemoteClient:
     def __init__(
         self, address: RemoteAddress, patience_s: float = PATIENCE_S, silence_s: float = SILENCE_S
     ) -> None:
-        self.shown = address.shown
         self._address = address
         self._patience_s = patience_s
         self._silence_s = silence_s
         self._session: aiohttp.ClientSession | None = None
-        self._is_away = False
         self._left_over: dict[str, None] = {}
-
-    @property
-    def unreachable(self) -> bool:
-        """Whether the last call was given up, since the remote tapeway could not be reached."""
-        return self._is_away
 
     def for_another_loop(self) -> "RemoteClient":
         """A client of the same address for another event loop, not yet open."""
@@ -138,13 +148,10 @@ class RemoteClient:
         headers = {"Accept-Encoding": "identity"}
         if self._address.token is not None:
             headers["Authorization"] = f"Bearer {self._address.token}"
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=_CONNECT_S, connect=None, sock_read=self._silence_s
-        )
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=self._address.tls(), limit=16),
             headers=headers,
-            timeout=timeout,
+            timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_S, sock_read=self._silence_s),
             auto_decompress=False,
         )
 
@@ -157,33 +164,27 @@ class RemoteClient:
         self,
         method: str,
         path: str,
-        *,
-        query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         body: Body | None = None,
-        once: bool = False,
+        *,
+        query: Mapping[str, str] | None = None,
         patience_s: float | None = None,
-        api: str = API,
     ) -> dict[str, Json]:
-        """The JSON object a call answers with; `once` does not retry it.
+        """The JSON object a call answers with.
 
         Raises StoreAway, RemoteRefused, NotAllowed and other StoreErrors.
         """
 
-        tries = count(1)
-
         async def attempt() -> dict[str, Json]:
-            sent = {**(headers or {}), ATTEMPT: str(next(tries))}
-            async with self._response_to(method, api + path, query, sent, body) as response:
-                return value_of(self.shown, await self._text(response))
+            async with self.response_to(method, path, headers, body, query) as response:
+                value = _parsed(await response.read())
+            if not isinstance(value, dict):
+                raise self.unexpected()
+            if isinstance(left_over := value.get("left_over"), list):
+                self._left_over |= dict.fromkeys(map(str, left_over))
+            return value
 
-        answer = await self.retried(attempt, once=once, patience_s=patience_s)
-        match answer.get("left_over"):
-            case [*sentences]:
-                self._left_over |= {
-                    sentence: None for sentence in sentences if isinstance(sentence, str)
-                }
-        return answer
+        return await self.retried(attempt, patience_s)
 
     def take_left_over(self) -> list[str]:
         """What calls removed there and others can still read, a sentence each; once."""
@@ -191,69 +192,49 @@ class RemoteClient:
         return list(left_over)
 
     async def retried(
-        self,
-        attempt: Callable[[], Awaitable[T]],
-        *,
-        once: bool = False,
-        patience_s: float | None = None,
+        self, attempt: Callable[[], Awaitable[T]], patience_s: float | None = None
     ) -> T:
         """What an attempt gives, retried for a while as long as the remote tapeway is away.
 
-        Once that was in vain nothing is retried until a call succeeds. Raises StoreAway, and whatever else an attempt raises.
+        Raises StoreAway, and whatever else an attempt raises.
         """
         loop = asyncio.get_running_loop()
         patience_s = self._patience_s if patience_s is None else patience_s
         end, pause = loop.time() + patience_s, _FIRST_PAUSE_S
         while True:
             try:
-                answer = await attempt()
+                return await attempt()
             except (StoreAway, *_ERRORS) as exc:
                 away = exc if isinstance(exc, StoreAway) else self._not_reached(exc)
                 untrusted = isinstance(exc, _UNTRUSTED) or isinstance(exc.__cause__, _UNTRUSTED)
-                if once or untrusted or self._is_away or loop.time() + pause > end:
-                    self._is_away = self._is_away or not once
+                if untrusted or loop.time() + pause > end:
                     raise away from exc.__cause__ if exc is away else exc
-            else:
-                self._is_away = False
-                return answer
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
 
     @asynccontextmanager
-    async def pieces(
-        self, path: str, query: Mapping[str, str] | None = None
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The body of a GET as it comes, to be used in an attempt. Raises what `ask` does."""
-        async with self._response_to("GET", API + path, query, None, None) as response:
-            yield response.content.iter_chunked(_PIECE_BYTES)
-
-    @asynccontextmanager
-    async def _response_to(
+    async def response_to(
         self,
         method: str,
         path: str,
-        query: Mapping[str, str] | None,
-        headers: Mapping[str, str] | None,
-        body: Body | None,
+        headers: Mapping[str, str] | None = None,
+        body: Body | None = None,
+        query: Mapping[str, str] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The head of one successful response. Raises what `ask` does, and errors of aiohttp."""
         if self._session is None:
-            raise closed(self.shown)
+            raise closed(self._address.root)
         async with self._session.request(
             method,
             # As it is written: a name's slash is encoded, and stays so.
             URL(self._address.root + path, encoded=True).update_query(query or {}),
-            headers={
-                **(headers or {}),
-                STORE_HOPS_HEADER: str(STORE_HOPS.get() + 1),
-                VERSION_HEADER: VERSION,
-            },
+            headers={**(headers or {}), VERSION_HEADER: VERSION},
             data=None if body is None else body(),
             allow_redirects=False,
             middlewares=(self._refuse_retry,),
         ) as response:
             if response.status != 200:
-                text, variable = await self._text(response), self._address.token_variable
-                raise refusal(self.shown, response.status, text, variable)
+                raise self._refusal(response.status, _parsed(await response.read()))
             yield response
 
     async def _refuse_retry(
@@ -265,14 +246,6 @@ class RemoteClient:
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
             raise self._not_reached(exc) from exc
 
-    async def _text(self, response: aiohttp.ClientResponse) -> bytes:
-        body = bytearray()
-        async for piece in response.content.iter_any():
-            body += piece
-            if len(body) > _MAX_ANSWER_BYTES:
-                raise unexpected(self.shown)
-        return bytes(body)
-
     def _not_reached(self, exc: BaseException) -> StoreAway:
         why = "did not answer in time" if isinstance(exc, TimeoutError) else "cannot be reached"
         if isinstance(exc, _UNTRUSTED):
@@ -283,9 +256,37 @@ class RemoteClient:
             why = "could not agree with us on TLS"
         elif isinstance(exc, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
             why = "broke off its answer"
-        return StoreAway(f"{self.shown} {why}: see whether tapeway runs there")
+        return StoreAway(f"{self._address.root} {why}: see whether tapeway runs there")
+
+    def _refusal(self, status: int, answer: Json) -> StoreError:
+        root = self._address.root
+        if status == 401:
+            return NotAllowed(
+                f"{root} does not take this token: set {self._address.token_variable} to the one of "
+                "its --admin-token"
+            )
+        match answer:
+            case {"error": {"code": str(code), "message": str(message)}, "tapeway": dict()}:
+                kind = _REFUSALS.get((status, code)) or _REFUSALS.get(status, StoreError)
+                if kind is StoreError and status < 500:
+                    return RemoteRefused(f"{root}: {message}", code)
+                return kind(f"{root}: {message}")
+            case _:
+                return StoreError(
+                    f"{root} answered {status} and not as a tapeway does: give the address of an "
+                    "admin listener, and nothing in between that answers for it"
+                )
+
+    def unexpected(self) -> StoreError:
+        """The error for a successful response with other content than expected."""
+        return StoreError(
+            f"{self._address.root} answered what no tapeway of this version answers: see what runs "
+            "there, and that nothing in between changes it"
+        )
 
 
-def path_of(name: str) -> str:
-    """The path of a cassette below the API. Raises RequestError for a name that is none."""
-    return f"/cassettes/{quote(check_cassette_name(name), safe='')}"
+def _parsed(text: bytes) -> Json:
+    try:
+        return parse(text)
+    except NotJson:
+        return None
