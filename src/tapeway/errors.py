@@ -80,8 +80,8 @@ class Foreign(RequestError):
     def __init__(
         self,
         message: str,
-        asker: str,
-        option: str | None,
+        asker: str = "",
+        option: str | None = None,
         *,
         status: int | None = None,
         code: str | None = None,

@@ -22,7 +22,9 @@ SECRET_FIELDS = {
     "anthropic-organization-id",
 }
 # All of an account's name; of a cookie what stands between its name and its attributes.
-COOKIE_PLACE = re.compile(r"; *(?:domain=[^;]*|path=[^;]*|secure)(?=;|$)", re.IGNORECASE)
+COOKIE_PLACE = re.compile(
+    r"; *(?:domain=[^;]*|expires=[^;]*|path=[^;]*|secure)(?=;|$)", re.IGNORECASE
+)
 SECRET_VALUES = re.compile(r"(?<==)[^;]+(?=;)|^[^=;]+$")
 
 
@@ -36,7 +38,8 @@ def chat(**more: object) -> bytes:
 def comparable(fields: Fields) -> Fields:
     """The header fields that a replay must give back; of secret ones no value is compared.
 
-    The proxy changes where a cookie belongs, so that the client sends it back to the proxy.
+    The proxy changes where a cookie belongs and until when, so that the client sends it back to the
+    proxy.
     """
     return tuple(
         (name, _without_secret(name, value))

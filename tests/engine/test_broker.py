@@ -16,6 +16,7 @@ from tapeway.errors import NoRoute
 from tests.support.fakes.broker import ServedAnswer, recorded, running_broker
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeAnswer
+from tests.support.reuse import REUSED
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ async def test_each_caller_of_a_take_gets_an_answer_of_its_own_and_a_later_one_a
         ((b"authorization", b"Bearer sk-another-key"),),
         (),
     ]
-    async with running_broker() as running:
+    async with running_broker(rules=REUSED) as running:
         outcomes = [(await running.get(headers=caller)).outcome for caller in (*callers, *callers)]
         await running.broker.rewind()
         answers = [await running.get(headers=caller) for caller in reversed(callers)]
@@ -211,7 +212,7 @@ async def stating(rule: str, *bodies: str) -> FakeStore:
         ("last", "replay", ["1", "2", "2", "2"]),
         # What is used up is asked for again and is a recording more.
         ("miss", "auto", ["1", "2", "answer 1", "answer 2"]),
-        ("first", "auto", ["1", "1", "1", "1"]),
+        ("first", "auto", ["1", "2", "answer 1", "answer 2"]),
     ],
 )
 async def test_the_rule_of_the_cassette_is_in_force(rule: str, mode: Mode, said: list[str]) -> None:

@@ -18,6 +18,7 @@ from tapeway.errors import (
 )
 from tests.support.fakes.broker import ServedAnswer, recorded, running_broker
 from tests.support.fakes.failing_store import FakeStore
+from tests.support.reuse import REUSED
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ async def test_a_request_is_served_to_its_end_in_the_mode_it_came_in(
 
 
 async def test_a_cassette_may_have_a_mode_of_its_own() -> None:
-    async with running_broker("replay") as running:
+    async with running_broker("replay", rules=REUSED) as running:
         await running.broker.set_mode("auto", "mine")
 
         assert (await running.get(cassette="mine")).outcome == "recorded"
@@ -94,7 +95,7 @@ async def test_a_cassette_that_cannot_be_inserted_changes_nothing(error: StoreEr
 
 
 async def test_a_cassette_is_loaded_once_however_many_ask_for_it() -> None:
-    async with running_broker(store=await recorded("old")) as running:
+    async with running_broker("replay", store=await recorded("old")) as running:
         gate = running.store.shut("load")
         clients = [running.start() for _ in range(10)]
         await running.store.reached("load default")

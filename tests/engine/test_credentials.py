@@ -18,6 +18,7 @@ from tapeway.engine.broker import Broker
 from tests.engine.processes import Run, Served, outcomes, process_over
 from tests.stores.contract.kinds import Place
 from tests.support.fakes.live_service import FakeAnswer
+from tests.support.reuse import REUSED
 
 JSON: Headers = ((b"content-type", b"application/json"),)
 OPAQUE = b"q7Zr2Lw9Xk4Tn8Vb"
@@ -57,7 +58,7 @@ async def run(
         body = {name: value for name, value in given.items() if name[:2] != "x-"}
         return FakeAnswer(json.dumps({"n": number, **body}).encode(), headers=(*JSON, *fields))
 
-    async with process_over(place, mode, answering, known=known) as process:
+    async with process_over(place, mode, answering, rules=REUSED, known=known) as process:
         yield process
 
 

@@ -25,8 +25,12 @@ JSON: Headers = ((b"content-type", b"application/json"),)
 FORM: Headers = ((b"content-type", b"application/x-www-form-urlencoded"),)
 
 
+CALL = "/v1/chat/completions"
+"""A call to a model: only such a request is answered again in the take that recorded it."""
+
+
 def asked(
-    headers: Headers = (), *, method: str = "GET", body: bytes = b"", target: str = "/x"
+    headers: Headers = (), *, method: str = "POST", body: bytes = b"", target: str = CALL
 ) -> Request:
     return Request("openai", method, target, headers, body, "https://up")
 
@@ -51,12 +55,14 @@ FIXED = sorted([name.decode() for name in MATCH_KEY_HEADERS - {b"content-encodin
 
 async def test_headers_that_say_what_is_asked_for_tell_requests_apart(place: Place) -> None:
     def answering(request: Request, number: int) -> FakeAnswer:
-        return echoing(request.target[1:])(request, number)
+        return echoing(request.target[1:].partition("/")[0])(request, number)
 
     def of(name: str, *values: bytes) -> list[Request]:
-        return [asked(((name.title().encode(), value),), target=f"/{name}") for value in values]
+        return [
+            asked(((name.title().encode(), value),), target=f"/{name}{CALL}") for value in values
+        ]
 
-    rows = {name: [asked(target=f"/{name}"), *of(name, b"a1", b"b2")] for name in FIXED}
+    rows = {name: [asked(target=f"/{name}{CALL}"), *of(name, b"a1", b"b2")] for name in FIXED}
     want = [b"-", b"a1", b"b2"]
     async with process_over(place, "auto", answering) as first:
         for name, requests in rows.items():

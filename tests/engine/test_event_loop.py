@@ -32,6 +32,7 @@ from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
 from tests.support.fakes.broker import HEAD, ROUTES
 from tests.support.fakes.live_service import FakeResponder
+from tests.support.reuse import REUSED
 
 ASKED = Request("openai", "GET", "/v1/x", base="https://up")
 
@@ -62,6 +63,7 @@ def broker_on(store: CassetteStore, mode: Mode) -> Broker:
         routes=ROUTES,
         policy=Policy(),
         new_head=lambda: HEAD,
+        rules=REUSED,
     )
 
 

@@ -19,6 +19,7 @@ from tapeway.ports import CassetteStore
 from tests.stores.contract.kinds import KINDS
 from tests.support.fakes.broker import ServedAnswer, serve
 from tests.support.fakes.live_service import FakeResponder
+from tests.support.reuse import REUSED
 
 ROUTES = RouteTable(
     {
@@ -56,6 +57,7 @@ async def playing(
         routes=ROUTES,
         policy=Policy(),
         new_head=lambda: HEAD,
+        rules=REUSED,
     ) as broker:
         cassette = StoredCassette(HEAD, recordings)
         await broker.editor.put("default", cassette)

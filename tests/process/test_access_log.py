@@ -10,6 +10,7 @@ from tests.process.counting_upstream import Upstream
 from tests.process.serving import Tapeway
 from tests.support.canary import canary
 from tests.support.raw_client import Answer, RawClient
+from tests.support.reuse import reuse_all
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACED = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"), ("X-Request-Id", "order-7"))
@@ -36,6 +37,7 @@ async def answer_to(tapeway: Tapeway, sent: bytes) -> Answer:
 async def test_each_request_has_one_line_with_its_outcome(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
+    reuse_all(tmp_path)
     async with (
         Upstream() as upstream,
         Tapeway(tmp_path, "--access-log", "--upstream", upstream.url, *options) as tapeway,

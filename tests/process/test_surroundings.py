@@ -9,6 +9,7 @@ import pytest
 
 from tests.process.serving import DEADLINE_S, Tapeway
 from tests.support.ports import free_ports
+from tests.support.reuse import reuse_all
 from tests.support.socket_upstream import Peer
 from tests.upstream.certificate_authority import AUTHORITY, server
 
@@ -105,6 +106,7 @@ async def test_checking_certificates_is_only_switched_off_with_a_warning(tmp_pat
 async def test_locations_are_rewritten_unless_told_otherwise(
     option: tuple[str, ...], tmp_path: Path
 ) -> None:
+    reuse_all(tmp_path)
     async with Peer() as peer:
         head = f"HTTP/1.1 201 Created\r\nLocation: {peer.url}/jobs/1\r\nContent-Length: 0\r\n\r\n"
         peer.then(head.encode())

@@ -1,5 +1,6 @@
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -335,12 +336,44 @@ def test_a_job_or_a_write_is_no_call_to_a_model(route: str, target: str) -> None
     assert not _calls_model(route, target)
 
 
-def test_only_a_post_calls_a_model() -> None:
-    request = Request("openai", "GET", "/v1/chat/completions", JSON, b"")
-    call = describe_call("openai", request)
+def test_a_turn_of_the_responses_api_over_websocket_calls_a_model() -> None:
+    turn = replace(make_request("/v1/responses", {"type": "response.create"}), method="WEBSOCKET")
 
-    assert call is not None
-    assert not calls_model(call, request)
+    assert calls_model(turn)
+    assert not calls_model(replace(turn, target="/v1/realtime?model=m"))
+
+
+def test_only_a_post_calls_a_model() -> None:
+    assert not calls_model(Request("openai", "GET", "/v1/chat/completions", JSON, b""))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"background": True},
+        {"conversation": "conv_1"},
+        {"container": "container_1"},
+        {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]},
+    ],
+)
+@pytest.mark.parametrize("coding", [b"", b"gzip"])
+def test_a_call_that_changes_something_at_the_service_is_no_call_to_a_model_alone(
+    fields: dict[str, object], coding: bytes
+) -> None:
+    body = json.dumps({"model": "m", "input": "hi"} | fields).encode()
+    headers = (*JSON, (b"Content-Encoding", coding)) if coding else JSON
+    request = Request(
+        "openai", "POST", "/v1/responses", headers, gzip.compress(body) if coding else body
+    )
+
+    assert not calls_model(request)
+
+
+def test_a_tool_that_speaks_of_containers_leaves_a_call_to_a_model_one() -> None:
+    tool = {"parameters": {"properties": {"container": {"type": "string"}}}, "name": "run"}
+    fields = {"background": False, "conversation": None, "tools": [tool]}
+
+    assert calls_model(make_request("/v1/responses", fields, route="openai"))
 
 
 def test_counting_tokens_samples_nothing() -> None:
@@ -352,6 +385,4 @@ def test_counting_tokens_samples_nothing() -> None:
 
 
 def _calls_model(route: str, target: str) -> bool:
-    request = make_request(target, {"model": "m"}, route=route)
-    call = describe_call(route, request)
-    return call is not None and calls_model(call, request)
+    return calls_model(make_request(target, {"model": "m"}, route=route))

@@ -10,6 +10,7 @@ from typing import Literal
 
 from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable
 from tapeway.core.http.sigv4 import Signing
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
@@ -102,6 +103,7 @@ async def running_proxy(
     routes: dict[str, str] | None = None,
     store: CassetteStore | None = None,
     policy: Policy | None = None,
+    rules: Rules = NO_RULES,
     limits: Limits | None = None,
     options: ProxyOptions | None = None,
     tls: SSLContext | bool = True,
@@ -149,6 +151,7 @@ async def running_proxy(
             cassette="default",
             routes=table,
             policy=policy or Policy(),
+            rules=rules,
             new_head=lambda: CassetteHead("2026-01-01T00:00:00+00:00", "run"),
             presets=presets,
             journal=journal,

@@ -16,6 +16,7 @@ from tests.server.in_process_proxy import HitsOn, running_proxy
 from tests.server.test_hits import PLAIN, PROMPT
 from tests.server.test_hits_shared import hits_of
 from tests.stores.model_store import ModelPlace, ModelStore
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer
 from tests.support.thoroughness import step
 
@@ -57,7 +58,7 @@ async def test_what_a_run_recorded_answers_its_caller_at_once(
 ) -> None:
     async with (
         answering(2) as peer,
-        running_proxy(peer.url, mode="auto", store=make_store()) as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED, store=make_store()) as proxy,
         proxy.connect() as client,
     ):
         first = [await client.ask(asked(CALLERS[1])) for _ in range(4)]
@@ -90,7 +91,7 @@ async def test_an_answer_given_at_once_goes_to_its_own_caller_alone(field: bytes
     first, other = [field % number + b"\r\n" for number in range(2)]
     async with (
         answering(2) as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
         proxy.connect() as client,
     ):
         own = [await client.ask(asked(first)) for _ in range(3)]
@@ -106,7 +107,7 @@ async def test_the_body_of_what_a_run_recorded_is_parsed_for_its_first_replay_al
 ) -> None:
     async with (
         answering(1) as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
         proxy.connect() as client,
     ):
         for _ in range(2):
@@ -126,7 +127,9 @@ async def test_callers_get_the_same_answers_on_both_paths(make_store: MakeStore,
         answers: list[tuple[bytes, bytes]] = []
         async with (
             answering(120) as peer,
-            running_proxy(peer.url, mode="auto", store=make_store(), hits=hits) as proxy,
+            running_proxy(
+                peer.url, mode="auto", rules=REUSED, store=make_store(), hits=hits
+            ) as proxy,
             proxy.connect() as client,
         ):
             for number in range(120):
@@ -153,7 +156,7 @@ async def test_callers_get_the_same_answers_on_both_paths(make_store: MakeStore,
 async def test_a_caller_is_told_by_the_salt_of_the_cassette_in_use(make_store: MakeStore) -> None:
     async with (
         answering(2) as peer,
-        running_proxy(peer.url, mode="auto", store=make_store()) as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED, store=make_store()) as proxy,
         proxy.connect() as client,
     ):
         found: list[bytes] = []
@@ -174,7 +177,9 @@ async def test_the_preset_of_another_client_is_added_once_no_recording_answers_i
 ) -> None:
     async with (
         answering(2) as peer,
-        running_proxy(peer.url, mode="auto", store=make_store(), presets=True) as proxy,
+        running_proxy(
+            peer.url, mode="auto", rules=REUSED, store=make_store(), presets=True
+        ) as proxy,
         proxy.connect() as client,
     ):
         for _ in range(3):

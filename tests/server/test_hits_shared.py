@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.control import CursorMove, Repeats
 from tapeway.core.model.interaction import Interaction
@@ -18,6 +19,7 @@ from tests.server.in_process_proxy import HitsOn, RunningProxy, running_proxy
 from tests.server.test_hits import ASK, HEAD, PROMPT, recording, recordings, said
 from tests.stores.model_store import ModelPlace, ModelStore
 from tests.support.fakes.broker import until
+from tests.support.reuse import REUSED
 
 NEXT = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
 KINDS = ["/", "/next", "/part", "/moved", "/limited", "/none", "/large", "/query?b=2&a=1"]
@@ -72,14 +74,17 @@ def repeats(count: int) -> list[Interaction]:
 
 @asynccontextmanager
 async def over_shared(
-    place: ModelPlace, *made: Interaction, hits: HitsOn = "front"
+    place: ModelPlace, *made: Interaction, hits: HitsOn = "front", rules: Rules = NO_RULES
 ) -> AsyncIterator[tuple[RunningProxy, WatchedStore]]:
     """A proxy that replays these recordings, or those that another one over this place has."""
     store = WatchedStore(place)
     if made:
         await store.open()
         await store.save("default", StoredCassette(HEAD, made))
-    async with running_proxy("http://127.0.0.1:9", mode="replay", store=store, hits=hits) as proxy:
+    running = running_proxy(
+        "http://127.0.0.1:9", mode="replay", store=store, hits=hits, rules=rules
+    )
+    async with running as proxy:
         yield proxy, store
 
 
@@ -285,7 +290,8 @@ async def test_by_another_repeat_rule_each_request_is_counted(
 async def test_where_requests_may_be_recorded_the_only_recording_is_not_counted_either(
     place: ModelPlace,
 ) -> None:
-    async with over_shared(place, *repeats(1)) as (proxy, store), proxy.connect() as client:
+    shared = over_shared(place, *repeats(1), rules=REUSED)
+    async with shared as (proxy, store), proxy.connect() as client:
         await proxy.broker.set_mode("auto")
         assert (await client.ask(ASK)).body == b"answer 0"
         store.moves.clear()

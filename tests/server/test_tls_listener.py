@@ -8,6 +8,7 @@ import pytest
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.raw_client import RawClient
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer
 from tests.upstream.certificate_authority import client, server
 
@@ -26,7 +27,7 @@ async def peer() -> AsyncIterator[Peer]:
 
 def over_tls(peer: Peer) -> AbstractAsyncContextManager[RunningProxy]:
     tls = (server("good"), client())
-    return running_proxy(peer.url, mode="auto", options=OPTIONS, listener_tls=tls)
+    return running_proxy(peer.url, mode="auto", rules=REUSED, options=OPTIONS, listener_tls=tls)
 
 
 async def test_requests_are_recorded_and_replayed_on_one_connection(peer: Peer) -> None:

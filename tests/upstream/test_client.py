@@ -12,6 +12,7 @@ from tapeway.errors import UpstreamError
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.support.fakes.broker import until
 from tests.support.raw_client import Answer
 from tests.support.socket_upstream import OK, Peer
 from tests.upstream.name_service import Names
@@ -152,6 +153,7 @@ async def test_equal_misses_at_the_same_time_are_one_request() -> None:
         async with asyncio.TaskGroup() as tasks:
             answers = tasks.create_task(all_at_once(proxy, [b"GET /same"] * 50))
             await peer.asked.wait()
+            await until(lambda: proxy.proxy.in_flight == 50)
             assert proxy.client.open_connections == (1, 0)
             go.set()
 

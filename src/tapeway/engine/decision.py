@@ -9,7 +9,7 @@ from tapeway.core.agenttape.lookup import request_aliases, uses_agenttape_keys
 from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
 from tapeway.core.cassette.credential_index import FoundKey, open_digest
-from tapeway.core.cassette.freshness import READS, read_keys
+from tapeway.core.cassette.cursors import write_key
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LargeRequest, LiveCall, Plan, Replay
 from tapeway.core.http.location import same_origin
@@ -21,7 +21,7 @@ from tapeway.core.matching.key import key_digest, key_on_route, request_key
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.received_request import ReceivedRequest
 from tapeway.core.matching.request_redaction import RequestRedaction, with_fields
-from tapeway.core.matching.rules import Rules
+from tapeway.core.matching.rules import Rules, is_reused
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import MODE_POLICIES, Mode, Repeats
@@ -29,12 +29,15 @@ from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.journal import REPEATED
 from tapeway.engine.large_bodies import digest_large_body
-from tapeway.providers.api_call import samples
+from tapeway.providers.api_call import calls_model, samples
 
 READ_AT_ONCE = 256 * 1024
 """The body of a larger request is read in a thread; all other clients would wait for it."""
 
 _MOST_NAMED = 5
+
+READS = frozenset({"GET", "HEAD"})
+"""Methods that change nothing at the service (RFC 9110, section 9.2.1)."""
 
 FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
 
@@ -111,7 +114,8 @@ class Planner:
             key,
             asked.variant,
             caller(redacted.credentials),
-            cassette.writes_on(redacted),
+            cassette.writes_on(redacted.route),
+            request.method in READS or cassette.may_answer_again(redacted),
             cassette.why_asked_again(key) if policy.replays else None,
             incoming=incoming,
             read=_read_of(redacted, asked),
@@ -209,12 +213,14 @@ class Planner:
         key = _stored_key(asked, redacted)
         return replace(large, redacted=redacted, secrets=secrets, redacted_key=key)
 
-    def read_keys(self, head: CassetteHead, incoming: Incoming, mode: Mode) -> list[bytes]:
-        """The counters of the writes that `plan` looks at."""
+    def write_keys(self, rules: Rules, incoming: Incoming, mode: Mode) -> list[bytes]:
+        """The counters of the writes that `plan` looks at; none for what a take answers again."""
         request, policy = incoming.request, MODE_POLICIES[mode]
-        if request.method not in READS or not (policy.replays and policy.asks):
+        if not (policy.replays and policy.asks):
             return []
-        return read_keys(request.base + self._redaction.target(head.run_id, request))
+        if calls_model(request) or is_reused(rules, request):
+            return []
+        return [write_key(route) for route in routes_of(incoming)]
 
     def keys(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> list[bytes]:
         """The match keys under which `plan` looks first."""

@@ -15,9 +15,8 @@ from itertools import count
 from typing import Literal, cast
 
 from tapeway.body_files import with_body_in_memory
-from tapeway.core.cassette.freshness import WRITES
 from tapeway.core.cassette.plan import Answer, LiveCall, Replay
-from tapeway.core.cassette.rerecording import Replacement
+from tapeway.core.cassette.rerecording import Replacement, is_unchanged
 from tapeway.core.http.content_codings import content_coding, keeps_coding, readable_response
 from tapeway.core.http.kept_answers import BAD_REQUEST, error_of_the_caller, kept_statuses
 from tapeway.core.http.volatile_headers import minimal
@@ -48,7 +47,7 @@ from tapeway.core.streams.open_streams import (
     requests_by_event,
 )
 from tapeway.engine.cassettes.cassettes import Cassettes
-from tapeway.engine.decision import is_large
+from tapeway.engine.decision import READS, is_large
 from tapeway.engine.journal import FAILURE_NOT_STORED, NOT_STORED
 from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body, warn_stored_plain
 from tapeway.engine.open_streams import OpenStream, OpenStreams, PausingLines, RequestsBeside
@@ -78,10 +77,15 @@ log = logging.getLogger(__name__)
 MIB = 1024 * 1024
 _PROVEN: tuple[Verdict, ...] = ("marked", "error")
 """The verdict of a stream received to its last event."""
-_OK, _BAD_REQUEST = 200, 400
+_NOT_REACHED = frozenset(
+    {"upstream_dns", "upstream_proxy", "upstream_reset", "upstream_timeout", "upstream_unreachable"}
+)
+"""The codes of errors where no connection was made, or no answer came (`upstream/faults.py`)."""
 FRESH_S = 0.2
 PATIENCE_S = 0.5
 HANGS_S = 5.0
+MANY_REPEATS = 1000
+"""The log tells of a request that was asked so often for the same answer."""
 _PAUSE_S = 0.1
 """After a pause of this length, what has come of a session is stored."""
 _SAVED_AT_ONCE = 64 * 1024
@@ -242,6 +246,8 @@ class Recorder:
                 # A call without its lease is repeated, unless the client has a part of the answer, or
                 # the call belongs to a connection.
                 begun = turn is not None or (reader is not None and reader.begun)
+                if isinstance(answer, UpstreamError) and not begun:
+                    return _latest_answer(live_call, answer) or answer
                 if not isinstance(answer, Fenced) or begun:
                     return answer
         except TapewayError as exc:
@@ -336,6 +342,23 @@ async def _with_requests(
         # The stream ended by itself, and no request came meanwhile.
         return interaction
     return replace(interaction, response=replace(response, after_requests=requests))
+
+
+def _latest_answer(live_call: LiveCall, error: UpstreamError) -> Answer | None:
+    """The last recorded answer to a read that cannot be asked anew, since the service is away."""
+    cassette, request = live_call.cassette, live_call.request
+    reads = live_call.policy.replays and request.method in READS
+    if not reads or error.code not in _NOT_REACHED:
+        return None
+    item = cassette.latest(live_call.key, cassette.asked(request))
+    if item is None:
+        return None
+    cassette.touch(item.index, live_call.take)
+    note = f"the service cannot be reached: #{item.index} answers, and may be out of date"
+    log.warning("%s %s in cassette '%s': %s", request.method, live_call.target, cassette.name, note)
+    return Answer(
+        "replayed", cassette.name, item.response, item.index, live_call.key, note, recorded=item
+    )
 
 
 def _answer_of_replay(replay: Replay) -> Answer | TapewayError:
@@ -441,6 +464,7 @@ class RunningCall:
         self._index_is_used = False
         self._read = NOT_READ
         self._storing_more = asyncio.Lock()
+        self._write_is_noted = False
         self._received = False
         self.began: float | None = None
         """When it was sent, on the event loop's clock."""
@@ -521,7 +545,7 @@ class RunningCall:
                 self._call = await asyncio.to_thread(self._described)
             response = await self._ask_live()
             self._received = True
-            await self._written(response.status)
+            await self._written()
             result: Answer | TapewayError = await self._record_or_pass_on(response)
             if self._reader is not None and self._buffer is not None:
                 # At once: whoever has the last byte finds the request in the journal.
@@ -565,7 +589,7 @@ class RunningCall:
         except UpstreamError as exc:
             if failure_of_error(exc.code, begun=self._buffer is not None) is not None:
                 # It may have succeeded all the same.
-                await self._written(_OK if self._buffer is None else self._buffer.head.status)
+                await self._written()
             if (trouble := self._failure_to_record(exc)) is not None:
                 await self._record(self._partial_response((now() - started) * 1000), trouble)
             elif self._recordable_failure(exc) is not None:
@@ -581,7 +605,7 @@ class RunningCall:
             messages = message_scanner(self._live_call.request, live.head)
             if not reader.held:
                 # Who sees the head may read at once what was written.
-                await self._written(live.head.status)
+                await self._written()
             reader = None if reader.held else self._send_head(buffer)
         turn = self._turn
         ending = end_detector(self._call, live.head) if turn is None else turn.ending
@@ -711,18 +735,17 @@ class RunningCall:
             self._counted = None
         return buffer.finish(clock_ms(), verdict)
 
-    async def _written(self, status: int) -> None:
-        """After a successful write, make earlier reads stale. Raises StoreError."""
+    async def _written(self) -> None:
+        """Note a write that was asked live: it may have changed what there is to read.
+
+        Raises StoreError.
+        """
         live_call = self._live_call
-        writes = (
-            live_call.policy.records
-            and live_call.policy.replays
-            and live_call.request.method in WRITES
-        )
-        if not writes or not _OK <= status < _BAD_REQUEST:
+        if not (live_call.policy.records and live_call.policy.replays) or live_call.may_be_joined:
             return
-        if self._call is not None and calls_model(self._call, live_call.redacted):
+        if self._write_is_noted:
             return
+        self._write_is_noted = True
         try:
             await self._note_write(live_call)
         except StoreAway as exc:
@@ -786,9 +809,7 @@ class RunningCall:
         """The statuses of answers that a mode that replays records too."""
         if (chosen := self._policy.record_statuses) is not None:
             return chosen
-        call = self._call
-        is_model = call is not None and calls_model(call, self._live_call.redacted)
-        return kept_statuses(calls_model=is_model)
+        return kept_statuses(calls_model=calls_model(self._live_call.redacted))
 
     @property
     def _depends_on_error(self) -> bool:
@@ -852,6 +873,8 @@ class RunningCall:
             async with self._going_on(live_call, self._part.index):
                 return await self._append(interaction, Replacement(live_call.cassette), guard.check)
         if not live_call.policy.replaces:
+            if (repeated := await self._repeat(interaction, guard.check)) is not None:
+                return repeated
             return await self._append(interaction, Replacement(live_call.cassette), guard.check)
         replacing = self._replacing(live_call, interaction)
         if replacing is None:
@@ -863,12 +886,51 @@ class RunningCall:
                 return replacement.unchanged
             return await self._append(interaction, replacement, guard.check)
 
+    async def _repeat(self, interaction: Interaction, check: LeakCheck) -> Interaction | None:
+        """Count an answer that equals the recording before it there; None for any other answer.
+
+        A poll or a health check that is asked again and again takes a few bytes each time.
+        """
+        live_call, cassette = self._live_call, self._live_call.cassette
+        if self._turn is not None or interaction.response.verdict == "open":
+            return None
+        before = cassette.before(interaction, live_call.key)
+        if before is None or not is_unchanged(before, interaction):
+            return None
+        try:
+            async with self._going_on(live_call, before.index):
+                before = cassette.before(interaction, live_call.key)
+                if before is None or not is_unchanged(before, interaction):
+                    return None
+                kept = await self._append(interaction, Replacement(cassette), check, before)
+        except RecordingEdited:
+            return None
+        if kept.again == MANY_REPEATS:
+            log.warning(
+                "cassette '%s': %s %s got the same answer %d times; a rule reuse = [\"%s %s\"] "
+                "answers it from the recording",
+                *(cassette.name, kept.request.method, kept.request.target, kept.again),
+                *(kept.request.method, kept.request.target.partition("?")[0]),
+            )
+        return kept
+
     async def _append(
-        self, interaction: Interaction, replacement: Replacement, check: LeakCheck
+        self,
+        interaction: Interaction,
+        replacement: Replacement,
+        check: LeakCheck,
+        repeats: Interaction | None = None,
     ) -> Interaction:
+        """Store a recording; one that `repeats` another is counted there."""
         live_call, cassette, part = self._live_call, replacement.cassette, self._part
-        self._index_is_used = True
-        if part is None:
+        announced, self._index_is_used = self._index_is_used, True
+        if repeats is not None:
+            # In `stream` the client has the new index already.
+            index = self._index if announced and self._index is not None else repeats.index
+            self._index_is_used = announced
+            again = replace(repeats, index=index, again=repeats.again + 1)
+            recording = Recording(again, (repeats.index,))
+        elif part is None:
             recording = cassette.make_recording(
                 interaction,
                 live_call.key,
@@ -890,18 +952,19 @@ class RunningCall:
                     live_call.key,
                     live_call.take,
                     live_call.variant,
-                    live_call.writes_before,
+                    live_call.mark,
                 ),
                 goes_on=goes_on,
             )
         # They may be many times as large as the text of a recording that waits.
         read, self._read = self._read, NOT_READ
         checked = Recording(
-            *(interaction, recording.supersedes, check, live_call.lease, step, read), goes_on=part
+            *(interaction, recording.supersedes, check, live_call.lease, step, read),
+            goes_on=repeats or part,
         )
         await self._store.append(cassette.name, cassette.head, checked)
         cassette.add(
-            *(recording, live_call.key, live_call.take, live_call.variant, live_call.writes_before),
+            *(recording, live_call.key, live_call.take, live_call.variant, live_call.mark),
             goes_on=goes_on,
         )
         return interaction

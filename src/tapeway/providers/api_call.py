@@ -9,7 +9,7 @@ from tapeway.core.http import content_codings, forms
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, json_object
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.messages import WEBSOCKET, Headers, Request
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.endpoints import ENDPOINTS, api_of_path, endpoint_named
 from tapeway.providers.paths import owner
@@ -43,6 +43,12 @@ _BIDI = re.compile(
 )
 """The path of a Live session, at the Gemini API and at Vertex AI."""
 
+_ASKING = frozenset({"POST", WEBSOCKET})
+"""A turn of the Responses API over WebSocket is the call that a POST is."""
+
+_MAY_CHANGE = re.compile(rb'"(?:background|conversation|container)"\s*:')
+"""Found before the body is parsed."""
+
 _SETTINGS = (
     *("generationConfig", "generation_config", "inferenceConfig", "options", "parameters"),
     "textGenerationConfig",
@@ -67,14 +73,37 @@ def describe_call(route: str, request: Request, value: Json = None) -> ApiCall |
     return _verb_call(*api) or _resource_call(*api, request, value)
 
 
-def calls_model(call: ApiCall, request: Request) -> bool:
-    """Whether a call asks a model for an answer, and leaves nothing behind at the service."""
-    if request.method != "POST" or not endpoint_named(call.endpoint).calls_model:
+def calls_model(request: Request) -> bool:
+    """Whether a request asks a model for an answer, and leaves nothing behind at the service."""
+    if request.method not in _ASKING:
         return False
     path = request.target.partition("?")[0].rstrip("/")
+    endpoint = _endpoint_at(request.route, request.base, path, request.headers)
+    if endpoint is None or not endpoint_named(endpoint).calls_model:
+        return False
     # `/messages/batches` and `/responses/ID/cancel` are other calls below the same resource.
-    name = call.endpoint.removeprefix("api.").replace(".", "/")
-    return path.endswith((f"/{name}", f":{name}", f"%3A{name}", f"%3a{name}"))
+    name = endpoint.removeprefix("api.").replace(".", "/")
+    if not path.endswith((f"/{name}", f":{name}", f"%3A{name}", f"%3a{name}")):
+        return False
+    coded = content_codings.content_coding(request.headers)
+    return not ((coded or _MAY_CHANGE.search(request.body)) and _changes_service(request))
+
+
+def _endpoint_at(route: str, base: str, path: str, headers: Headers) -> str | None:
+    if (api := _api_of(route, base, path, headers)) is None:
+        return None
+    call = _verb_call(*api)
+    return _resource(api[1])[0] if call is None else call.endpoint
+
+
+def _changes_service(request: Request) -> bool:
+    """Whether a call goes on at the service, or changes a conversation or a container there."""
+    fields = _fields(request)
+    tools = fields.get("tools")
+    places = [fields, *(tools if isinstance(tools, list) else ())]
+    return bool(fields.get("background") or fields.get("conversation")) or any(
+        isinstance(place, dict) and bool(place.get("container")) for place in places
+    )
 
 
 def samples(interaction: Interaction) -> bool:

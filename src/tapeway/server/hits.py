@@ -13,7 +13,6 @@ from enum import Enum, auto
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
 
-from tapeway.core.cassette.freshness import READS
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.recorded_bodies import selecting_head
 from tapeway.core.http.foreign import ForeignGuard
@@ -179,9 +178,7 @@ class Hits:
             # Under `miss` and `cycle` the answer depends on the number of requests before.
             stays = (self._broker.repeats or cassette.repeats) == "last"
             counted = partial(self._counted, give, asked, key, prepared)
-            # The recording of a write elsewhere tells that a read is out of date.
-            whole = policy.asks and target.method in READS
-            shared.count(key, prepared.interaction.index, counted, stays=stays, whole=whole)
+            shared.count(key, prepared.interaction.index, counted, stays=stays)
             return COUNTING
         return self._counted_answer(asked, key, prepared)
 
@@ -217,6 +214,9 @@ class Hits:
         cassette, target, repeats = asked.cassette, asked.target, self._broker.repeats
         keyed = asked.match_key()
         key = keyed.key
+        if policy.asks and asked.attempt not in (None, 1):
+            # The client tries a call once more, perhaps one that this take has recorded.
+            return keyed
         caller, headers = asked.caller if policy.asks else None, asked.headers
         if shared is not None and not shared.knows(key):
             return keyed

@@ -106,10 +106,10 @@ async def test_it_counts_what_became_of_requests(open_world: World) -> None:
 
     status = await open_world.got("/api/v1/status")
 
-    assert status["counts"] == {"replayed": 3, "recorded": 2, "live": 1, "miss": 1, "error": 1}
-    assert status["upstream_connections"] == open_world.service.connections == 3
+    assert status["counts"] == {"replayed": 1, "recorded": 4, "live": 1, "miss": 1, "error": 1}
+    assert status["upstream_connections"] == open_world.service.connections == 5
     assert (status["mode"], status["takes"]) == ("replay", 3)
     assert status["cassettes"] == [
-        {"name": "default", "mode": "replay", "interactions": 2, "unused": 1},
+        {"name": "default", "mode": "replay", "interactions": 4, "unused": 3},
         {"name": "other", "mode": "passthrough", "interactions": 0, "unused": 0},
     ]

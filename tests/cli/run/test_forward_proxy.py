@@ -17,6 +17,7 @@ from tapeway.server.front import FrontServer
 from tapeway.upstream.outer_proxy import proxy_choice
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.raw_client import Answer, RawClient
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer
 
 HOST = "api.openai.com"
@@ -70,7 +71,7 @@ def request(line: bytes, *fields: bytes, body: bytes = b"") -> bytes:
 async def intercepting(upstream: str, *, offline: bool = False) -> AsyncIterator[Intercepting]:
     hosts = HostRoutes(RouteTable({"openai": Route("openai", upstream)}), {})
     authority = Authority(hosts.names())
-    async with running_proxy(mode="auto", routes={"openai": upstream}) as proxy:
+    async with running_proxy(mode="auto", routes={"openai": upstream}, rules=REUSED) as proxy:
 
         def server_of(host: RoutedHost) -> FrontServer:
             return FrontServer(proxy.proxy.serving_for(host, hosts))

@@ -226,6 +226,7 @@ def test_the_only_recording_of_a_key_answers_again_by_the_repeat_rule(
 
 def test_where_the_upstream_can_be_asked_the_order_decides_for_the_caller_of_this_take() -> None:
     cassette = make_cassette(make_interaction(0, "a"), make_interaction(1, "b"))
+    cassette.calls_model = lambda request: True
     record(cassette, "b", "new", replaces=False)
 
     # An earlier take's answer whoever asks.

@@ -21,7 +21,7 @@ ignore_vary = ["Accept"]
 audio = "exact"
 patterns = { salt = "salt-[0-9a-f]{12}" }
 rewrite = { "/v1beta/" = "/v1/" }
-pending = ["body.job.phase=WAITING"]
+reuse = ["GET /v1/models/*"]
 ignore_in = { "body.system" = ['(?m)^Today: .*$', "run [0-9]+"] }
 """
 READ = Rules(
@@ -34,7 +34,7 @@ READ = Rules(
     ignore_vary=("accept",),
     audio="exact",
     rewrite=(("/v1beta/", "/v1/"),),
-    pending=("body.job.phase=WAITING",),
+    reuse=("GET /v1/models/*",),
 )
 ANY = st.builds(
     Rules,
@@ -56,7 +56,7 @@ ANY = st.builds(
     rewrite=st.dictionaries(st.sampled_from(["/v1beta/", "/a"]), st.sampled_from(["/v1/", ""])).map(
         lambda found: tuple(found.items())
     ),
-    pending=st.lists(st.sampled_from(["body.a=1", "body.b[*]=x"]), unique=True).map(tuple),
+    reuse=st.lists(st.sampled_from(["GET /a", "POST /b/**"]), unique=True).map(tuple),
     addresses=st.lists(
         st.sampled_from(["body.next", "body[*].href", 'body["odd.key"].x']), unique=True
     ).map(tuple),
@@ -190,10 +190,10 @@ def test_a_preset_is_made_of_rules_that_people_could_write(name: str) -> None:
         ({"match": ["bad header"]}, "rules.match[0]", "is not a header name"),
         ({"match": ["Authorization"]}, "rules.match[0]", "no cassette holds"),
         ({"match": ["cookie"]}, "rules.match[0]", "no cassette holds"),
-        ({"pending": ["body.status"]}, "rules.pending[0]", "body.job.status=WAITING"),
-        ({"pending": ["query.a=1"]}, "rules.pending[0]", "body.job.status=WAITING"),
-        ({"pending": ["body=1"]}, "rules.pending[0]", "body.job.status=WAITING"),
-        ({"pending": ["body.a..b=1"]}, "rules.pending[0]", "body.job.status=WAITING"),
+        ({"reuse": ["/v1/models"]}, "rules.reuse[0]", "GET /v1/models/*"),
+        ({"reuse": ["get /v1/models"]}, "rules.reuse[0]", "GET /v1/models/*"),
+        ({"reuse": ["GET v1/models"]}, "rules.reuse[0]", "GET /v1/models/*"),
+        ({"reuse": ["GET /v1/models?limit=1"]}, "rules.reuse[0]", "GET /v1/models/*"),
         *[
             ({"match": [name]}, "rules.match[0]", "says how a request is sent")
             for name in ("Content-Length", "connection", "TE", "Transfer-Encoding", "expect")
@@ -240,3 +240,10 @@ def test_the_second_way_to_compare_audio_counts() -> None:
 def test_a_field_of_a_handshake_does_not_count(name: str) -> None:
     with pytest.raises(RulesFault, match="says how a request is sent"):
         rules.parse_rules({"match": [name]})
+
+
+def test_a_cassette_may_still_have_a_rule_that_decides_nothing_any_more() -> None:
+    meta: dict[str, Json] = {"rules": {"pending": ["body.status=WAITING"], "ignore": ["query.t"]}}
+
+    assert rules.rules_of_meta(meta) == Rules(ignore=("query.t",))
+    assert rules.rules_of_meta({"rules": {"pending": []}}) == NO_RULES

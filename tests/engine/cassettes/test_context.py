@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.matching.rules import Rules
+from tapeway.core.matching.rules import Rules, merged_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.engine.recorder import Policy
 from tapeway.errors import CassetteCorrupt, StoreFull
 from tests.support.fakes.broker import recorded, running_broker
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeAnswer
+from tests.support.reuse import REUSED
 
 IGNORE_TS = Rules(ignore=("query.ts",))
 IGNORE_N = Rules(ignore=("query.n",))
@@ -35,7 +36,7 @@ async def meta(store: FakeStore) -> Mapping[str, Json]:
 
 
 async def test_rules_of_the_settings_hold_when_recording_and_when_replaying() -> None:
-    async with running_broker("auto", rules=IGNORE_TS) as running:
+    async with running_broker("auto", rules=merged_rules(IGNORE_TS, REUSED)) as running:
         outcomes = [(await running.get(f"/v1/x?ts={n}&n={n // 2}")).outcome for n in range(4)]
 
         assert outcomes == ["recorded", "replayed", "recorded", "replayed"]

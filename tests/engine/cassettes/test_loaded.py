@@ -25,6 +25,7 @@ from tapeway.stores.file import snapshot
 from tapeway.stores.file.store import FileStore
 from tests.support.fakes.broker import HEAD, ROUTES, note, until
 from tests.support.fakes.live_service import FakeResponder
+from tests.support.reuse import REUSED
 
 ASKED = Request("openai", "GET", "/v1/x", base="https://up")
 
@@ -50,6 +51,7 @@ async def serving(file: Path, mode: Mode = "replay") -> AsyncIterator[Broker]:
         routes=ROUTES,
         policy=Policy(),
         new_head=lambda: HEAD,
+        rules=REUSED,
     )
     async with broker:
         yield broker

@@ -21,10 +21,11 @@ from tests.support.fakes.broker import ServedAnswer, until
 from tests.support.fakes.live_service import FakeAnswer
 from tests.support.fakes.shared_brokers import JSON, shared_brokers, start, together
 from tests.support.fakes.store_instances import Common
+from tests.support.reuse import REUSED
 
 
 async def test_what_one_instance_recorded_the_other_replays() -> None:
-    async with shared_brokers() as found:
+    async with shared_brokers(rules=REUSED) as found:
         one, other = found.instances
 
         assert await one.get() == ServedAnswer("recorded", b"answer 1", 0)
@@ -371,7 +372,7 @@ async def test_the_key_of_a_hit_is_computed_once(monkeypatch: pytest.MonkeyPatch
         computed.append(request.target)
         return key_and_body(request, rules)
 
-    async with shared_brokers(count=1) as found:
+    async with shared_brokers(count=1, rules=REUSED) as found:
         one = found.instances[0]
         for _ in range(2):
             await one.get("/v1/a")
@@ -384,7 +385,7 @@ async def test_the_key_of_a_hit_is_computed_once(monkeypatch: pytest.MonkeyPatch
 async def test_what_was_known_of_a_cassette_is_not_served_once_another_instance_changed_it() -> (
     None
 ):
-    async with shared_brokers() as found:
+    async with shared_brokers(rules=REUSED) as found:
         one, other = found.instances
         for _ in range(3):
             assert (await one.get()).body == b"answer 1"
@@ -463,7 +464,7 @@ async def test_a_rewind_begins_anew_whatever_was_known() -> None:
 @pytest.mark.slow
 async def test_what_is_known_of_recordings_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "MOST_REMEMBERED", 50_000)
-    async with shared_brokers(count=1) as found:
+    async with shared_brokers(count=1, rules=REUSED) as found:
         one = found.instances[0]
         for number in range(100):
             await one.get(f"/v1/{number}")

@@ -8,6 +8,7 @@ from tests.process.counting_upstream import Upstream
 from tests.process.serving import FAILURE, Tapeway, refused, request
 from tests.stores.small_disks import read_only, small_disk
 from tests.support.raw_client import Answer, RawClient
+from tests.support.reuse import reuse_all
 
 
 def error_of(answer: Answer) -> dict[str, str]:
@@ -18,6 +19,7 @@ def error_of(answer: Answer) -> dict[str, str]:
 async def test_a_full_disk_is_told_to_the_client_and_works_again_once_there_is_room(
     tmp_path: Path,
 ) -> None:
+    reuse_all(tmp_path)
     store = tmp_path / "cassettes"
     with small_disk(store, kib=256):
         ballast = store / "ballast"
@@ -105,6 +107,8 @@ async def test_a_limit_on_the_size_of_files_is_like_a_full_disk(tmp_path: Path) 
 async def test_a_crowd_that_takes_the_descriptors_has_nothing_asked_that_is_not_recorded(
     tmp_path: Path,
 ) -> None:
+    reuse_all(tmp_path)
+
     def few() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 

@@ -9,6 +9,7 @@ import pytest
 from tests.process.counting_upstream import Upstream
 from tests.process.serving import Tapeway
 from tests.process.strace import Trace
+from tests.support.reuse import reuse_all
 
 WRITES = "fdatasync,fsync,write,writev,sendto,sendmsg"
 
@@ -81,6 +82,7 @@ async def test_recordings_that_wait_for_the_disk_share_a_sync(tmp_path: Path) ->
 
 
 async def test_after_a_failed_sync_nothing_is_acknowledged_until_the_eject(tmp_path: Path) -> None:
+    reuse_all(tmp_path)
     journal = tmp_path / "cassettes" / "default.journal"
     fault = ("-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=2")
     trace = Trace(tmp_path / "trace", "-P", str(journal), *fault)

@@ -23,6 +23,7 @@ from tests.process.instances.shared_database import (
 from tests.process.serving import DEADLINE_S, Tapeway, request
 from tests.stores.postgres_server import fresh, run
 from tests.support.raw_client import Answer, RawClient
+from tests.support.reuse import reuse_all
 
 
 @pytest.fixture
@@ -33,10 +34,12 @@ async def url(postgres_dsn: str) -> AsyncIterator[str]:
 
 
 async def test_misses_on_all_of_them_ask_once_for_each_request(tmp_path: Path, url: str) -> None:
+    reuse_all(tmp_path)
+    config = ("--config", str(tmp_path / "tapeway.toml"))
     different = [f"/{number}" for number in range(25)]
     async with (
         Upstream() as upstream,
-        instances(tmp_path, url, "--upstream", upstream.url) as members,
+        instances(tmp_path, url, "--upstream", upstream.url, *config) as members,
     ):
         upstream.gate.clear()
         async with asyncio.TaskGroup() as tasks:

@@ -15,6 +15,7 @@ from tests.process.serving import FAILURE, Tapeway, address_of, request
 from tests.process.strace import Trace
 from tests.support.ports import free_ports
 from tests.support.raw_client import Answer, RawClient
+from tests.support.reuse import reuse_all
 
 DOCKER_S = 10
 """What docker gives a container to stop before it kills it."""
@@ -91,6 +92,7 @@ async def test_a_call_in_flight_is_answered_within_the_drain_and_nobody_else_is_
 async def test_a_kept_connection_may_replay_during_the_drain_but_start_no_live_call(
     tmp_path: Path,
 ) -> None:
+    reuse_all(tmp_path)
     async with Upstream() as upstream:
         options = ("--upstream", upstream.url, "--drain-timeout", "60")
         async with Tapeway(tmp_path, *options) as tapeway, asyncio.TaskGroup() as tasks:
@@ -185,6 +187,7 @@ async def test_readers_that_stopped_reading_do_not_hold_up_the_stop(tmp_path: Pa
 
 @pytest.mark.parametrize("part", ["head", "body"])
 async def test_half_a_request_does_not_hold_up_the_stop(tmp_path: Path, part: str) -> None:
+    reuse_all(tmp_path)
     whole = request("/up", b"x" * 100)
     sent = whole[: 20 if part == "head" else -50]
     async with Upstream() as upstream:

@@ -9,6 +9,7 @@ import pytest
 from tapeway.core.model.control import Mode
 from tests.server.in_process_proxy import RunningProxy, running_proxy, written_and_read
 from tests.support.raw_client import Answer
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer, Step
 
 EVENTS = [b"data: one\n\n", b"data: tw", b"o\n\ndata: [DONE]\n\n"]
@@ -152,7 +153,7 @@ async def test_an_upload_reaches_the_upstream_with_one_framing(how: str, cut: st
 
 
 async def test_a_chunked_upload_and_one_by_length_are_the_same_request() -> None:
-    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         outcomes = [
             (
                 await proxy.send(proxy.request(b"POST /v1", *UPLOADS[how][0]) + UPLOADS[how][1])

@@ -4,6 +4,7 @@ import pytest
 
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import running_proxy
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer
 
 BAD = b"GET / HTTP/1.1\r\nHost: a\r\n: no name\r\n\r\n"
@@ -27,7 +28,7 @@ async def test_pipelined_requests_are_answered_in_order(mode: str) -> None:
 async def test_hundreds_of_pipelined_requests_are_answered() -> None:
     async with (
         Peer() as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
         proxy.connect() as app,
     ):
         await app.send(proxy.request(b"GET /") * 300)
@@ -156,7 +157,7 @@ async def test_every_complete_request_is_answered_when_the_client_stops_sending(
 async def test_hundreds_of_requests_are_answered_when_the_client_stops_sending(part: bytes) -> None:
     async with (
         Peer() as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
         proxy.connect() as app,
     ):
         await app.send(proxy.request(b"GET /") * 300 + part)

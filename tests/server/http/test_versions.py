@@ -7,6 +7,7 @@ import pytest
 from tapeway.core.model.control import Mode
 from tests.server.http.test_framing import FRAMINGS, LENGTH, WHOLE
 from tests.server.in_process_proxy import running_proxy, written_and_read
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer
 
 
@@ -137,7 +138,7 @@ async def test_another_protocol_is_refused(name: str) -> None:
 async def test_an_answer_says_1_1_whatever_the_upstream_spoke() -> None:
     async with (
         Peer(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "close") as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
         proxy.connect() as app,
     ):
         first, second = [await app.ask(proxy.request()) for _ in range(2)]

@@ -10,6 +10,7 @@ from tapeway.engine.recorder import Policy
 from tapeway.stores.memory import MemoryStore
 from tests.server.http.test_framing import CHUNKED, EVENTS
 from tests.server.in_process_proxy import running_proxy
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import OK, Peer, Step
 
 HEAD, LAST = CHUNKED[0], CHUNKED[-1]
@@ -56,7 +57,7 @@ async def test_the_upstream_is_read_to_its_end_when_the_client_has_left(
 
 
 async def test_a_client_may_leave_at_its_own_end_mark() -> None:
-    async with Peer(*CHUNKED) as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer(*CHUNKED) as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         async with proxy.connect() as app:
             await app.send(proxy.request(b"POST /v1", body=b"{}"))
             await app.until(b"data: [DONE]\n\n")

@@ -16,6 +16,7 @@ from tests.server.websocket.conversing import connected
 from tests.server.websocket.websocket_service import serving
 from tests.support.login_service import CHALLENGE, LoginService, first_step, login_of
 from tests.support.raw_client import Answer, RawClient
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer
 
 NOBODY = b"who?"
@@ -33,7 +34,12 @@ async def served(
     async with (
         LoginService() as service,
         running_proxy(
-            service.url, mode=mode, options=options, hits=hits, store=store or MemoryStore()
+            service.url,
+            mode=mode,
+            rules=REUSED,
+            options=options,
+            hits=hits,
+            store=store or MemoryStore(),
         ) as proxy,
     ):
         yield service, proxy

@@ -19,6 +19,7 @@ from tests.server.in_process_proxy import MIB, running_proxy, written_and_read
 from tests.support.canary import canary
 from tests.support.coded_bodies import PACKERS, flushed, pack
 from tests.support.raw_client import Answer
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer
 
 GZIP = b"Accept-Encoding: gzip"
@@ -67,7 +68,7 @@ async def test_a_coded_answer_is_replayed_plain_whatever_the_client_takes(
     coding: bytes, accepted: bytes
 ) -> None:
     answer = sized(coding, pack(coding, TEXT), b'ETag: "x"', b"Vary: Accept-Encoding")
-    async with Peer(answer) as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer(answer) as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         live = await proxy.ask(b"GET /x", b"Accept-Encoding: " + coding)
         replayed = await proxy.ask(b"GET /x", *[b"Accept-Encoding: " + accepted][: len(accepted)])
         (recorded,) = await proxy.recorded()
@@ -162,7 +163,7 @@ async def test_a_client_that_joins_a_call_gets_the_coded_object_as_it_came() -> 
     said, gate = sized(b"gzip", packed, b"Content-MD5: a"), asyncio.Event()
     async with (
         Peer(said[:9], gate, said[9:]) as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
         asyncio.TaskGroup() as tasks,
     ):
         asking = [tasks.create_task(proxy.ask(b"GET /", GZIP)) for _ in range(2)]
@@ -218,7 +219,7 @@ async def test_an_upload_in_another_coding_is_another_request() -> None:
     def upload(coding: bytes) -> tuple[bytes, ...]:
         return (b"Content-Type: application/json", b"Content-Encoding: " + coding)
 
-    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         answers = [
             await proxy.ask(b"POST /x", *upload(coding), body=pack(coding, TEXT))
             for coding in (b"gzip", b"br", b"zstd, gzip") * 2
@@ -262,7 +263,7 @@ async def test_a_client_that_joins_a_call_gets_a_large_answer_decoded() -> None:
     said, gate = sized(b"gzip", packed), asyncio.Event()
     async with (
         Peer(said[:99], gate, said[99:]) as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
         asyncio.TaskGroup() as tasks,
     ):
         asking = [tasks.create_task(proxy.ask(b"GET /", GZIP)) for _ in range(2)]

@@ -13,6 +13,7 @@ from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.fakes.broker import until
 from tests.support.raw_client import Answer
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import OK, Peer
 
 PAGE = b"http://localhost:5173"
@@ -109,7 +110,7 @@ async def test_a_preflight_that_has_no_route_is_permitted_so_that_the_page_reads
 
 
 async def test_a_recorded_preflight_is_replayed() -> None:
-    async with Peer(OK) as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer(OK) as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         answers = [await proxy.ask(b"OPTIONS /", *PREFLIGHT) for _ in range(2)]
 
         assert [answer.outcome for answer in answers] == [b"recorded", b"replayed"]
@@ -117,7 +118,7 @@ async def test_a_recorded_preflight_is_replayed() -> None:
 
 
 async def test_a_preflight_is_permitted_where_the_upstream_cannot_be_asked() -> None:
-    async with running_proxy("http://127.0.0.1:9", mode="auto") as proxy:
+    async with running_proxy("http://127.0.0.1:9", mode="auto", rules=REUSED) as proxy:
         answer = await proxy.ask(b"OPTIONS /x", *PREFLIGHT)
 
         assert (answer.status, permission(answer)) == (204, GRANTED)
@@ -136,7 +137,7 @@ async def test_the_origin_that_a_service_echoed_is_replayed_as_that_of_the_askin
     async with (
         Peer(ECHO % PAGE) as peer,
         running_proxy(
-            peer.url, mode="auto", options=ProxyOptions(1000, 5, delivery=delivery)
+            peer.url, mode="auto", rules=REUSED, options=ProxyOptions(1000, 5, delivery=delivery)
         ) as proxy,
     ):
         first = await proxy.ask(line, ORIGIN)
@@ -152,7 +153,10 @@ async def test_the_origin_that_a_service_echoed_is_replayed_as_that_of_the_askin
 
 @pytest.mark.parametrize("allowed", [b"*", b"https://the-one-page.example"])
 async def test_an_origin_that_a_service_always_permits_is_replayed_as_it_is(allowed: bytes) -> None:
-    async with Peer(ECHO % allowed) as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with (
+        Peer(ECHO % allowed) as peer,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
+    ):
         answers = [await proxy.ask(b"GET /", b"Origin: " + origin) for origin in (PAGE, OTHER_PAGE)]
 
     assert [answer.outcome for answer in answers] == [b"recorded", b"replayed"]
@@ -161,7 +165,10 @@ async def test_an_origin_that_a_service_always_permits_is_replayed_as_it_is(allo
 
 async def test_pages_that_ask_at_the_same_time_each_get_their_own_origin() -> None:
     answered = asyncio.Event()
-    async with Peer(answered, ECHO % PAGE) as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with (
+        Peer(answered, ECHO % PAGE) as peer,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
+    ):
 
         def ask(page: bytes) -> "asyncio.Task[Answer]":
             return asyncio.get_running_loop().create_task(proxy.ask(b"GET /", b"Origin: " + page))

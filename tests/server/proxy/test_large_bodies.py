@@ -16,6 +16,7 @@ from tapeway.engine.recorder import Policy
 from tapeway.server import delivery
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import OK, Peer
 
 KEY = b"sk-proj-" + b"Ab3dEf9hIj2lMn8p" * 3
@@ -50,7 +51,7 @@ async def test_the_chunks_of_a_large_answer_come_back_as_they_were(delivery: str
     options = ProxyOptions(max_body=8 * MIB, body_idle_s=10, delivery=delivery)  # type: ignore[arg-type]
     async with (
         Peer(chunked(*pieces)) as peer,
-        running_proxy(peer.url, mode="auto", options=options) as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED, options=options) as proxy,
     ):
         live, replayed = await proxy.ask(), await proxy.ask()
 
@@ -63,7 +64,10 @@ async def test_the_chunks_of_a_large_answer_come_back_as_they_were(delivery: str
 
 async def test_one_giant_chunk_is_not_held_in_memory_but_cut() -> None:
     [body] = bodies_of(2, 5 * MIB)
-    async with Peer(chunked(body)) as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with (
+        Peer(chunked(body)) as peer,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
+    ):
         live, replayed = await proxy.ask(), await proxy.ask()
 
     assert live.body == replayed.body == body
@@ -73,7 +77,10 @@ async def test_one_giant_chunk_is_not_held_in_memory_but_cut() -> None:
 @pytest.mark.parametrize("over", [0, 1])
 async def test_bodies_around_the_size_limit_of_memory_are_served_alike(over: int) -> None:
     [body] = bodies_of(3, LARGE_BODY + over)
-    async with Peer(sized(body)) as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with (
+        Peer(sized(body)) as peer,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
+    ):
         live, replayed = await proxy.ask(), await proxy.ask()
 
         assert live.body == replayed.body == body
@@ -83,7 +90,10 @@ async def test_bodies_around_the_size_limit_of_memory_are_served_alike(over: int
 
 async def test_a_client_of_http_1_0_gets_a_length() -> None:
     pieces = bodies_of(4, MIB, MIB)
-    async with Peer(chunked(*pieces)) as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with (
+        Peer(chunked(*pieces)) as peer,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
+    ):
         await proxy.ask()
         replayed = await proxy.send(b"GET / HTTP/1.0\r\nHost: %b\r\n\r\n" % proxy.host)
 
@@ -96,7 +106,7 @@ async def test_a_connection_serves_more_requests_after_a_large_answer() -> None:
     [body] = bodies_of(5, 3 * MIB)
     async with (
         Peer(sized(body)) as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
         proxy.connect() as client,
     ):
         for outcome in (b"recorded", b"replayed", b"replayed"):
@@ -108,7 +118,7 @@ async def test_an_answer_of_any_type_is_large_by_its_size_alone() -> None:
     body = b"data: {}\n\n" * 200_000
     async with (
         Peer(sized(body, b"Content-Type: text/event-stream")) as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
     ):
         assert (await proxy.ask()).body == (await proxy.ask()).body == body
 
@@ -121,7 +131,7 @@ OCTETS = b"Content-Type: application/octet-stream"
 
 async def test_a_large_upload_reaches_the_upstream_and_is_found_again() -> None:
     [body] = bodies_of(6, 3 * MIB)
-    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         live = await proxy.ask(HEAD, OCTETS, body=body)
         replayed = await proxy.ask(HEAD, OCTETS, body=body)
         other = await proxy.ask(HEAD, OCTETS, body=body[:-1] + b"!")
@@ -137,7 +147,7 @@ async def test_a_large_upload_reaches_the_upstream_and_is_found_again() -> None:
 async def test_an_upload_in_chunks_is_the_same_as_one_with_a_length() -> None:
     [body] = bodies_of(7, 2 * MIB)
     fields = b"\r\n".join([HEAD + b" HTTP/1.1", b"Host: x", OCTETS, b"Transfer-Encoding: chunked"])
-    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         await proxy.ask(HEAD, OCTETS, body=body)
         again = await proxy.send(
             chunked(body[:1000], body[1000:MIB], body[MIB:], head=fields + b"\r\n\r\n")
@@ -161,7 +171,7 @@ def typed(boundary: bytes) -> bytes:
 
 async def test_a_large_form_matches_whatever_its_boundary_and_tells_its_parts_apart() -> None:
     [audio] = bodies_of(8, 2 * MIB)
-    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         answers = [
             await proxy.ask(HEAD, typed(b"one"), body=form(b"one", audio)),
             await proxy.ask(HEAD, typed(b"two"), body=form(b"two", audio)),
@@ -179,7 +189,7 @@ async def test_a_large_form_matches_whatever_its_boundary_and_tells_its_parts_ap
 
 async def test_a_large_json_request_still_matches_by_value() -> None:
     text = b"x" * (3 * MIB)
-    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         kind = b"Content-Type: application/json"
         await proxy.ask(HEAD, kind, body=b'{"a": "%b", "b": 1.0}' % text)
         again = await proxy.ask(HEAD, kind, body=b'{"b":1,"a":"%b"}' % text)
@@ -195,7 +205,10 @@ async def test_an_answer_beyond_the_limit_is_refused_and_nothing_is_stored(frame
     [body] = bodies_of(9, 3 * MIB)
     said = sized(body) if framed == "length" else chunked(body[:MIB], body[MIB:])
     policy = Policy(max_body=2 * MIB)
-    async with Peer(said) as peer, running_proxy(peer.url, mode="auto", policy=policy) as proxy:
+    async with (
+        Peer(said) as peer,
+        running_proxy(peer.url, mode="auto", rules=REUSED, policy=policy) as proxy,
+    ):
         answer = await proxy.ask()
 
         assert answer.status == 502
@@ -207,7 +220,10 @@ async def test_an_answer_beyond_the_limit_is_refused_and_nothing_is_stored(frame
 async def test_an_upload_beyond_the_limit_is_refused_and_not_sent_on(framed: str) -> None:
     [body] = bodies_of(10, 3 * MIB)
     options = ProxyOptions(max_body=2 * MIB, body_idle_s=10)
-    async with Peer() as peer, running_proxy(peer.url, mode="auto", options=options) as proxy:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, mode="auto", rules=REUSED, options=options) as proxy,
+    ):
         if framed == "length":
             sent = proxy.request(HEAD, OCTETS, body=body)
         else:
@@ -231,7 +247,7 @@ async def test_a_secret_in_a_large_answer_is_not_stored_wherever_it_is_cut(cut: 
     pieces = [before[:MIB], before[MIB:] + KEY[:cut], KEY[cut:] + after]
     async with (
         Peer(chunked(*[piece for piece in pieces if piece])) as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
     ):
         asked = (b"GET /", b"Authorization: Bearer " + KEY)
         live, replayed = await proxy.ask(*asked), await proxy.ask(*asked)
@@ -247,7 +263,7 @@ async def test_a_secret_in_a_large_answer_is_not_stored_wherever_it_is_cut(cut: 
 async def test_a_secret_in_a_large_upload_is_sent_on_and_not_stored() -> None:
     [before, after] = bodies_of(12, MIB, MIB)
     asked = (HEAD, OCTETS, b"Authorization: Bearer " + KEY)
-    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         await proxy.ask(*asked, body=before + KEY + after)
         again = await proxy.ask(*asked, body=before + KEY + after)
         recorded = await proxy.recorded()
@@ -269,7 +285,7 @@ async def test_a_large_coded_answer_is_stored_plain_and_passed_on_as_it_came() -
     head = CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
     async with (
         Peer(chunked(*thirds, head=head)) as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
     ):
         live, replayed = [await proxy.ask(b"GET /", GZIP) for _ in range(2)]
 
@@ -285,7 +301,7 @@ async def test_a_large_answer_that_is_not_in_its_coding_is_stored_as_it_came() -
     broken = gzip.compress(noise)[:-9]
     async with (
         Peer(sized(broken, b"Content-Encoding: gzip")) as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
     ):
         live, replayed = await proxy.ask(), await proxy.ask()
 
@@ -297,7 +313,7 @@ async def test_a_small_answer_that_is_large_without_its_coding_lies_in_a_file() 
     text = b"".join(b"%d\n" % at for at in range(400_000))
     async with (
         Peer(sized(gzip.compress(text), b"Content-Encoding: gzip")) as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
     ):
         await proxy.ask(b"GET /", GZIP)
 
@@ -313,7 +329,7 @@ async def test_a_large_answer_at_its_pace_keeps_its_chunks() -> None:
     options = ProxyOptions(max_body=8 * MIB, body_idle_s=10, pace=Pace(0.01))
     async with (
         Peer(chunked(*pieces)) as peer,
-        running_proxy(peer.url, mode="auto", options=options) as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED, options=options) as proxy,
     ):
         await proxy.ask()
         replayed = await proxy.ask()
@@ -330,7 +346,7 @@ async def test_a_large_answer_that_was_cut_is_replayed_up_to_the_same_byte(frame
     policy = Policy(record_failures=True)
     async with (
         Peer(said[: -MIB // 2], "close") as peer,
-        running_proxy(peer.url, mode="auto", policy=policy) as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED, policy=policy) as proxy,
     ):
         assert (await proxy.ask()).status == 502
         [recorded] = await proxy.recorded()
@@ -353,7 +369,10 @@ async def test_all_who_ask_the_same_at_once_get_the_large_answer_of_one_call() -
     gate = asyncio.Event()
     said = sized(body)
     async with Peer(said[:100], gate, said[100:]) as peer:
-        async with running_proxy(peer.url, mode="auto") as proxy, asyncio.TaskGroup() as tasks:
+        async with (
+            running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
+            asyncio.TaskGroup() as tasks,
+        ):
             asking = [tasks.create_task(proxy.ask()) for _ in range(4)]
             await peer.asked.wait()
             gate.set()
@@ -370,7 +389,7 @@ async def test_a_client_that_leaves_stops_neither_the_recording_nor_the_next_one
     said = sized(body)
     async with (
         Peer(said[:100], gate, said[100:]) as peer,
-        running_proxy(peer.url, mode="auto") as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
     ):
         async with proxy.connect() as client:
             await client.send(proxy.request())
@@ -413,7 +432,10 @@ async def test_the_more_large_answers_are_sent_at_once_the_less_each_holds_in_me
 
     monkeypatch.setattr(delivery, "body_pieces", noted)
     monkeypatch.setattr(delivery.LargeAnswer, "under_way", others)
-    async with Peer(sized(body)) as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with (
+        Peer(sized(body)) as peer,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
+    ):
         await proxy.ask()
         read.clear()
 

@@ -13,6 +13,7 @@ from tapeway.loop_guard import LoopGuard
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
 from tests.support.listening import Listening
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import OK, Peer
 
 MODES: tuple[Mode, ...] = ("auto", "record", "passthrough")
@@ -162,7 +163,7 @@ async def test_a_client_of_1_0_gets_no_interim_response() -> None:
     go = asyncio.Event()
     async with (
         Peer(go, OK) as peer,
-        running_proxy(peer.url, mode="auto", loops=LoopGuard(late_s=0.01)) as proxy,
+        running_proxy(peer.url, mode="auto", rules=REUSED, loops=LoopGuard(late_s=0.01)) as proxy,
         proxy.connect() as first,
         proxy.connect() as second,
     ):

@@ -5,6 +5,7 @@ import pytest
 from tapeway.engine.recorder import Policy
 from tests.server.in_process_proxy import running_proxy
 from tests.server.streaming import routes
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer
 
 ANSWER = (
@@ -21,7 +22,7 @@ async def test_minimal_headers_leave_out_what_differs_each_time(*, minimal: bool
     policy = Policy(minimal_headers=minimal)
     async with (
         Peer(ANSWER) as peer,
-        running_proxy(mode="auto", routes=routes(peer.url), policy=policy) as proxy,
+        running_proxy(mode="auto", rules=REUSED, routes=routes(peer.url), policy=policy) as proxy,
     ):
         live = await proxy.ask(b"GET /v1/models")
         (recorded,) = await proxy.recorded()

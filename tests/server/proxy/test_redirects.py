@@ -6,6 +6,7 @@ from tapeway.core.model.control import Mode
 from tapeway.engine.recorder import Policy
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy, written_and_read
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer
 
 ALL = Policy(record_statuses=frozenset(range(200, 400)))
@@ -35,7 +36,10 @@ async def test_a_redirect_is_not_followed(status: int, mode: Mode) -> None:
 
 async def test_a_redirect_is_recorded_as_one() -> None:
     steps = redirect(b"http://169.254.169.254/")
-    async with Peer(steps) as peer, running_proxy(peer.url, mode="auto", policy=ALL) as proxy:
+    async with (
+        Peer(steps) as peer,
+        running_proxy(peer.url, mode="auto", rules=REUSED, policy=ALL) as proxy,
+    ):
         answers = [await proxy.ask() for _ in range(2)]
 
     assert [answer.outcome for answer in answers] == [b"recorded", b"replayed"]
@@ -64,7 +68,10 @@ def filled(text: str, peer: Peer, proxy: RunningProxy) -> bytes:
 @pytest.mark.parametrize("status", [200, 201, 302])
 @pytest.mark.parametrize("location", INTO)
 async def test_a_location_into_the_upstream_points_to_the_proxy(location: str, status: int) -> None:
-    async with Peer() as peer, running_proxy(peer.url, mode="auto", policy=ALL) as proxy:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, mode="auto", rules=REUSED, policy=ALL) as proxy,
+    ):
         peer.then(redirect(filled(location, peer, proxy), status))
         answers = [await proxy.ask() for _ in range(3)]
 

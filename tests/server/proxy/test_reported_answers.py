@@ -11,6 +11,7 @@ from tapeway.engine.report.summary import CassetteReport, RecordingSummary
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.streaming import LAST, PATHS, chunk, closed_head, head, line, routes, streaming
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer, Step
 from tests.support.streams import CHAT, SSE
 
@@ -43,7 +44,7 @@ async def test_a_live_answer_that_is_not_stored_is_named_with_the_reason(
 ) -> None:
     async with (
         Peer(*steps) as peer,
-        running_proxy(mode="auto", routes=routes(peer.url), options=options) as proxy,
+        running_proxy(mode="auto", rules=REUSED, routes=routes(peer.url), options=options) as proxy,
     ):
         for _ in range(2):
             await proxy.ask(line("chat.completions"), body=b'{"model":"m","stream":true}')
@@ -81,7 +82,7 @@ async def test_a_stream_that_require_marks_keeps_out_is_named() -> None:
     policy = Policy(require_marks=True)
     async with (
         Peer(head(SSE), chunk(CHAT), LAST) as peer,
-        running_proxy(mode="auto", routes=routes(peer.url), policy=policy) as proxy,
+        running_proxy(mode="auto", rules=REUSED, routes=routes(peer.url), policy=policy) as proxy,
     ):
         await proxy.ask(line("chat.completions"), body=b'{"stream":true}')
         (named,) = (await report_of(proxy)).unrecorded
@@ -114,7 +115,7 @@ async def test_an_answer_of_a_model_that_equal_calls_got_too_is_named_once(
 ) -> None:
     async with (
         Peer() as peer,
-        running_proxy(mode="auto", routes=routes(peer.url)) as proxy,
+        running_proxy(mode="auto", rules=REUSED, routes=routes(peer.url)) as proxy,
         proxy.connect() as app,
     ):
         for _ in range(4):
@@ -133,7 +134,7 @@ async def test_calls_that_share_one_answer_at_the_same_time_are_named() -> None:
     gate = asyncio.Event()
     async with (
         Peer(gate, head(b"application/json"), chunk(b"{}"), LAST) as peer,
-        running_proxy(mode="auto", routes=routes(peer.url)) as proxy,
+        running_proxy(mode="auto", rules=REUSED, routes=routes(peer.url)) as proxy,
         asyncio.TaskGroup() as group,
     ):
         for _ in range(2):
@@ -147,7 +148,10 @@ async def test_calls_that_share_one_answer_at_the_same_time_are_named() -> None:
 
 
 async def test_what_is_replayed_in_another_take_is_not_named() -> None:
-    async with Peer() as peer, running_proxy(mode="auto", routes=routes(peer.url)) as proxy:
+    async with (
+        Peer() as peer,
+        running_proxy(mode="auto", rules=REUSED, routes=routes(peer.url)) as proxy,
+    ):
         for _ in range(2):
             await proxy.ask(line("responses"), body=b'{"model":"m"}')
             await proxy.broker.rewind()

@@ -5,6 +5,7 @@ import pytest
 from tapeway.core.streams.pacing import Pace
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import OK, Peer
 
 BUSY = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nbusy"
@@ -55,7 +56,10 @@ async def test_a_retry_of_what_was_recorded_once_gets_that_again() -> None:
 
 
 async def test_in_auto_a_retry_is_recorded_in_place_of_what_was_only_passed_on() -> None:
-    async with Peer().then(BUSY).then(BUSY) as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with (
+        Peer().then(BUSY).then(BUSY) as peer,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
+    ):
         assert await tries(proxy, 3) == [(b"live", 429), (b"live", 429), (b"recorded", 200)]
         assert await counts(proxy) == (0, 1, 0, 0, 2)
 
@@ -76,7 +80,10 @@ async def test_an_upstream_that_failed_at_first_is_one_call() -> None:
 
 
 async def test_an_unnumbered_first_attempt_belongs_to_the_call() -> None:
-    async with Peer().then(BUSY).then(BUSY) as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with (
+        Peer().then(BUSY).then(BUSY) as peer,
+        running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,
+    ):
         for fields in ([], [b"x-stainless-retry-count: 1"], [b"x-stainless-retry-count: 2"]):
             await proxy.ask(b"POST /v1/x", *fields, body=b"{}")
 
@@ -85,7 +92,7 @@ async def test_an_unnumbered_first_attempt_belongs_to_the_call() -> None:
 
 
 async def test_attempts_of_an_aws_sdk_are_told_from_other_calls() -> None:
-    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         for at in (1, 2):
             await proxy.ask(b"GET /v1/x", b"amz-sdk-request: attempt=%d; max=3" % at)
         await proxy.ask(b"GET /v1/x")

@@ -11,6 +11,7 @@ from tapeway.core.model.control import Mode
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy, written_and_read
 from tests.support.canary import canary, sightings
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer, Step
 
 SHAPED = "sk-ant-api03-0123456789abcdefghijklmnop"
@@ -133,7 +134,7 @@ async def test_a_failing_upstream_reveals_no_secret(
 async def test_an_unreachable_upstream_reveals_no_secret(
     secret_request: SecretRequest,
 ) -> None:
-    async with running_proxy(NOWHERE, mode="auto") as proxy:
+    async with running_proxy(NOWHERE, mode="auto", rules=REUSED) as proxy:
         answer = await proxy.ask(
             b"POST " + secret_request.target().encode(),
             *secret_request.fields(),
@@ -204,7 +205,7 @@ async def test_an_answer_without_a_credential_is_replayed_byte_for_byte(name: st
 
 
 async def test_two_tokens_are_two_requests_and_another_key_is_not() -> None:
-    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         for token in (b"first-page-token", b"second-page-token"):
             assert (await proxy.ask(b"GET /list?token=" + token)).outcome == b"recorded"
         assert (await proxy.ask(b"GET /list?token=first-page-token")).outcome == b"replayed"
@@ -227,7 +228,7 @@ async def test_two_tokens_are_two_requests_and_another_key_is_not() -> None:
 
 
 async def test_the_page_after_one_without_a_token_is_asked_for() -> None:
-    async with Peer() as peer, running_proxy(peer.url, mode="auto") as proxy:
+    async with Peer() as peer, running_proxy(peer.url, mode="auto", rules=REUSED) as proxy:
         assert (await proxy.ask(b"GET /list")).outcome == b"recorded"
         assert (await proxy.ask(b"GET /list?token=second-page-token")).outcome == b"recorded"
         assert (await proxy.ask(b"GET /list")).outcome == b"replayed"

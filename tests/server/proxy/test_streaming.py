@@ -24,6 +24,7 @@ from tests.server.streaming import (
 )
 from tests.support.fakes.broker import until
 from tests.support.fakes.failing_store import FakeStore
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import OK, Peer, Step
 from tests.support.streams import CHAT, ERRORS, SSE, STREAMS
 
@@ -46,6 +47,7 @@ async def streams(
         Peer(*steps) as peer,
         running_proxy(
             mode=mode,
+            rules=REUSED,
             routes=routes(peer.url),
             store=store,
             policy=policy,

@@ -19,6 +19,7 @@ from tapeway.server.proxy import ProxyOptions
 from tapeway.stores.memory import MemoryStore
 from tests.server.in_process_proxy import MIB, HitsOn, running_proxy
 from tests.support.raw_client import Answer
+from tests.support.reuse import REUSED
 from tests.support.socket_upstream import Peer
 
 ALL = Policy(record_statuses=frozenset(range(200, 400)))
@@ -275,7 +276,9 @@ async def test_rewriting_can_be_turned_off(mode: Mode, delivery: Delivery) -> No
 async def test_a_replay_at_the_recorded_pace_leads_back_too() -> None:
     async with (
         Peer() as peer,
-        running_proxy(mode="auto", routes={"svc": peer.url}, options=options(pace=1000)) as proxy,
+        running_proxy(
+            mode="auto", rules=REUSED, routes={"svc": peer.url}, options=options(pace=1000)
+        ) as proxy,
     ):
         peer.then(Answered((JSON,), PAGE).at(peer.url))
         answers = [await proxy.ask(b"GET /svc/x") for _ in range(2)]
@@ -291,7 +294,9 @@ async def test_an_origin_without_a_route_is_named_once(caplog: pytest.LogCapture
     body = b'{"nextLink":"https://third.example/x"}'
     async with (
         Peer() as peer,
-        running_proxy(mode="auto", routes={"svc": peer.url}, options=options()) as proxy,
+        running_proxy(
+            mode="auto", rules=REUSED, routes={"svc": peer.url}, options=options()
+        ) as proxy,
     ):
         peer.then(Answered((JSON, f"Location: {location.decode()}"), body).at(peer.url))
         answers = [await proxy.ask(b"GET /svc/x") for _ in range(3)]

@@ -160,7 +160,7 @@ async def test_a_long_text_is_checked_in_steps(turns: Turns) -> None:
 
 async def test_what_a_feed_said_before_its_recording_began_is_taken_in_steps(turns: Turns) -> None:
     lines = LiveLines(ResponseHead(200, "OK"))
-    lines.precede([(WebSocketMessage(b"%d" % number), float(number)) for number in range(MANY)])
+    lines.precede((b"%d" % number, float(number)) for number in range(MANY))
     lines.end("complete")
     taken: list[float] = []
 

@@ -294,6 +294,7 @@ async def test_in_auto_the_first_message_comes_from_the_recording_and_once() -> 
         running_proxy(service.url, mode="auto") as proxy,
     ):
         recorded = await _greeted(proxy)
+        await proxy.broker.rewind()
         async with connected(proxy.url, "/rpc") as client:
             found = [await next_event(client)]
             for method in ("echo", "new"):
@@ -315,6 +316,7 @@ async def test_in_auto_as_many_first_messages_of_the_service_are_left_out_as_the
         running_proxy(service.url, mode="auto") as proxy,
     ):
         await _greeted(proxy)
+        await proxy.broker.rewind()
         async with connected(proxy.url, "/rpc") as client:
             found = [await next_event(client)]
             await client.send(json.dumps(call(1, "new")))
@@ -349,8 +351,10 @@ async def test_in_auto_another_caller_is_greeted_by_the_service() -> None:
         serving(_greeting(_numbered("welcome"))) as service,
         running_proxy(service.url, mode="auto") as proxy,
     ):
-        keys = ("sk-synthetic-1", "sk-synthetic-2", "sk-synthetic-1", "sk-synthetic-2")
+        keys = ("sk-synthetic-1", "sk-synthetic-2")
         said = [await talk(proxy, key) for key in keys]
+        await proxy.broker.rewind()
+        said += [await talk(proxy, key) for key in keys]
     assert said == [news("welcome", number) for number in (1, 2, 1, 2)]
     assert len(service.handshakes) == 2
 

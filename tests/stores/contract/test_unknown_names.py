@@ -16,6 +16,7 @@ from tests.stores.contract.kinds import Place
 from tests.stores.recordings import recording
 from tests.support.fakes.broker_setups import Sent, brokers_on
 from tests.support.fakes.live_service import FakeAnswer, numbered
+from tests.support.reuse import REUSED
 
 MOST = 5
 ASKED = Request("openai", "GET", "/v1/x", base="https://up")
@@ -26,9 +27,10 @@ async def test_names_that_hold_nothing_are_forgotten(
     mode: Mode, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "MOST_EMPTY", MOST)
-    # In auto such an answer is not recorded.
+    # In auto it is not recorded.
     refused = FakeAnswer(b"no", status=503)
-    async with brokers_on([place.again()], lambda _: refused, mode=mode, repeats=None) as setup:
+    setups = brokers_on([place.again()], lambda _: refused, mode=mode, repeats=None, rules=REUSED)
+    async with setups as setup:
         (broker,) = setup.brokers
         await broker.editor.append("held", [Addition(recording(0).interaction)])
         await setup.ask(0, Sent(recording(0).exchange.request, "held"))
@@ -53,7 +55,8 @@ async def test_a_name_under_which_a_call_is_under_way_is_not_forgotten(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "MOST_EMPTY", MOST)
-    async with brokers_on([place.again()], numbered, mode="auto", repeats=None) as setup:
+    setups = brokers_on([place.again()], numbered, mode="auto", repeats=None, rules=REUSED)
+    async with setups as setup:
         (broker,) = setup.brokers
         setup.responder.gate.clear()
         async with asyncio.TaskGroup() as tasks:

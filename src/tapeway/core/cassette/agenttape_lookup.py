@@ -24,7 +24,7 @@ def next_by_alias(
     """Take the next recording under the aliases that can answer the request.
 
     None if none is left. `repeats` is the repeat rule, None for the cassette's rule. With
-    `can_ask` a stale recording does not answer.
+    `can_ask` a recording that may be out of date does not answer.
     """
     groups = [
         answering
@@ -37,7 +37,7 @@ def next_by_alias(
     if index is None:
         return None
     exchange = _exchange(cassette, index)
-    if can_ask and exchange is not None and cassette.why_out_of_date(exchange) is not None:
+    if can_ask and exchange is not None and cassette.why_asked(exchange) is not None:
         return None
     return cassette.use(index)
 

@@ -4,14 +4,14 @@ Once every recording of a key is used, the cassette's repeat rule (`meta.repeats
 answers. Tools have different rules, and a cassette keeps the rule of the tool that made it.
 """
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
 import orjson
 
-from tapeway.core.cassette.freshness import WRITE_KEY
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import RulesFault
@@ -20,6 +20,9 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 
 REPEATS_FIELD = "repeats"
+_WRITE_KEY = b"\0write "
+_MOST_MARKS = 100
+"""Marks of calls that are kept for a key: a client repeats a call soon, or never."""
 _REPEATS: tuple[Repeats, ...] = get_args(Repeats)
 
 
@@ -41,14 +44,16 @@ class Take:
     """
     recorded_keys: set[bytes] = field(default_factory=set)
     """Keys that this take has recorded. The first recording of a key replaces earlier takes."""
+    places: dict[int, int] = field(default_factory=dict)
+    """How many times a recording has answered whose answer the service gave several times."""
     repeated: set[int] = field(default_factory=set)
     """Indexes of the recordings that have answered twice or more in this take."""
     kept: set[int] = field(default_factory=set)
     """Indexes of recordings of earlier takes that new answers were equal to: they stay."""
     writes: Counter[bytes] = field(default_factory=Counter)
-    """How many writes succeeded, by the keys of `freshness.write_keys`."""
-    writes_before: dict[int, int] = field(default_factory=dict)
-    """By index, the number of writes on a recording's path before this take asked for the recording."""
+    """How many writes were asked live, by `write_key`."""
+    marks: dict[bytes, dict[bytes, int]] = field(default_factory=dict)
+    """By key and mark, the recording of a call that its client marked, for the client's retries."""
     variants: dict[bytes, bytes] = field(default_factory=dict)
     """Digests of the credential fields in each cursor's first request, if any."""
     bindings: IdBindings = field(default_factory=IdBindings)
@@ -82,25 +87,22 @@ class Take:
         self.touched.add(index)
         self.used.add(index)
 
-    def writes_on(self, keys: Iterable[bytes]) -> int:
-        """The sum of these counters of writes."""
-        return sum([self.writes.get(key, 0) for key in keys])
-
     def count_recording(
         self,
         key: bytes,
         variant: bytes,
         index: int,
-        writes_before: int = 0,
+        mark: bytes = b"",
         *,
         goes_on: bool = False,
     ) -> None:
         """Note a new recording, which counts as used by the recorded request.
 
-        A recording that `goes_on` holds more of an answer that was counted before.
+        `mark` is what its client repeats when it retries the call. A recording that `goes_on` holds
+        more of an answer that was counted before.
         """
-        if writes_before:
-            self.writes_before[index] = writes_before
+        if mark:
+            self.marks.setdefault(key, {})[mark] = index
         self.recorded_keys.add(key)
         self.touched.add(index)
         self.used.add(index)
@@ -136,10 +138,13 @@ class Take:
             "kept": [*sorted(self.kept.intersection(indexes))],
             "recorded": key in self.recorded_keys,
         }
+        if used := sorted(self.places.keys() & indexes):
+            state["places"] = [[index, self.places[index]] for index in used]
         if repeated_first := sorted(self.repeated.intersection(indexes)):
             state["repeated"] = [*repeated_first]
-        if before := sorted(self.writes_before.keys() & indexes):
-            state["writes"] = [[index, self.writes_before[index]] for index in before]
+        if marks := self.marks.get(key):
+            recent = list(marks.items())[-_MOST_MARKS:]
+            state["marks"] = {mark.decode(): index for mark, index in recent}
         return orjson.dumps(state)
 
     def forget_key(self, key: bytes, indexes: Collection[int]) -> None:
@@ -151,11 +156,12 @@ class Take:
             for known in (self.touched, self.used, self.kept, self.repeated):
                 known.discard(index)
             self.repeat_counts.pop(index, None)
-            self.writes_before.pop(index, None)
+            self.places.pop(index, None)
+        self.marks.pop(key, None)
 
     def restore_key(self, key: bytes, state: bytes) -> None:
         """Apply the state of a key, stored by another instance."""
-        if key.startswith(WRITE_KEY):
+        if key.startswith(_WRITE_KEY):
             self.writes[key] = int(state)
             return
         known = orjson.loads(state)
@@ -167,9 +173,16 @@ class Take:
         self.kept.update(known["kept"])
         self.repeated.update(known.get("repeated", ()))
         self.repeat_counts.update(dict(known["again"]))
-        self.writes_before.update(dict(known.get("writes", ())))
+        self.places.update(dict(known.get("places", ())))
+        if marks := known.get("marks"):
+            self.marks[key] = {mark.encode(): index for mark, index in marks.items()}
         if known["recorded"]:
             self.recorded_keys.add(key)
+
+
+def write_key(route: str) -> bytes:
+    """The counter of the writes that a take asked live on a route; no match key begins so."""
+    return _WRITE_KEY + route.encode("utf-8", "surrogateescape")
 
 
 def repeats_of_meta(meta: Mapping[str, Json]) -> Repeats:
@@ -192,14 +205,21 @@ def meta_with_repeats(meta: Mapping[str, Json], repeats: Repeats) -> dict[str, J
 
 
 def at_cursor(
-    recordings: Sequence[Interaction], position: int, repeats: Repeats
+    recordings: Sequence[Interaction],
+    position: int,
+    repeats: Repeats,
+    ends: Sequence[int] | None = None,
 ) -> Interaction | None:
-    """The recording at a cursor's position. Beyond the last recording the repeat rule decides."""
-    if position < len(recordings):
-        return recordings[position]
-    if repeats == "miss":
-        return None
-    return recordings[position % len(recordings)] if repeats == "cycle" else recordings[-1]
+    """The recording at a cursor's position. Beyond the last recording the repeat rule decides.
+
+    `ends` are the positions behind each recording, where some recordings have several.
+    """
+    last = len(recordings) if ends is None else ends[-1]
+    if position >= last:
+        if repeats != "cycle":
+            return None if repeats == "miss" else recordings[-1]
+        position %= last
+    return recordings[position if ends is None else bisect_right(ends, position)]
 
 
 def first_recording(recordings: Sequence[Interaction], asked: Request | None) -> Interaction:

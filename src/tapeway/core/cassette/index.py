@@ -21,8 +21,13 @@ from typing import cast
 
 from tapeway.core.agenttape.lookup import ALIAS_PREFIX, AliasIndex
 from tapeway.core.cassette.credential_index import CredentialIndex, FoundKey, credential_places
-from tapeway.core.cassette.cursors import Take, at_cursor, first_recording, repeats_of_meta
-from tapeway.core.cassette.freshness import READS, read_keys, why_not_final, write_keys
+from tapeway.core.cassette.cursors import (
+    Take,
+    at_cursor,
+    first_recording,
+    repeats_of_meta,
+    write_key,
+)
 from tapeway.core.cassette.keyed_recordings import (
     KeyedRecordings,
     as_recordings,
@@ -32,15 +37,22 @@ from tapeway.core.cassette.keyed_recordings import (
 from tapeway.core.cassette.recorded_bodies import RecordedBodies, SelectingHead, selecting_head
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
-from tapeway.core.http.headers import EDITION
+from tapeway.core.http.headers import EDITION, request_fields
 from tapeway.core.http.routing import DEFAULT_ROUTE
+from tapeway.core.http.sdk_conventions import attempt_number, call_mark
 from tapeway.core.matching.headers import distance
 from tapeway.core.matching.headers.conditions import are_told_apart, is_for, of_one_request
 from tapeway.core.matching.key import KeyAndBody, key_and_body, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.received_request import ReceivedRequest
 from tapeway.core.matching.recorded_request import RecordedRequest
-from tapeway.core.matching.rules import Rules, merged_rules, meta_with_rules, rules_of_meta
+from tapeway.core.matching.rules import (
+    Rules,
+    is_reused,
+    merged_rules,
+    meta_with_rules,
+    rules_of_meta,
+)
 from tapeway.core.misses.neighbours import Neighbours
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
@@ -54,11 +66,20 @@ from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.errors import StoreError
 
+CallsModel = Callable[[Request], bool]
+"""Whether a request calls a model, and leaves nothing behind at the service."""
+
+
+def calls_no_model(request: Request) -> bool:
+    """For an index that only mode `replay` and tools look into."""
+    return False
+
 
 class CassetteIndex:
     """The recordings of one loaded cassette, and the current take.
 
-    The rules come from `meta`. Raises RulesFault for unreadable rules. If only a part of the cassette
+    The rules come from `meta`. Raises RulesFault for unreadable rules. `calls_model` tells which
+    requests a recording answers again in the take that made or used the recording. If only a part of the cassette
     is loaded, `other_routes` are the routes of recordings outside `stored`, `places` is the order of
     the part, by index, and `whole_version` is the version of the whole cassette.
     """
@@ -72,8 +93,10 @@ class CassetteIndex:
         other_routes: Collection[str] = (),
         places: Mapping[int, int] | None = None,
         whole_version: str | None = None,
+        calls_model: CallsModel = calls_no_model,
     ) -> None:
         self.name = name
+        self.calls_model = calls_model
         self.whole_version = whole_version
         self.head: CassetteHead = stored.head
         self.rules: Rules = rules_of_meta(stored.head.meta)
@@ -95,8 +118,8 @@ class CassetteIndex:
         self._merged_keys: set[bytes] = set()
         self.repeated: set[int] = set()
         """Indexes of models' answers that a take has recorded and then repeated."""
-        self._not_final: dict[int, tuple[Interaction, str | None]] = {}
-        """The reasons why answers are not final, remembered by recording."""
+        self._answers_again: dict[int, tuple[Interaction, bool]] = {}
+        """Whether recordings answer again in one take, remembered by recording."""
         self._next_index = 0
         self._build(stored)
 
@@ -241,22 +264,25 @@ class CassetteIndex:
 
         With `can_ask` the upstream can be called instead, so the result is also None in three
         cases. Another caller made the recording in this take. A credential field has its second
-        value in this take, perhaps the token of a second page. The recording is out of date.
+        value in this take, perhaps the token of a second page. The recording may be out of date.
 
         `known` are the recordings from before the request waited for an equal request: later
-        recordings answer, final or not.
+        recordings answer.
         """
         key = found_key.key
         recordings = as_recordings(self._by_key.get(key), self._place_of)
         if recordings is None:
             return None
-        if can_ask and asked is not None and self._is_second_page(found_key, asked):
-            return None
+        if can_ask and asked is not None:
+            if (recorded := self._of_same_call(recordings, key, asked)) is not None:
+                return recorded
+            if self._is_second_page(found_key, asked):
+                return None
         variant = b"" if asked is None or found_key.own else asked.variant
         caller = asked.get_caller if can_ask and asked is not None else None
         headers = None if asked is None else asked.get_headers
-        if (chosen := self.next_in_order(key, repeats, caller, headers)) is not None:
-            self.take.use(key, chosen.index, variant)
+        if (chosen := self._if_in_order(key, repeats, caller, headers)) is not None:
+            self._count(key, chosen, variant)
             return chosen
         allowed: Sequence[Interaction] = recordings.all
         if asked is not None and (recordings.has_conditions or can_ask):
@@ -264,14 +290,28 @@ class CassetteIndex:
             if not allowed:
                 return None
         chosen = self._choose(recordings, key, allowed, repeats or self.repeats, asked)
-        if can_ask and chosen is not None and self.why_out_of_date(chosen, known) is not None:
+        if can_ask and chosen is not None and self.why_asked(chosen, known) is not None:
             # Under `first` and `cycle` this may be an old one of several recordings.
             chosen = self._choose(recordings, key, allowed, "last", asked)
-            if chosen is not None and self.why_out_of_date(chosen, known) is not None:
+            if chosen is not None and self.why_asked(chosen, known) is not None:
                 return None
         if chosen is not None:
-            self.take.use(key, chosen.index, variant)
+            self._count(key, chosen, variant)
         return chosen
+
+    def _count(self, key: bytes, chosen: Interaction, variant: bytes) -> None:
+        take, index = self.take, chosen.index
+        take.use(key, index, variant)
+        if chosen.again:
+            take.places[index] = take.places.get(index, 0) + 1
+
+    def latest(self, key: bytes, asked: ReceivedRequest) -> Interaction | None:
+        """The last recorded answer of a key that a request may get, however old; not counted."""
+        recordings = as_recordings(self._by_key.get(key), self._place_of)
+        if recordings is None:
+            return None
+        allowed = self._allowed(recordings, key, asked, can_ask=True)
+        return next((item for item in reversed(allowed) if item.failure is None), None)
 
     def recordings(self, key: bytes) -> Sequence[Interaction]:
         """The recordings with this match key, in the order of the cassette."""
@@ -297,14 +337,28 @@ class CassetteIndex:
 
         The request is not counted. None if `next` has to look at more, or if no recording is left.
         If the upstream can be called instead, `caller` names the caller: a recording of this take
-        answers its caller alone, and a stale recording answers nobody. `headers` gives the fields
+        answers its caller alone, and one that may be out of date answers nobody. `headers` gives the fields
         of the request, which only recordings with conditions need.
         """
+        chosen = self._if_in_order(key, repeats, caller, headers)
+        # Only `next` counts how often an answer was given that the service gave several times.
+        return None if chosen is None or (chosen.again and caller is not None) else chosen
+
+    def _if_in_order(
+        self,
+        key: bytes,
+        repeats: Repeats | None,
+        caller: Callable[[], bytes] | None,
+        headers: Callable[[], Headers] | None,
+    ) -> Interaction | None:
         recording = self._next_in_order(key, repeats or self.repeats, caller, headers)
-        if recording is None or caller is None or recording.index not in self.take.touched:
+        if recording is None or caller is None:
+            return recording
+        take = self.take
+        if recording.index not in take.touched and not take.writes:
             return recording
         try:
-            if self.why_out_of_date(recording) is not None:
+            if self.why_asked(recording) is not None:
                 return None
         except StoreError:
             # The recording cannot be read in its file any more.
@@ -336,12 +390,12 @@ class CassetteIndex:
             # The usual case. Unless a recording answers once, the cursor does not matter.
             if repeats != "miss":
                 return held
-            return held if not self.take.cursors.get(key) else None
+            return held if self.take.cursors.get(key, 0) <= held.again else None
         if len(held.all) > 1 and (
             repeats == "first" or held.headers_differ or key in self._merged_keys
         ):
             return None
-        return at_cursor(held.all, self.take.cursors.get(key, 0), repeats)
+        return at_cursor(held.all, self.take.cursors.get(key, 0), repeats, held.ends)
 
     def repeats_first(self, interaction: Interaction) -> bool:
         """Whether a recording is a model's answer of this take, and repeats for the first time."""
@@ -352,41 +406,59 @@ class CassetteIndex:
         self.repeated.add(index)
         return True
 
-    def why_out_of_date(
+    def why_asked(
         self, interaction: Interaction, known: Collection[int] | None = None
     ) -> str | None:
-        """Why a recording does not answer again in this take, or None. `known` as in `next`.
+        """Why the service is asked although a recording could answer; None if the recording answers.
 
-        A recording that this take neither made nor replayed always answers.
+        Nobody can know whether an answer is still true, so within a take only the answers of models
+        are given again. `known` as in `next`.
         """
         take, index = self.take, interaction.index
-        if index not in take.touched:
-            return None
         is_awaited = known is not None and index not in known
-        if not is_awaited and (words := self._why_not_final(interaction)) is not None:
-            return f"#{index} is not final: {words}"
-        if take.writes and interaction.request.method in READS:
-            writes = take.writes_on(read_keys(interaction.request.url))
-            if writes > take.writes_before.get(index, 0):
-                return f"#{index} is from before a write"
+        is_used_up = self._is_used_up(interaction)
+        if is_awaited or not (is_used_up or take.writes) or self.answers_again(interaction):
+            return None
+        if is_used_up:
+            return f"#{index} may be out of date"
+        if take.writes.get(write_key(interaction.request.route)):
+            return f"#{index} is from before a write on its route"
         return None
 
     def why_asked_again(self, key: bytes) -> str | None:
-        """Why the recordings of a key are out of date; None if they are not, or without any."""
+        """Why the recordings of a key may be out of date; None if they are not, or without any."""
         held = self._by_key.get(key)
         if held is None:
             return None
-        return self.why_out_of_date(held if isinstance(held, Interaction) else held.all[-1])
+        return self.why_asked(held if isinstance(held, Interaction) else held.all[-1])
 
-    def writes_on(self, request: Request) -> int:
-        """The number of this take's writes on the path of a request."""
-        if not self.take.writes or request.method not in READS:
-            return 0
-        return self.take.writes_on(read_keys(request.url))
+    def _is_used_up(self, interaction: Interaction) -> bool:
+        """Whether the take has made a recording, or used it as often as the service gave the answer."""
+        index = interaction.index
+        if index not in self.take.touched:
+            return False
+        return not interaction.again or self.take.places.get(index, 0) > interaction.again
 
-    def count_write(self, request: Request, take: Take) -> None:
-        """Count a successful write: earlier reads on the path are stale in the take."""
-        self.take_now(take).writes.update(write_keys(request.url))
+    def answers_again(self, interaction: Interaction) -> bool:
+        """Whether the take that made or used a recording may be given its answer once more."""
+        known = self._answers_again.get(interaction.index)
+        # A recording can be edited under its index.
+        if known is None or known[0] is not interaction:
+            again = self.may_answer_again(interaction.request)
+            known = self._answers_again[interaction.index] = interaction, again
+        return known[1]
+
+    def may_answer_again(self, request: Request) -> bool:
+        """Whether a request calls a model, or is named by a rule `reuse`."""
+        return self.calls_model(request) or is_reused(self.rules, request)
+
+    def writes_on(self, route: str) -> int:
+        """How many writes the take has asked live on a route."""
+        return self.take.writes.get(write_key(route), 0)
+
+    def count_write(self, route: str, take: Take) -> None:
+        """Count a write that was asked live: earlier takes no longer answer for its route."""
+        self.take_now(take).writes[write_key(route)] += 1
 
     def use(self, index: int) -> Interaction | None:
         """An HTTP recording, counted as the next of its key."""
@@ -413,6 +485,14 @@ class CassetteIndex:
     def set_next_index(self, index: int) -> None:
         """Give the next recording this index."""
         self._next_index = index
+
+    def before(self, interaction: Interaction, key: bytes) -> Interaction | None:
+        """The last recording of the same request by the same caller."""
+        asks = distance.caller(interaction.request.credentials)
+        for recording in reversed(self._not_told_apart(interaction, key)):
+            if distance.caller(recording.request.credentials) == asks:
+                return recording if self._interactions[recording.index] is recording else None
+        return None
 
     def make_recording(
         self,
@@ -518,33 +598,35 @@ class CassetteIndex:
         key: bytes,
         take: Take,
         variant: bytes = b"",
-        writes_before: int = 0,
+        mark: bytes = b"",
         *,
         goes_on: bool = False,
     ) -> None:
         """Add a durable HTTP exchange. The recorded request counts as a use.
 
-        `variant` is a digest of the request's credential fields, `writes_before` the number of
-        writes on the path before the request. A recording that `goes_on` holds more of the answer
-        than the one that it supersedes.
+        `variant` is a digest of the request's credential fields, `mark` what its client repeats when
+        it retries the call. A recording that `goes_on` holds more of the answer than the one that it
+        supersedes.
         """
         interaction = cast(Interaction, recording.interaction)
-        if recording.supersedes:
-            places = [
-                self._place(superseded)
-                for superseded in recording.supersedes
-                if superseded in self._key_of
-            ]
-            self._place_of[interaction.index] = min(places, default=interaction.index)
+        places = [
+            self._place(superseded)
+            for superseded in recording.supersedes
+            if superseded in self._key_of
+        ]
         for index in recording.supersedes:
             self._remove(index)
+        if recording.supersedes:
+            self._place_of[interaction.index] = min(places, default=interaction.index)
+        if interaction.again:
+            take.places[interaction.index] = 1 + interaction.again
         if (now := self.take_now(take)) is not take:
             take, key = now, recording_key(interaction, self.rules)
         self._put(interaction, key)
         self._take_of[interaction.index] = take.number
         if self.correlation is not None:
             self.correlation.add(interaction)
-        take.count_recording(key, variant, interaction.index, writes_before, goes_on=goes_on)
+        take.count_recording(key, variant, interaction.index, mark, goes_on=goes_on)
 
     def add_foreign(self, item: ForeignInteraction, supersedes: Iterable[int] = ()) -> None:
         """Add a durable interaction of a kind other than HTTP."""
@@ -565,7 +647,7 @@ class CassetteIndex:
         self.rules = merged_rules(self.rules, more)
         self.head = replace(self.head, meta=meta_with_rules(self.head.meta, self.rules))
         self.correlation = self._credentials = self._neighbours = None
-        self._not_final.clear()
+        self._answers_again.clear()
         self._build(self.stored())
         # Recordings of several old keys may share a new key: used ones need not come first.
         self._merged_keys = {key for key, held in self._by_key.items() if len(indexes_of(held)) > 1}
@@ -638,7 +720,7 @@ class CassetteIndex:
         key: bytes,
         take: Take,
         variant: bytes = b"",
-        writes_before: int = 0,
+        mark: bytes = b"",
         *,
         goes_on: bool = False,
     ) -> CursorStep:
@@ -649,7 +731,9 @@ class CassetteIndex:
             after = Take(take.number)
             if before is not None:
                 after.restore_key(key, before)
-            after.count_recording(key, variant, index, writes_before, goes_on=goes_on)
+            after.count_recording(key, variant, index, mark, goes_on=goes_on)
+            if interaction.again:
+                after.places[index] = 1 + interaction.again
             return after.key_state(key, {*after.touched})
 
         return CursorStep(take.number, key, moved)
@@ -726,14 +810,14 @@ class CassetteIndex:
             differ = recordings.headers_differ or key in self._merged_keys
             if differ or len(interactions) < len(recordings.all):
                 return self._nearest_headers(interactions, asked.as_stored, repeats)
-        return at_cursor(interactions, self.take.cursors.get(key, 0), repeats)
+        return at_cursor(interactions, self.take.cursors.get(key, 0), repeats, recordings.ends)
 
     def _nearest_headers(
         self, interactions: Sequence[Interaction], asked: Request, repeats: Repeats
     ) -> Interaction | None:
         """The next unused recording of the same caller, nearest headers first; then the repeat rule."""
         own = distance.of_same_caller(asked, interactions)
-        unused = [interaction for interaction in own if interaction.index not in self.take.touched]
+        unused = [interaction for interaction in own if not self._is_used_up(interaction)]
         if unused:
             return distance.nearest_by_headers(asked, unused)[0]
         if repeats == "miss":
@@ -750,13 +834,29 @@ class CassetteIndex:
             return False
         return self.take.first_variant(found_key.key) not in (None, asked.variant)
 
-    def _why_not_final(self, interaction: Interaction) -> str | None:
-        known = self._not_final.get(interaction.index)
-        # A recording can be edited under its index.
-        if known is None or known[0] is not interaction:
-            words = why_not_final(interaction, self.rules)
-            known = self._not_final[interaction.index] = interaction, words
-        return known[1]
+    def _of_same_call(
+        self, recordings: KeyedRecordings, key: bytes, asked: ReceivedRequest
+    ) -> Interaction | None:
+        """The take's recording of the call that a client tries once more; None for another call.
+
+        The recording is not counted again: its place in the order was used by the first try.
+        """
+        fields, take = request_fields(asked.request.headers).first, self.take
+        if key not in take.recorded_keys:
+            return None
+        mark, attempt = call_mark(fields), attempt_number(fields)
+        if mark:
+            index = take.marks.get(key, {}).get(mark)
+            return next((item for item in recordings.all if item.index == index), None)
+        if attempt is None or attempt == 1:
+            return None
+        own = [
+            recording
+            for recording in recordings.all
+            if self.take_of(recording.index) == take.number
+            and distance.caller(recording.request.credentials) == asked.caller
+        ]
+        return own[-1] if own else None
 
     def _rekeyed(self, before: Take) -> Take:
         """A take with cursors under the new keys, counted from the used recordings."""
@@ -766,7 +866,6 @@ class CassetteIndex:
             kept=before.kept,
             repeated=before.repeated,
             writes=before.writes,
-            writes_before=before.writes_before,
             used=before.used,
         )
         own, self.take = self.take, take
@@ -801,7 +900,7 @@ class CassetteIndex:
     def _renumber(self) -> None:
         positions = {index: at for at, index in enumerate(self._in_order())}
         self._place_of.clear()
-        self._not_final.clear()
+        self._answers_again.clear()
         self.repeated = {positions[index] for index in self.repeated & positions.keys()}
         before, self._interactions = self._interactions, {}
         for index, at in positions.items():
@@ -811,10 +910,9 @@ class CassetteIndex:
             used.touched = {positions[index] for index in used.touched & positions.keys()}
             used.repeated = {positions[index] for index in used.repeated & positions.keys()}
             used.kept = {positions[index] for index in used.kept & positions.keys()}
-            used.writes_before = {
-                positions[index]: count
-                for index, count in used.writes_before.items()
-                if index in positions
+            used.marks = {
+                key: {mark: positions[at] for mark, at in marks.items() if at in positions}
+                for key, marks in used.marks.items()
             }
         moved = {positions[index] for index in self.take.used & positions.keys()}
         self.take.used.clear()
@@ -864,7 +962,7 @@ class CassetteIndex:
                 if self._credentials is not None:
                     self._credentials.remove(key)
         self._place_of.pop(index, None)
-        self._not_final.pop(index, None)
+        self._answers_again.pop(index, None)
         self.repeated.discard(index)
 
 

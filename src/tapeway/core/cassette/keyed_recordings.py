@@ -1,7 +1,8 @@
 """The recordings of one match key: nearly every key has only one, which then stands for itself."""
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from tapeway.core.matching.headers import distance
 from tapeway.core.matching.headers.conditions import has_conditions
@@ -12,7 +13,10 @@ from tapeway.core.model.lazy_interaction import LazyInteraction
 class KeyedRecordings:
     """The recordings of one match key, in the order of the cassette, as after a reload."""
 
-    __slots__ = ("_headers_differ", "_place_of", "all", "has_conditions")
+    __slots__ = (
+        *("_ends", "_has_repeats", "_headers_differ", "_place_of"),
+        *("all", "has_conditions"),
+    )
 
     def __init__(self, place_of: Mapping[int, int]) -> None:
         """`place_of` maps an index to its place, where the two differ."""
@@ -21,6 +25,15 @@ class KeyedRecordings:
         self.has_conditions = False
         """Whether there is one that answers some of the requests with the key alone."""
         self._headers_differ: bool | None = None
+        self._ends: list[int] | None = None
+        self._has_repeats = False
+
+    @property
+    def ends(self) -> Sequence[int] | None:
+        """The positions of a cursor behind each; None where each has one position."""
+        if self._ends is None and self._has_repeats:
+            self._ends = list(accumulate([1 + recording.again for recording in self.all]))
+        return self._ends
 
     @property
     def headers_differ(self) -> bool:
@@ -34,6 +47,8 @@ class KeyedRecordings:
         if self._headers_differ is False:
             # Only the new one is compared: polled for hours, a key has thousands of recordings.
             self._headers_differ = distance.headers_differ([self.all[0], interaction])
+        self._ends = None
+        self._has_repeats = self._has_repeats or interaction.again > 0
         self.has_conditions = self.has_conditions or _has_conditions(interaction)
         if self.all and self._place(self.all[-1]) > self._place(interaction):
             insort(self.all, interaction, key=self._place)
@@ -42,7 +57,7 @@ class KeyedRecordings:
 
     def remove(self, interaction: Interaction) -> None:
         """Remove a recording that is there."""
-        self._headers_differ = None
+        self._headers_differ = self._ends = None
         del self.all[bisect_left(self.all, self._place(interaction), key=self._place)]
 
     def _place(self, interaction: Interaction) -> tuple[int, int]:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.http.headers import request_fields
+from tapeway.core.http.sdk_conventions import call_mark
 from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.key import KeyAndBody
 from tapeway.core.matching.received_request import ReceivedRequest
@@ -112,7 +114,10 @@ class LiveCall(NamedTuple):
     caller: bytes = b""
     """What tells its caller from others."""
     writes_before: int = 0
-    """How many writes of the take ended what was read there before."""
+    """How many writes the take has asked live on the route: a later one gets no earlier answer."""
+    may_be_joined: bool = False
+    """Whether equal requests that come meanwhile get the same answer: they may for calls to a model
+    and reads, never for two writes."""
     asked_again: str | None = None
     """Why the upstream is asked despite a recording."""
     replayed_ids: tuple[str, ...] = ()
@@ -128,6 +133,11 @@ class LiveCall(NamedTuple):
     @property
     def target(self) -> str:
         return self.redacted.target
+
+    @property
+    def mark(self) -> bytes:
+        """What the client repeats when it retries the call, b"" for nothing."""
+        return call_mark(request_fields(self.request.headers).first)
 
     @property
     def shows_secrets(self) -> bool:

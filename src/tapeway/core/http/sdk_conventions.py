@@ -5,6 +5,7 @@ SDKs that retry number each try: Stainless ones (OpenAI, Anthropic, Groq, …) c
 traced name each request: the trace in `traceparent` (W3C Trace Context), the request in `x-request-id`.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 
@@ -12,6 +13,8 @@ from tapeway.core.json_text import Json
 
 RETRIES_HEADER = b"x-stainless-retry-count"
 TRIES_HEADER = b"amz-sdk-request"
+_MARKS = (b"idempotency-key", b"amz-sdk-invocation-id")
+"""Fields with one value for all tries of a call (draft-ietf-httpapi-idempotency-key-header)."""
 _MOST_DIGITS = 6
 _REQUEST_IDS = (b"x-request-id", b"x-client-request-id", b"x-ms-client-request-id")
 _VISIBLE = re.compile(rb"[!-~]+")
@@ -33,6 +36,17 @@ def attempt_number(fields: Mapping[bytes, bytes]) -> int | None:
     tries = fields.get(TRIES_HEADER)
     match = None if tries is None else _AMAZON.search(tries)
     return None if match is None else int(match[1]) or None
+
+
+def call_mark(fields: Mapping[bytes, bytes]) -> bytes:
+    """What the tries of one call have in common and no other call has, as a digest; b"" without.
+
+    `fields` are those of the request, by names in lower case.
+    """
+    for name in _MARKS:
+        if value := fields.get(name):
+            return hashlib.sha256(name + b"\0" + value.strip(b" \t")).hexdigest()[:24].encode()
+    return b""
 
 
 def client_ids(fields: Mapping[bytes, bytes]) -> tuple[bytes | None, str | None]:

@@ -6,6 +6,8 @@ They are written alike below `[rules]` in tapeway.toml and in a cassette's `meta
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from urllib.parse import unquote
 
 from tapeway.core.http.headers import CASSETTE_HEADER, HOP_BY_HOP, HOPS_HEADER
 from tapeway.core.json_text import Json
@@ -14,6 +16,7 @@ from tapeway.core.matching.headers.conditions import ANY_NAME, HANDSHAKE
 from tapeway.core.matching.json_paths import ANY_DEPTH, Having, Path, PathFault
 from tapeway.core.matching.normalisers import NORMALISERS, PatternFault
 from tapeway.core.matching.presets import PRESETS
+from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import is_credential_header
 from tapeway.core.text import nearest_names
 
@@ -29,6 +32,7 @@ _NOT_COUNTED = frozenset(
 )
 """Fields of a connection or of its framing: they may differ between equal requests."""
 
+_REUSED = re.compile(r"[A-Z][A-Z-]* /[^\s?#]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 
@@ -59,8 +63,8 @@ class Rules:
     `match` names request headers that count, `rewrite` replaces parts of the URL path, and `presets`
     names rules of `core/matching/presets.py`.
 
-    No key depends on five of them. `pending` names values of answers that are not final, `addresses`
-    are paths into response bodies where addresses lead back to the proxy, `ignore_vary` are names of
+    No key depends on five of them. `reuse` names requests that the take that made their recording
+    answers again (`GET /v1/models/*`), `addresses` are paths into response bodies where addresses lead back to the proxy, `ignore_vary` are names of
     headers that do not decide although an answer's `Vary` names them (`*` for all), and
     `agenttape_ignore` are the names that AgentTape left out of the keys it stored, None for its
     defaults. `audio` is how the audio of WebSocket sessions is compared.
@@ -74,7 +78,7 @@ class Rules:
     rewrite: tuple[tuple[str, str], ...] = ()
     addresses: tuple[str, ...] = ()
     presets: tuple[str, ...] = ()
-    pending: tuple[str, ...] = ()
+    reuse: tuple[str, ...] = ()
     ignore_vary: tuple[str, ...] = ()
     agenttape_ignore: tuple[str, ...] | None = None
     audio: str = ""
@@ -88,6 +92,9 @@ class Rules:
         """`addresses`, each as the steps from the body on."""
         return tuple([json_paths.parse_path(address)[1:] for address in self.addresses])
 
+
+_FORMER = "pending"
+"""A rule of cassettes from before 1.0.0 that decides nothing any more."""
 
 NO_RULES = Rules()
 """Without rules every part of a request counts, except its headers."""
@@ -110,7 +117,7 @@ def parse_rules(document: Json) -> Rules:
         normalise=_strings(document, "normalise", _check_normaliser),
         patterns=_pairs(document, "patterns", _check_pattern),
         match=_strings(document, "match", _check_header),
-        pending=_strings(document, "pending", _check_pending),
+        reuse=_strings(document, "reuse", _check_reuse),
         rewrite=tuple(_rewritten_paths(document)),
         addresses=_union(tuple(_rewritten_addresses(document)), ()),
         ignore_vary=_ignored_names(document),
@@ -130,7 +137,7 @@ def rules_document(rules: Rules) -> dict[str, Json]:
         "normalise": list(rules.normalise),
         "patterns": dict(rules.patterns),
         "match": list(rules.match),
-        "pending": list(rules.pending),
+        "reuse": list(rules.reuse),
         "rewrite": [*rules.addresses, *([dict(rules.rewrite)] if rules.rewrite else ())]
         if rules.addresses
         else dict(rules.rewrite),
@@ -144,23 +151,27 @@ def rules_document(rules: Rules) -> dict[str, Json]:
     return members
 
 
-def parse_pending(text: str) -> tuple[Path, str]:
-    """The path below an answer's body, and the value there, that a rule `pending` names.
+def is_reused(rules: Rules, request: Request) -> bool:
+    """Whether a rule `reuse` names a request; `*` stands for a segment of a path, `**` for several."""
+    if not rules.reuse:
+        return False
+    asked = f"{request.method} {unquote(request.target.partition('?')[0])}"
+    return any(pattern.fullmatch(asked) for pattern in map(_reuse_pattern, rules.reuse))
 
-    Raises PathFault.
-    """
-    place, equals, value = text.partition("=")
-    if not equals or not value:
-        raise PathFault(f"'{text}' names no value")
-    root, *path = json_paths.parse_path(place.strip())
-    if root != "body" or not path or path[-1] is ANY_DEPTH:
-        raise PathFault(f"'{place}' leads to no value of a body")
-    return tuple(path), value.strip()
+
+@lru_cache(maxsize=256)
+def _reuse_pattern(text: str) -> re.Pattern[str]:
+    parts = re.split(r"(\*\*|\*)", text)
+    kinds = {"*": "[^/]*", "**": ".*"}
+    return re.compile("".join([kinds.get(part) or re.escape(part) for part in parts]))
 
 
 def rules_of_meta(meta: Mapping[str, Json]) -> Rules:
     """The rules in a cassette's `meta`. Raises RulesFault."""
-    return parse_rules(meta["rules"]) if "rules" in meta else NO_RULES
+    rules = meta.get("rules", {})
+    if isinstance(rules, dict) and _FORMER in rules:
+        rules = {name: value for name, value in rules.items() if name != _FORMER}
+    return parse_rules(rules) if rules != {} else NO_RULES
 
 
 def meta_with_rules(meta: Mapping[str, Json], rules: Rules) -> dict[str, Json]:
@@ -181,7 +192,7 @@ def merged_rules(first: Rules, second: Rules) -> Rules:
         patterns=tuple((dict(first.patterns) | dict(second.patterns)).items()),
         match=_union(first.match, second.match),
         rewrite=tuple((dict(first.rewrite) | dict(second.rewrite)).items()),
-        pending=_union(first.pending, second.pending),
+        reuse=_union(first.reuse, second.reuse),
         addresses=_union(first.addresses, second.addresses),
         ignore_vary=_ANY
         if _ANY in (first.ignore_vary, second.ignore_vary)
@@ -317,11 +328,10 @@ def _check_ignore(where: str, text: str) -> str:
     return text
 
 
-def _check_pending(where: str, text: str) -> str:
-    try:
-        parse_pending(text)
-    except PathFault as exc:
-        raise RulesFault(where, str(exc), 'write it like "body.job.status=WAITING"') from exc
+def _check_reuse(where: str, text: str) -> str:
+    if not _REUSED.fullmatch(text):
+        what = f"'{text}' is no method and path"
+        raise RulesFault(where, what, 'write it like "GET /v1/models/*" or "POST /graphql"')
     return text
 
 

@@ -74,6 +74,16 @@ class Recording:
     """In a shared or remote store: it is written only while this superseded one is unchanged."""
 
     @property
+    def is_repeat(self) -> bool:
+        """Whether the service gave the answer of the superseded recording once more."""
+        before, now = self.goes_on, self.interaction
+        return (
+            isinstance(before, Interaction)
+            and isinstance(now, Interaction)
+            and now.again > before.again
+        )
+
+    @property
     def exchange(self) -> Interaction:
         """The interaction, where only an HTTP exchange is possible. Raises TypeError."""
         if isinstance(self.interaction, ForeignInteraction):

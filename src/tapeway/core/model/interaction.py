@@ -25,6 +25,8 @@ class Interaction:
     stored_keys: tuple[str, ...] = ()
     failure: Failure | None = None
     """Set for a recorded failure; its response has status 0 if not even a head arrived."""
+    again: int = 0
+    """How many more times in a row the service gave this answer to equal requests."""
 
     @property
     def has_large_bodies(self) -> bool:

@@ -35,7 +35,7 @@ class InteractionFile(Protocol):
 
 
 class LazyInteraction(Interaction):
-    """A recording in a file: whole, made by tapeway, and on a route.
+    """A recording in a file: whole, made by tapeway, on a route, and with an answer given once.
 
     Its answer has none of the `CONDITIONAL_STATUSES`, and it has no large bodies. To look at its
     content raises StoreError where that cannot be read any more.
@@ -61,6 +61,7 @@ class LazyInteraction(Interaction):
         object.__setattr__(made, "index", index)
         object.__setattr__(made, "stored_keys", ())
         object.__setattr__(made, "failure", None)
+        object.__setattr__(made, "again", 0)
         return made
 
     @property

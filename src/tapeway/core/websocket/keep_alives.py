@@ -13,8 +13,8 @@ from itertools import count
 
 import orjson
 
-from tapeway.core.json_text import Json, canonical, json_object
 from tapeway.core.json_members import with_elements, with_member
+from tapeway.core.json_text import Json, canonical, json_object
 from tapeway.core.websocket.messages import WebSocketMessage
 
 _LONGEST = 1024

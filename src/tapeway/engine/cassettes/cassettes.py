@@ -4,6 +4,7 @@ The way is the same for all stores. A source gives the view, and takes note of t
 Where another process was quicker, the request is decided on anew.
 """
 
+import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -40,6 +41,14 @@ from tapeway.engine.correlation import CorrelationMatches, first_of_earlier, ref
 from tapeway.engine.decision import is_large
 from tapeway.engine.renamed_calls import for_this_client
 
+log = logging.getLogger(__name__)
+
+ASKED_AGAIN = (
+    "cassette '%s': %s %s is asked again although it is recorded: nobody can know whether the answer "
+    "is still true, so in mode auto only answers of models, and requests that a rule reuse names, "
+    "answer again in the same take. A new take begins with POST /api/v1/rewind or a new start"
+)
+
 
 class Cassettes:
     """The cassettes of a store, served and recorded by this process."""
@@ -49,6 +58,8 @@ class Cassettes:
         self._context = context
         self._planner = context.planner
         self._loaded = source.loaded
+        self._told: set[str] = set()
+        """Cassettes of which the log has said that requests are asked again."""
 
     async def decide(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
         """What is to be done with a request. Raises NoRoute, StoreError."""
@@ -70,7 +81,16 @@ class Cassettes:
             view, plan = await self._find(await self.source.begin(name, incoming, mode))
             if isinstance(plan, Replay) or not MODE_POLICIES[mode].uses_recordings:
                 return plan
-        return await self._reconsider(view, plan)
+        return self._told_of(await self._reconsider(view, plan))
+
+    def _told_of(self, plan: Plan) -> Plan:
+        """The plan; the log says once per cassette why a recorded request is asked again."""
+        if isinstance(plan, LiveCall) and plan.asked_again is not None:
+            name = plan.cassette.name
+            if name not in self._told:
+                self._told.add(name)
+                log.info(ASKED_AGAIN, name, plan.request.method, plan.target)
+        return plan
 
     async def _find(self, search: Search) -> tuple[View, Plan]:
         """What may answer, and the plan; of a replay the recording is counted as used."""
@@ -114,6 +134,10 @@ class Cassettes:
             return await self.decide(name, incoming, search.mode)
         if isinstance(plan, LiveCall) and not plan.policy.replays:
             return plan
+        if isinstance(plan, LiveCall) and plan.may_be_joined:
+            # What an equal call records while this one is compared answers it too.
+            known = frozenset(plan.cassette.indexes(plan.key))
+            search.incoming = incoming._replace(known=known)
         request = plan.redacted if isinstance(plan, LiveCall) else plan.request
         view = await source.alike(view, request, asks=isinstance(plan, LiveCall))
         seen = await self._context.correlation.search(view.cassette, incoming, plan)

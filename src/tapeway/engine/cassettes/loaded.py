@@ -53,6 +53,7 @@ from tapeway.engine.journal import Tally
 from tapeway.engine.single_flight import settled
 from tapeway.errors import AdminError, StoreError, TapewayError, recording_edited
 from tapeway.ports import CassetteStore
+from tapeway.providers.api_call import calls_model
 from tapeway.watching import EVERY_S, Watched
 
 if TYPE_CHECKING:
@@ -269,7 +270,12 @@ class Loaded(Source):
 
     async def _indexed(self, name: str, stored: StoredCassette, take: int) -> CassetteIndex:
         def index() -> CassetteIndex:
-            cassette = CassetteIndex(name, assign_routes(stored, self._context.routes), take=take)
+            cassette = CassetteIndex(
+                name,
+                assign_routes(stored, self._context.routes),
+                take=take,
+                calls_model=calls_model,
+            )
             cassette.index_credentials()
             return cassette
 
@@ -332,7 +338,7 @@ class Loaded(Source):
             return stand_in
 
     async def note_write(self, live_call: LiveCall) -> None:
-        live_call.cassette.count_write(live_call.redacted, live_call.take)
+        live_call.cassette.count_write(live_call.redacted.route, live_call.take)
 
     def asking(
         self, live_call: LiveCall, again: DecideAgain

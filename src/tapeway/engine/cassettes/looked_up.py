@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 
-from tapeway.core.cassette.cursors import Take
-from tapeway.core.cassette.freshness import write_keys
+from tapeway.core.cassette.cursors import Take, write_key
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.cassette.rerecording import head_checked
@@ -154,16 +153,13 @@ class LookedUp(Source):
             return None
         if not search.keys or search.info is None:
             return None
-        info, planner = info_of(search), self._context.planner
-        # The recording of a write elsewhere tells that a read is out of date.
-        reads = planner.read_keys(info.head, search.incoming, search.mode)
-        return self._remembered.find(search, whole=bool(reads))
+        return self._remembered.find(search)
 
     async def view(self, search: Search) -> View:
         if not search.keys:
             return await self._views.of(search, ())
-        info = info_of(search)
-        writes = self._context.planner.read_keys(info.head, search.incoming, search.mode)
+        rules = info_of(search).rules
+        writes = self._context.planner.write_keys(rules, search.incoming, search.mode)
         return await self._views.look_up(search, writes=writes)
 
     async def wider(self, view: View) -> View:
@@ -187,7 +183,7 @@ class LookedUp(Source):
             *search.keys,
             *[others.key_of(recording.item.index) for recording in recordings],
         ]
-        writes = planner.read_keys(info.head, incoming, search.mode)
+        writes = planner.write_keys(info.rules, incoming, search.mode)
         return await self._views.look_up(wide, more, writes)
 
     async def use(self, view: View, replay: Replay) -> bool:
@@ -200,7 +196,11 @@ class LookedUp(Source):
         state, take = cassette.cursor_state(key), cassette.take.number
         move = CursorMove(cassette.name, take, key, view.turns.get(key), state, index)
         turn = await advanced(self.store, move)
-        if turn is not None and not self._may_end(view):
+        # The version of the cassette does not tell of writes, which end such recordings.
+        planner, search = self._context.planner, view.search
+        if turn is not None and not planner.write_keys(
+            cassette.rules, search.incoming, search.mode
+        ):
             self._remembered.add(view, key, turn)
         return turn is not None
 
@@ -216,12 +216,6 @@ class LookedUp(Source):
                 if not await advanced(self.store, move):
                     return False
         return True
-
-    def _may_end(self, view: View) -> bool:
-        """Whether a write may have ended a recording: the version does not show writes."""
-        search = view.search
-        reads = self._context.planner.read_keys
-        return bool(reads(view.cassette.head, search.incoming, search.mode)) and view.may_be_ended
 
     async def near(self, view: View, asked: Request) -> View:
         search, path = view.search, path_of(asked, view.cassette.rules)
@@ -298,17 +292,12 @@ class LookedUp(Source):
     # Calling.
 
     async def note_write(self, live_call: LiveCall) -> None:
-        name, take, keys = (
-            live_call.cassette.name,
-            live_call.take.number,
-            write_keys(live_call.redacted.url),
-        )
-        turns = (await self.store.look(name, take, keys, ())).turns
-        for key in keys:
-            move = CursorMove(name, take, key, before := turns.get(key), _one_more(before))
-            while not await advanced(self.store, move):
-                before = (await self.store.look(name, take, [key], ())).turns.get(key)
-                move = CursorMove(name, take, key, before, _one_more(before))
+        name, take = live_call.cassette.name, live_call.take.number
+        key, before = write_key(live_call.redacted.route), None
+        while not await advanced(
+            self.store, CursorMove(name, take, key, before, _one_more(before))
+        ):
+            before = (await self.store.look(name, take, [key], ())).turns.get(key)
 
     async def let_go(self, live_call: LiveCall) -> None:
         if live_call.lease is not None:
@@ -323,7 +312,7 @@ class LookedUp(Source):
         Yields the call to make, decided again under the lease, or the replay of another instance's
         new recording. Raises StoreError.
         """
-        if not live_call.policy.replays:
+        if not (live_call.policy.replays and live_call.may_be_joined):
             async with self._numbered(live_call) as numbered:
                 yield numbered
             return
@@ -351,7 +340,7 @@ class LookedUp(Source):
 
     @asynccontextmanager
     async def _numbered(self, live_call: LiveCall) -> AsyncIterator[LiveCall]:
-        """Mode record: equal requests are recorded separately, and no fence refuses a recording."""
+        """Equal requests are recorded separately, and no fence refuses a recording."""
         name = live_call.cassette.name
         number = await self.store.reserve(name)
         live_call.cassette.set_next_index(number)

@@ -39,11 +39,10 @@ class RememberedViews:
         self.size = 0
         """Bytes that are remembered, roughly."""
 
-    def find(self, search: Search, *, whole: bool) -> View | None:
+    def find(self, search: Search) -> View | None:
         """What was found under all keys of a search.
 
-        None where that is not known any more, or a cursor of theirs is being moved. With `whole` it
-        answers only while nothing in the cassette has changed.
+        None where that is not known any more, or a cursor of theirs is being moved.
         """
         known = self.of(search.info, search.take, search.name)
         if known is None or not known.knows_together(search.keys):
@@ -54,7 +53,7 @@ class RememberedViews:
         asked = search.keys[0]
 
         async def move(key: bytes, index: int) -> bool:
-            return await known.move(key, index, asked=asked, whole=whole)
+            return await known.move(key, index, asked=asked)
 
         return View(known.cassette, search, NO_TURNS, known.versions[asked], move)
 
@@ -99,7 +98,12 @@ class Remembered:
     def __init__(self, info: CassetteInfo, view: View, store: SharedStore) -> None:
         held, nothing = view.cassette, StoredCassette(info.head)
         take = held.take.number
-        cassette = CassetteIndex(held.name, nothing, take=take, other_routes=info.routes)
+        cassette = CassetteIndex(
+            *(held.name, nothing),
+            take=take,
+            other_routes=info.routes,
+            calls_model=held.calls_model,
+        )
         self.info = info
         self.cassette = cassette
         """The recordings, and the cursors as they are after all steps under way."""
@@ -144,7 +148,6 @@ class Remembered:
         done: Callable[[bool | StoreAway], None],
         *,
         stays: bool,
-        whole: bool = False,
     ) -> None:
         """Count a hit; `done` is told later whether the store did, on the event loop.
 
@@ -152,7 +155,7 @@ class Remembered:
         `stays` the last recording of a key answers all further requests. Once the only recording
         has been used, the cursor is not moved, and nothing is written. Hits of one key are counted
         in the order of the calls, before earlier hits are done. If a hit fails to count, later hits
-        fail too. With `whole`, any change of the cassette makes it fail.
+        fail too.
         """
         cassette, turns = self.cassette, self.turns
         take, version, turn = cassette.take, self.versions[key], turns[key]
@@ -162,14 +165,14 @@ class Remembered:
             and isinstance(turn, CursorState)
             and len(cassette.indexes(key)) == 1
         ):
-            same = CursorMove(cassette.name, take.number, key, turn, None, None, version, whole)
+            same = CursorMove(cassette.name, take.number, key, turn, None, None, version)
             self._store.advance(same, partial(self._compared, done))
             return
         touched = None if index in take.touched else index
         take.use(key, index)
-        self._move(key, touched, done, version, whole=whole)
+        self._move(key, touched, done, version)
 
-    async def move(self, key: bytes, index: int, *, asked: bytes, whole: bool) -> bool:
+    async def move(self, key: bytes, index: int, *, asked: bytes) -> bool:
         """Move the cursor of a key whose recording was counted as used; False if it was refused.
 
         The look-up of the key that was `asked` for found the recording. Raises StoreAway where nobody
@@ -178,7 +181,7 @@ class Remembered:
         if key not in self.turns or isinstance(self.turns[key], CursorMove):
             return False
         waiter: asyncio.Future[bool | StoreAway] = asyncio.get_running_loop().create_future()
-        self._move(key, index, partial(_settle, waiter), self.versions[asked], whole=whole)
+        self._move(key, index, partial(_settle, waiter), self.versions[asked])
         if isinstance(made := await waiter, StoreAway):
             raise copy_of(made)
         return made
@@ -189,13 +192,11 @@ class Remembered:
         touched: int | None,
         done: Callable[[bool | StoreAway], None],
         version: str,
-        *,
-        whole: bool,
     ) -> None:
         cassette, turns = self.cassette, self.turns
         number, state = cassette.take.number, cassette.cursor_state(key)
         before = turns[key]
-        move = CursorMove(cassette.name, number, key, before, state, touched, version, whole)
+        move = CursorMove(cassette.name, number, key, before, state, touched, version)
         turns[key] = move
         self._store.advance(move, partial(self._moved, done))
 

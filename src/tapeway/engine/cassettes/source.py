@@ -92,14 +92,6 @@ class View:
         info = self.search.info
         return not len(self.cassette) if info is None else not info.stored_already
 
-    @property
-    def may_be_ended(self) -> bool:
-        """Whether a write may have ended a recording since, which does not change the version."""
-        cassette, take = self.cassette, self.cassette.take
-        return bool(take.writes) or any(
-            cassette.take_of(recording.index) == take.number for recording in cassette
-        )
-
 
 @dataclass(slots=True)
 class OutOfUse:

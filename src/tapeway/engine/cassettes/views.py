@@ -26,6 +26,7 @@ from tapeway.engine.decision import is_large
 from tapeway.engine.journal import MOST_EMPTY
 from tapeway.errors import StoreAway
 from tapeway.ports import SharedStore
+from tapeway.providers.api_call import calls_model
 
 _LARGE_VIEW = 100
 """Recordings from which on a view remembers keys: a hit looks up fewer."""
@@ -256,6 +257,7 @@ class CassetteViews:
             other_routes=info.routes,
             places=places,
             whole_version=version,
+            calls_model=calls_model,
         )
         cassette.set_takes({recording.item.index: recording.take for recording in recordings})
         for key, turn in turns.items():

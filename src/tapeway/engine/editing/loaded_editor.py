@@ -287,7 +287,9 @@ class LoadedEditor(Editor):
         }
         items = tuple([replace(interaction, index=at) for at, interaction in enumerate(kept)])
         stored = assign_routes(StoredCassette(loaded.head, items), self._routes)
-        rebuilt = CassetteIndex(loaded.name, stored, take=loaded.take.number)
+        rebuilt = CassetteIndex(
+            loaded.name, stored, take=loaded.take.number, calls_model=loaded.calls_model
+        )
         rebuilt.set_takes({at: loaded.take_of(index) for index, at in moved.items()})
         rebuilt.take.touch([moved[used] for used in loaded.take.touched if used in moved])
         # Used-up recordings stay used up, as when rules change.

@@ -69,7 +69,7 @@ _AFTER_REQUESTS = "after_requests"
 INTERACTION = dict.fromkeys(
     (
         *("index", "kind", "boundary", "request", "response", "error", PARTIAL),
-        *("match_key", "latency_ms", "usage", "tags", "metadata"),
+        *("again", "match_key", "latency_ms", "usage", "tags", "metadata"),
     )
 )
 _MOST_EDITIONS = 1000
@@ -99,6 +99,7 @@ _VERDICTS: Mapping[str, Verdict] = {
 }
 _STATUSES = range(200, 600)
 _MAX_LENGTH = 2**63
+_MOST_REPEATS = 2**31
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VERSION = re.compile(r"HTTP/[0-9](\.[0-9])?")
 _VERSIONS = frozenset({"HTTP/1.0", "HTTP/1.1"})
@@ -134,6 +135,8 @@ def encode(
         document["error"] = _encode_failure(interaction.failure)
         if interaction.response.status:
             document[PARTIAL] = _encode_partial(interaction.response, request.method)
+    if interaction.again:
+        document["again"] = interaction.again
     key = interaction.stored_keys[0] if foreign else http_key(request, fields, read.request)
     if key:
         document["match_key"] = key
@@ -173,6 +176,7 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
         # A foreign tool computed the key before redaction: the stored key cannot be recomputed.
         stored_keys=() if request.route else (fields.text("match_key"),),
         failure=failure,
+        again=fields.integer("again", low=0, high=_MOST_REPEATS) if "again" in document else 0,
     )
 
 
@@ -203,6 +207,7 @@ def is_all_in(document: Mapping[str, Json]) -> bool:
         and _BODY_FILE not in request
         and _BODY_FILE not in response
         and "error" not in document
+        and "again" not in document
         and PARTIAL not in document
     )
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall
 from tapeway.core.http.routing import RequestAddress, no_route_error, on_other_routes
-from tapeway.core.matching.headers.distance import caller
 from tapeway.core.matching.placeholders import has_placeholder
 from tapeway.core.misses.miss import Miss
 from tapeway.core.misses.nearest import path_of
@@ -176,22 +175,7 @@ class Upgrades:
             [recording for recording in recordings if not has_no_client(recording)],
         )
         if MODE_POLICIES[mode].asks:
-            take = cassette.take.number if exchange.take is None else exchange.take
-            asking = self._caller(cassette, request)
-            once = (self._broker.repeats or cassette.repeats) == "miss"
-            # Leave out a session of this take that is still open, of a different caller, or used
-            # up: the service answers in place of such a session.
-            others = [
-                recording
-                for recording in others
-                if not _is_session(recording)
-                or cassette.take_of(recording.index) != take
-                or (
-                    recording.response.verdict != "open"
-                    and not once
-                    and _caller_of(recording) == asking
-                )
-            ]
+            others = _not_used_up(cassette, exchange.take, others)
         silent = [recording for recording in recordings if has_no_client(recording)]
         opening = await recorded_opening(self._services, exchange, address, request, mode, silent)
         if not isinstance(opening, RecordedOpening) and any(map(_is_session, others)):
@@ -217,12 +201,6 @@ class Upgrades:
             if known[handshake]:
                 equal.append(recording)
         return equal
-
-    def _caller(self, cassette: CassetteIndex, request: Request) -> bytes:
-        """The caller: during the take of a recording, the answer goes to this caller alone."""
-        handshake = message_request(request, b"")
-        salt, rules = cassette.head.run_id, cassette.rules
-        return caller(self._broker.redaction.redact(salt, handshake, rules).credentials)
 
     async def _dialled(self, request: Request) -> UpstreamSocket:
         """A connection to the upstream. Raises UpgradeRefused, UpstreamError, NoRoute."""
@@ -330,6 +308,20 @@ def _protocol_of(
     return protocol_of(opened.handshake.target, opened.client.subprotocol or "", first)
 
 
+def _not_used_up(
+    cassette: CassetteIndex, take: int | None, recordings: Sequence[Interaction]
+) -> Sequence[Interaction]:
+    """The recordings without the sessions that the take has made or used: the service is asked anew."""
+    now = cassette.take.number if take is None else take
+    with cassette.in_take(now):
+        return [
+            recording
+            for recording in recordings
+            if not _is_session(recording)
+            or (cassette.take_of(recording.index) != now and cassette.why_asked(recording) is None)
+        ]
+
+
 def _finds(incoming: Incoming, cassette: CassetteIndex, item: Interaction) -> bool:
     """Whether the handshake of a request leads to a recording, given the recorded message."""
     asked = incoming.request
@@ -352,10 +344,6 @@ def _may_be_path(asked: str, recorded: str) -> bool:
 
 def _is_session(interaction: Interaction) -> bool:
     return about_connection(interaction).session is not None
-
-
-def _caller_of(interaction: Interaction) -> bytes:
-    return caller(interaction.request.credentials)
 
 
 async def _first_message(

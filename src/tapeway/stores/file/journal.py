@@ -3,7 +3,8 @@
     crc32    seq durable JSON
     9f1c20aa 0   0       {"journal": 1, "base": "sha256…", "head": {…}}       the first line
     51b2c8d0 1   0       {"interaction": {…}, "supersedes": [3]}              a recording
-    0a77e41c 2   2       {"commit": "sha256…"}             it was all folded into a file like this
+    a9c50de1 2   1       {"interaction": {"index": 3, "again": 1}, "supersedes": [3]}   the same again
+    0a77e41c 3   2       {"commit": "sha256…"}             it was all folded into a file like this
 
 `durable` counts the lines on the disk before the line was written. That tells a torn tail, which
 nobody acknowledged and the load cuts, from damage to acknowledged lines, which the load refuses.
@@ -63,6 +64,8 @@ class JournaledRecording:
     text: Text = field(repr=False)
     line: tuple[int, int]
     """Where its line begins and ends in the text."""
+    again: int = 0
+    """How often in all the recording before it answered again; its line has nothing else then."""
 
     @property
     def document(self) -> Document:
@@ -254,12 +257,13 @@ def _step(
         case {"commit": str(digest)}:
             return Commit(digest)
         case {"interaction": dict(interaction), "supersedes": list(supersedes)}:
-            index = interaction.get("index")
+            index, again = interaction.get("index"), interaction.get("again")
             return JournaledRecording(
                 index if isinstance(index, int) else 0,
                 tuple([superseded for superseded in supersedes if isinstance(superseded, int)]),
                 text,
                 line,
+                again if isinstance(again, int) and "request" not in interaction else 0,
             )
         case _:
             return None
@@ -303,7 +307,14 @@ def _content(document: Document) -> bytes:
 
 
 def payload_of(recording: Recording) -> bytes:
-    """What the journal holds, checked. Raises StoreError like `document_of`, and for a credential."""
+    """What the journal holds, checked. Raises StoreError like `document_of`, and for a credential.
+
+    Of an answer that was given again it holds the number of times.
+    """
+    if recording.is_repeat:
+        exchange = recording.exchange
+        counted: Document = {"index": exchange.index, "again": exchange.again}
+        return recording_payload(counted, recording.supersedes)
     return serialize_recording(
         recording, lambda document: recording_payload(document, recording.supersedes)
     )

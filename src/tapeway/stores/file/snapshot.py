@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeVar
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.formats.errors import FormatFault
@@ -80,7 +80,7 @@ class Snapshot:
         in_file = _documents(self.paths, self.file)
         order = _order(zip(in_file.indexes, count(), strict=False), self.entries)
         head = self._first_head if self.file is None else in_file.head
-        places = [place for _, place in order]
+        places = [(place, again) for _, (place, again) in order]
         return SnapshotDocuments(head, self, in_file, places)
 
     def cassette(self, folder: int, resident: ResidentRecordings | None = None) -> StoredCassette:
@@ -104,20 +104,24 @@ class Snapshot:
         items = [*stored.interactions]
         if self.entries:
             order = _order([(item.index, item) for item in items], self.entries)
-            items = [self._decoded(entry, index) for index, entry in order]
+            items = [self._decoded(entry, index, again) for index, (entry, again) in order]
         items = [bodies.placed(folder, self.paths, item) for item in items]
         if self.file is not None and not self.file.unchanged:
             place = self.paths.shown(self.paths.cassette)
             raise CassetteEdited(f"{place} was changed while it was read: load it again")
         return StoredCassette(stored.head, tuple(items), _keys(filed, items))
 
-    def _decoded(self, item: AnyInteraction | JournaledRecording, index: int) -> AnyInteraction:
-        if not isinstance(item, JournaledRecording):
-            return item
-        try:
-            return decode(self.document(item), index)
-        except FormatFault as fault:
-            raise _corrupt(self.paths.shown(self.paths.journal), fault) from fault
+    def _decoded(
+        self, item: AnyInteraction | JournaledRecording, index: int, again: int
+    ) -> AnyInteraction:
+        if isinstance(item, JournaledRecording):
+            try:
+                item = decode(self.document(item), index)
+            except FormatFault as fault:
+                raise _corrupt(self.paths.shown(self.paths.journal), fault) from fault
+        if again and isinstance(item, Interaction):
+            item = replace(item, index=index, again=again)
+        return item
 
     def document(self, entry: JournaledRecording) -> Document:
         """The document of an entry. Raises CassetteCorrupt."""
@@ -148,18 +152,20 @@ class SnapshotDocuments:
     head: CassetteHead
     snapshot: Snapshot
     in_file: DocumentsOfFile
-    places: Sequence[int | JournaledRecording]
-    """Of each document, where it is in the file, or what the journal has."""
+    places: Sequence[tuple[int | JournaledRecording, int]]
+    """Of each document, where it is in the file, or what the journal has; and how often the journal
+    says that it was given again."""
 
     def __iter__(self) -> Iterator[Document]:
         # Recordings of the file come in the file's order: a journal entry replaces a recording, or
         # follows all recordings.
         in_file = enumerate(self.in_file.documents())
-        for place in self.places:
+        for place, again in self.places:
             if isinstance(place, JournaledRecording):
-                yield self.snapshot.document(place)
+                document = self.snapshot.document(place)
             else:
-                yield next(document for at, document in in_file if at == place)
+                document = next(document for at, document in in_file if at == place)
+            yield document | {"again": again} if again else document
 
 
 def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snapshot:
@@ -242,17 +248,30 @@ def _state_of(text: FileText | None) -> FileState | None:
 
 def _order(
     items: Iterable[tuple[int, T]], entries: Iterable[JournaledRecording]
-) -> list[tuple[int, T | JournaledRecording]]:
-    """The recordings of file and journal, in one order and with their indexes."""
-    order = RecordingOrder[T | JournaledRecording](items)
+) -> list[tuple[int, tuple[T | JournaledRecording, int]]]:
+    """The recordings of file and journal, in one order and with their indexes.
+
+    Each with how often the journal says that its answer was given again.
+    """
+    order = RecordingOrder[tuple[T | JournaledRecording, int]](
+        (index, (item, 0)) for index, item in items
+    )
     # A file edited meanwhile may have given the number of a recording to something else.
     given: dict[int, int] = {}
     for entry in entries:
         wanted = entry.index
-        index = given[wanted] = order.next_free if wanted in order else wanted
-        order.add(
-            index, entry, [given.get(superseded, superseded) for superseded in entry.supersedes]
-        )
+        superseded = [given.get(before, before) for before in entry.supersedes]
+        item: tuple[T | JournaledRecording, int] = (entry, 0)
+        if entry.again:
+            if (before := next(filter(None, map(order.get, superseded)), None)) is None:
+                # Somebody has removed from the file what was given again.
+                continue
+            item = before[0], entry.again
+        index = given.get(wanted, wanted)
+        if index in order and index not in superseded:
+            index = order.next_free
+        given[wanted] = index
+        order.add(index, item, superseded)
     return order.items()
 
 

@@ -101,6 +101,7 @@ def row_of(item: AnyInteraction, text: bytes, under: Rules, read: ReadBodies = N
         request.route
         and not files
         and item.failure is None
+        and not item.again
         and not item.stored_keys
         and item.response.status not in CONDITIONAL_STATUSES
     ):

@@ -39,8 +39,8 @@ async def said(world: World, query: str) -> list[str]:
 async def test_recordings_and_misses_are_found_by_what_they_say(stored_world: World) -> None:
     await ask(stored_world, "a lion")
     await ask(stored_world, "a giraffe")
-    await ask(stored_world, "a lion")
     await stored_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+    await ask(stored_world, "a lion")
     await ask(stored_world, "another Lion")
 
     assert await said(stored_world, "text=LION") == ["miss None", "replayed 0", "recorded 0"]

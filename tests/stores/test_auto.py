@@ -1,4 +1,4 @@
-"""On every store: what is out of date is asked for again, and streams that stay open come back."""
+"""Mode `auto` on every store: what may be out of date is asked again, and open streams come back."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -60,15 +60,19 @@ async def test_reads_after_writes_and_polls_are_asked_again_and_replay_in_order(
     for body in bodies:
         proxies.peer.then(answer(body))
     running = await proxies.start("auto")
+    for body in [b'{"status":"done"}'] * len(running):
+        proxies.peer.then(answer(body))
 
     live = [await running[at % len(running)].ask(line) for at, line in enumerate(SCRIPT)]
     again = [await proxy.ask(b"GET /jobs/1") for proxy in running]
+    stored = await running[0].recorded()
     await running[0].broker.set_mode("replay")
     replayed = [await running[at % len(running)].ask(line) for at, line in enumerate(SCRIPT)]
 
+    assert [item.again for item in stored] == [0, 0, 0, 0, len(running)]
     assert [response.outcome for response in live] == [b"recorded"] * len(SCRIPT)
     assert [(response.outcome, response.body) for response in again] == [
-        (b"replayed", b'{"status":"done"}') for _ in running
+        (b"recorded", b'{"status":"done"}') for _ in running
     ]
     assert [response.outcome for response in replayed] == [b"replayed"] * len(SCRIPT)
     assert (
