@@ -202,6 +202,27 @@ def test_the_response_of_a_token_service_in_xml_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    "code",
+    [
+        "run(): Promise<AccessToken> | null = null; seen: Map<string, number>",
+        "private List<Password> all = new ArrayList<>(); // </Passwords>",
+        "fn from(key: Option<SecretKey>, rest: Vec<u8>) -> Result<(), Error>",
+        "login --user <user> --password <password> [--otp <otpcode>] <url>",
+    ],
+)
+def test_a_type_in_brackets_is_no_element(code: str) -> None:
+    assert found(json.dumps({"content": code})) == []
+    assert found(json.dumps({"content": code.replace("<", "\u003c")})) == []
+
+
+@pytest.mark.parametrize(
+    "text", [rf"<Password>{KEY}<\/Password>", f"&lt;a:Password&gt;{KEY}&lt;/a:Password&gt;"]
+)
+def test_an_element_may_be_escaped(text: str) -> None:
+    assert found(f'{{"content": "{text}"}}') == [("password", KEY)]
+
+
+@pytest.mark.parametrize(
     "body",
     [
         {"authorization": "required", "password": "policy", "tokens": 12},

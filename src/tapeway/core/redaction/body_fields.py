@@ -71,6 +71,7 @@ _TAG = re.compile(
 _CONTENT = re.compile(
     rb"(?:\s*%b!\[CDATA\[)?(.*?)(?=\]\]|%b)" % ((TAG_START.encode(),) * 2), re.DOTALL
 )
+_ENDS = re.compile(rb"%b\\*/(?:[\w.-]{1,60}:)?([\w.-]{1,80})" % TAG_START.encode())
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _PART_NAME = re.compile(
     rb"""^content-disposition:[^\r\n]*?;[ \t]*name\*?=(?:"((?:[^"\\\r\n]|\\.)*)"|([^;\s]+))""",
@@ -265,10 +266,18 @@ def _in_element(body: bytes, begin: int, at: int, *, is_field: bool) -> Iterator
     """The secrets in an element whose tag ends at `at`, its name not before `begin`."""
     for tag in _TAG.finditer(body, max(0, begin - _LONGEST_NAME), at):
         content = _CONTENT.match(body, at) if tag.end() == at else None
-        if content is not None and content[1].strip():
+        if content is not None and content[1].strip() and _is_ended(body, content, tag[1]):
             name = tag[1].decode("latin-1")
             span = Span(*content.span(1), None)
             yield from _secrets_in(name, content[1], span, body, is_field=is_field)
+
+
+def _is_ended(body: bytes, content: re.Match[bytes], name: bytes) -> bool:
+    """Whether the element's end follows. In code none does: `Promise<AccessToken> | Set<string>`."""
+    if body.startswith(b"]]", content.end()):
+        return True
+    ends = _ENDS.match(body, content.end())
+    return ends is not None and ends[1] == name
 
 
 def _in_form(body: bytes, own: frozenset[str], *, in_response: bool) -> Iterator[Span]:
