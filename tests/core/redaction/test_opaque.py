@@ -58,6 +58,7 @@ READABLE = [
     "4f6b2c9d8e1",
     "YOUR_API_KEY_GOES_HERE",
     "${OPENAI_API_KEY}",
+    "$OPENAI_API_KEY_2",
     "{{secrets.KEY}}",
     "<your-token-4f6b2c9d>",
     "sk-...4f6b2c9d",

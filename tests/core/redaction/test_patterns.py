@@ -356,6 +356,8 @@ OPAQUE = "4f6b2c9d8e1a7350Xq"
         ("curl -u admin:hunter2 https://x", [("login", "hunter2")]),
         (json.dumps('curl --user "me:s3cret" x'), [("login", "s3cret")]),
         ('api_key=os.environ["OPENAI_API_KEY"]', []),
+        ("auth = base64.b64encode(user_pass); auth_token = base64.b64encode(x).decode()", []),
+        ("credentials = standard_b64encode(\n    user, None)", []),
         ("password = request.form.get_password_field; x", []),
         ("Password=required; Password=12;", []),
         ("docker run -u 1000:1001 x, curl -u user:password x, curl -u root:root x", []),

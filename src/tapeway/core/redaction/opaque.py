@@ -39,6 +39,7 @@ _TEMPLATE = re.compile(
     r"|(?i:example|placeholder|changeme|redacted|(?:^|[-_<])your?[-_])"
 )
 _IN_BRACKETS = re.compile(r"<.*>|\{.*\}|\[.*\]|%.*%")
+_SHELL_VARIABLE = re.compile(r"\$[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,15}://|arn:|urn:|ft:")
 _RUN = re.compile(r"[^\W_]+")
 _GROUP = re.compile(r"[0-9]+|[^0-9]+")
@@ -130,7 +131,11 @@ def has_key_form(value: bytes) -> bool:
 
 def is_stand_in(text: str) -> bool:
     """Whether this is what documentation writes in place of a secret: `sk-xxxxxxxx`, `YOUR_KEY`."""
-    return _TEMPLATE.search(text) is not None or _IN_BRACKETS.fullmatch(text) is not None
+    return (
+        _TEMPLATE.search(text) is not None
+        or _IN_BRACKETS.fullmatch(text) is not None
+        or _SHELL_VARIABLE.fullmatch(text) is not None
+    )
 
 
 def _is_long_number(run: str) -> bool:

@@ -80,6 +80,8 @@ _SPACED = re.compile(rb"""([A-Za-z0-9_-]+) {1,3}['"\\]{0,6}(%b)""" % _ASSIGNED_V
 _SPACED_NAME = re.compile(rb"""[A-Za-z0-9_-]+(?= {1,3}['"\\]{0,6}[^\s'"\\]{6}\Z)""")
 # `request.form.password`, in code.
 _ATTRIBUTE = re.compile(rb"[A-Za-z_]\w*(?:\.\w+)*")
+# `base64.b64encode(data)`, in code.
+_CALL = re.compile(rb"[A-Za-z_]\w*(?:[._]\w+)+(?=\([^()]{0,200}[()])")
 _LOGIN_OPTION = r"""(?:-u|--user|--proxy-user)(?:[ =]|%20|\+)?['"\\]{0,6}[A-Za-z0-9_.@-]{1,64}:"""
 _LOGIN_PASSWORD = re.compile(rb"""[^\x00-\x20\x7f"'<>\\`]{1,256}""")
 _USER = re.compile(rb"[A-Za-z0-9_.@-]{1,64}\Z")
@@ -216,13 +218,18 @@ def _assigned_span(data: bytes, begin: int) -> Span | None:
     )
     value = match[1].rstrip(b".:")
     kind = name_kind(name)
-    if kind in ("", "generic"):
+    if kind in ("", "generic") or _is_call(data, *match.span(1)):
         return None
     # In a connection string any value is one: `Server=db;Password=hunter2;`
     between = data.startswith(b";", match.end(1)) or data.endswith(b";", 0, first)
     if not is_opaque(value) and not (between and _is_odd_password(value)):
         return None
     return _span_of(name.lower(), value, match.start(1) + len(value))
+
+
+def _is_call(data: bytes, start: int, end: int) -> bool:
+    call = _CALL.match(data, start)
+    return call is not None and call.end() == end
 
 
 def _spaced_span(data: bytes, begin: int, end: int) -> Span | None:
