@@ -1,6 +1,8 @@
 """Which recording answers a request that holds credentials, redacted or in clear."""
 
 import base64
+import gzip
+import html
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -511,3 +513,48 @@ def test_the_askers_own_key_in_an_encoding_stands_for_the_recorded_one(place: st
     assert answer(cassette, quoting(SHAPED)) == 0
     assert answer(cassette, quoting(SHAPED_TOO)) == 0
     assert answer(cassette, CODED[place](SHAPED_TOO)) is None
+
+
+TAUGHT = "p+Q/7TnV4m=Xc9LpR2s&Wk8Hd"
+
+
+def _uploading(content: bytes, media: bytes) -> Request:
+    head = b'Content-Disposition: form-data; name="file"; filename="a"\r\nContent-Type: ' + media
+    body = b"--%b\r\n%b\r\n\r\n%b\r\n--%b--\r\n" % (b"XX", head, content, b"XX")
+    return make_request(((b"content-type", b"multipart/form-data; boundary=XX"),), body=body)
+
+
+REPEATED: dict[str, Callable[[str], Request]] = {
+    "a file of text": lambda value: _uploading(f"DEBUG=1\nX {value}\n".encode(), b"text/plain"),
+    "a file of octets": lambda value: _uploading(
+        b"\0\1%b\0" % value.encode(), b"application/octet-stream"
+    ),
+    "a file of lines of JSON": lambda value: _uploading(
+        json.dumps({"a": value}).encode() + b"\n", b"application/jsonl"
+    ),
+    "octets": lambda value: make_request(
+        ((b"content-type", b"application/octet-stream"),), body=b"\0\1%b\xff" % value.encode()
+    ),
+    "octets in gzip": lambda value: make_request(
+        ((b"content-type", b"application/octet-stream"), (b"content-encoding", b"gzip")),
+        body=gzip.compress(b"\0\1%b\xff" % value.encode(), mtime=0),
+    ),
+    "hexadecimal digits": lambda value: posted({"text": f"it is {value.encode().hex()}!"}),
+    "XML": lambda value: make_request(
+        ((b"content-type", b"text/xml"),), body=f"<a>{html.escape(value)}</a>".encode()
+    ),
+}
+
+
+@pytest.mark.parametrize("place", REPEATED)
+def test_what_an_earlier_recording_taught_is_not_stored_and_hits_by_itself_alone(
+    place: str,
+) -> None:
+    asked, redaction = REPEATED[place](TAUGHT), RequestRedaction()
+    redaction.learn(SALT, [Secret("password", TAUGHT.encode())])
+    stored = redaction.redact(SALT, asked)
+
+    assert b"REDACTED." in stored.body
+    assert answer(cassette_of(stored), asked) == 0
+    assert answer(cassette_of(stored), stored) == 0
+    assert answer(cassette_of(stored), REPEATED[place](TAUGHT[::-1])) is None

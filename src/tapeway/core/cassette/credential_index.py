@@ -20,6 +20,7 @@ from tapeway.core.matching.credential_fields import (
 from tapeway.core.matching.document import normalised_text
 from tapeway.core.matching.json_paths import Steps, texts_in
 from tapeway.core.matching.key import document_key, key_digest, key_on_route
+from tapeway.core.matching.normalisers import OctetsHash
 from tapeway.core.matching.placeholders import (
     digest_of,
     fits,
@@ -30,7 +31,6 @@ from tapeway.core.matching.placeholders import (
     stands_for_any_in_path,
 )
 from tapeway.core.matching.received_request import (
-    BODY,
     ReceivedRequest,
     blank_key,
     octets_text,
@@ -102,7 +102,7 @@ def credential_places(recorded: RecordedRequest, key: bytes) -> CredentialPlaces
     if not redacted and not may_have_credential_fields(request):
         return None
     opened = recorded.opened
-    texts = tuple(_texts_with_placeholders(request, opened, rules)) if redacted else ()
+    texts = tuple(_texts_with_placeholders(opened, rules)) if redacted else ()
     if not texts and not opened.fields:
         return None
     if not texts:
@@ -221,16 +221,13 @@ def _is_redacted(request: Request) -> bool:
     return may_have_placeholder(target) or may_have_placeholder(request.body)
 
 
-def _texts_with_placeholders(
-    request: Request, opened: OpenedRequest, rules: Rules
-) -> Iterator[tuple[Steps, str]]:
-    if opened.document.get("content") == "bytes" and has_placeholder(
-        octets := octets_text(request)
-    ):
-        # The document has only its hash.
-        yield BODY, octets
+def _texts_with_placeholders(opened: OpenedRequest, rules: Rules) -> Iterator[tuple[Steps, str]]:
     for steps, text in texts_in(opened.document):
-        if has_placeholder(text):
+        if isinstance(text, OctetsHash):
+            # Of octets the document has only the hash, beside their number.
+            if has_placeholder(octets := octets_text(text)):
+                yield steps[:-1], octets
+        elif has_placeholder(text):
             yield steps, normalised_text(text, rules)
 
 

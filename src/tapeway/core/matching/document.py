@@ -16,7 +16,6 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 import orjson
 
 from tapeway.core import json_rpc
-from tapeway.core.digests import sha256
 from tapeway.core.http import forms
 from tapeway.core.http.chunks import AWS_CHUNKED
 from tapeway.core.http.content_codings import CONTENT_ENCODING, decode
@@ -34,7 +33,7 @@ from tapeway.core.matching.body_digest import (
     large_body_value,
     largest_in_memory,
 )
-from tapeway.core.matching.normalisers import HexText, NormaliserSet
+from tapeway.core.matching.normalisers import HexText, NormaliserSet, OctetsHash
 from tapeway.core.matching.presets import PRESETS
 from tapeway.core.matching.presigned import without_signature
 from tapeway.core.matching.rules import Rules, with_presets
@@ -291,7 +290,7 @@ def _opaque(octets: bytes) -> tuple[Content, Json]:
 
 
 def _hash(octets: bytes) -> Json:
-    return {"sha256": HexText(sha256(octets).hexdigest()), "size": len(octets)}
+    return {"sha256": OctetsHash.of(octets), "size": len(octets)}
 
 
 def _parts(parts: list[forms.FormPart], open_files: bool) -> Json:

@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Protocol
+from typing import Protocol, Self
 
 from tapeway.core.dates import DATE_PATTERN, is_written_date
+from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json
 
 
@@ -64,6 +65,19 @@ class HexText(str):
     """Hexadecimal digits of octets or of their hash, in which no normaliser replaces anything."""
 
     __slots__ = ()
+
+
+class OctetsHash(HexText):
+    """The hash of octets that are no text, with these octets."""
+
+    octets: bytes
+
+    @classmethod
+    def of(cls, octets: bytes) -> Self:
+        """The hash of these octets."""
+        made = cls(sha256(octets).hexdigest())
+        made.octets = octets
+        return made
 
 
 @dataclass(frozen=True, slots=True)

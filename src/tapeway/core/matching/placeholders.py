@@ -4,6 +4,7 @@ A placeholder has a short HMAC of the secret under the cassette's salt. The requ
 place is hashed and compared, so no list of secrets is needed.
 """
 
+import html
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ _ENCODED_MARKS = (
 """Marks in base64. A short mark in base64 twice is not looked for: each search takes time."""
 _ALL_MARKS = (*MARKS, *_ENCODED_MARKS)
 _PLACEHOLDER = re.compile(PLACEHOLDER.pattern.decode())
+_HEX = re.compile(r"(?:[0-9A-Fa-f]{2})+")
 _MOST_TRIES = 256
 """Of one text: a short piece between two placeholders may occur very often."""
 
@@ -184,6 +186,10 @@ def spellings(text: str) -> Iterator[bytes]:
     if "\\" in text:
         with suppress(ValueError):
             yield str(json.loads(f'"{text}"')).encode("utf-8", "surrogatepass")
+    if _HEX.fullmatch(text):
+        yield bytes.fromhex(text)
+    if "&" in text and (unescaped := html.unescape(text)) != text:
+        yield unescaped.encode("utf-8", "surrogatepass")
     escaped = json.dumps(text)[1:-1]
     if escaped != text:
         yield escaped.encode()

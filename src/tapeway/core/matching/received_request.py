@@ -21,17 +21,15 @@ from tapeway.core.matching.credential_fields import (
 from tapeway.core.matching.document import normalised_text
 from tapeway.core.matching.headers import conditions
 from tapeway.core.matching.headers.distance import caller, request_credentials
-from tapeway.core.matching.json_paths import Steps, outline, text_at, with_value
+from tapeway.core.matching.json_paths import Steps, outline, text_at, value_at, with_value
 from tapeway.core.matching.key import KeyAndBody, document_key, key_and_body, key_on_route
+from tapeway.core.matching.normalisers import OctetsHash
 from tapeway.core.matching.placeholders import SecretDigests, spellings
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret, is_credential_header
 from tapeway.core.redaction.known_values import KnownValues
-
-BODY: Steps = ("body",)
-"""The place of a body in a document."""
 
 _HOLE = "\0"
 """Stands for a text with placeholders in it where documents are compared without these."""
@@ -128,9 +126,10 @@ class ReceivedRequest:
         return key_on_route(key, route)
 
     def text_at(self, steps: Steps) -> str:
-        """The text at a place of its document, normalised; of an opaque body its octets."""
-        if steps == BODY and self.opened.document.get("content") == "bytes":
-            return octets_text(self.request)
+        """The text at a place of its document, normalised; of what is no text its octets."""
+        value = value_at(self.opened.document, steps)
+        if isinstance(value, dict) and isinstance(hashed := value.get("sha256"), OctetsHash):
+            return octets_text(hashed)
         return normalised_text(text_at(self.opened.document, steps), self.rules)
 
     def compute(self) -> None:
@@ -205,9 +204,9 @@ class ReceivedRequest:
         return conditions.why_not(recorded, self.request.headers, ignored, is_of)
 
 
-def octets_text(request: Request) -> str:
-    """The octets of a body that is no text, each as a character."""
-    return request.body.decode("latin-1")
+def octets_text(hashed: OctetsHash) -> str:
+    """The octets of what is no text, each as a character."""
+    return hashed.octets.decode("latin-1")
 
 
 def outline_key(route: str, opened: OpenedRequest) -> bytes:
