@@ -539,6 +539,9 @@ REPEATED: dict[str, Callable[[str], Request]] = {
         ((b"content-type", b"application/octet-stream"), (b"content-encoding", b"gzip")),
         body=gzip.compress(b"\0\1%b\xff" % value.encode(), mtime=0),
     ),
+    "twice side by side": lambda value: posted(
+        {"text": f"{value}{value}", "path": f"/{value * 3}."}
+    ),
     "hexadecimal digits": lambda value: posted({"text": f"it is {value.encode().hex()}!"}),
     "XML": lambda value: make_request(
         ((b"content-type", b"text/xml"),), body=f"<a>{html.escape(value)}</a>".encode()

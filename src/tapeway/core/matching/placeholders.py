@@ -119,7 +119,8 @@ def fits(recorded: str, text: str, accepts: Callable[[str, str], bool]) -> bool:
         return False
     at, tries = len(pieces[0]), 0
     for number, hole in enumerate(between[:-1], start=1):
-        end = text.find(pieces[number], at) if pieces[number] else -1
+        # Between two placeholders side by side an empty piece is found everywhere.
+        end = text.find(pieces[number], at)
         while end >= 0 and tries < _MOST_TRIES and not hole.takes(text[at:end], accepts):
             end, tries = text.find(pieces[number], end + 1), tries + 1
         if end < 0 or tries == _MOST_TRIES:
