@@ -350,6 +350,8 @@ OPAQUE = "4f6b2c9d8e1a7350Xq"
         (json.dumps(f'-H "X-Api-Key: {OPAQUE}"'), [("x-api-key", OPAQUE)]),
         (f'{{"env": ["WANDB_TOKEN={OPAQUE}", "A=b"]}}', [("wandb_token", OPAQUE)]),
         (f"the api key: {OPAQUE}.", [("api key", OPAQUE)]),
+        (json.dumps(f"[db]\npassword = {OPAQUE}"), [("password", OPAQUE)]),
+        (json.dumps(json.dumps(f"a: 1\r\napi_key: {OPAQUE}")), [("api_key", OPAQUE)]),
         ("Server=db;Password=hunter2;User Id=x", [("password", "hunter2")]),
         ("Server=db;Pwd=hunter2", [("pwd", "hunter2")]),
         ("AccountName=me;AccountKey=abc/def+0123456789abcdefXYZ==;X=", [("accountkey", "abc/def+0123456789abcdefXYZ==")]),

@@ -217,6 +217,9 @@ def _assigned_span(data: bytes, begin: int) -> Span | None:
         .decode("latin-1")
     )
     value = match[1].rstrip(b".:")
+    if data.endswith(b"\\", 0, first) and not name_kind(name):
+        # The first letter belongs to an escape, such as `\n`.
+        name = name[1:]
     kind = name_kind(name)
     if kind in ("", "generic") or _is_call(data, *match.span(1)):
         return None
