@@ -94,12 +94,29 @@ def test_the_readme_has_a_row_for_each_mode() -> None:
     assert re.findall(r"^\| `(\w+)`", readme, re.MULTILINE) == [*get_args(Mode)]
 
 
-def test_the_readme_leads_to_every_page_by_what_one_wants() -> None:
+def test_the_readme_says_why_before_how_and_shows_a_test_before_a_command() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+
+    places = [
+        readme.index(text) for text in ("**Why.**", "pip install", "pytest -q", "tapeway run -- ")
+    ]
+    assert places == sorted(places)
+
+
+def test_the_readme_ends_with_a_short_index_that_leads_to_all_pages() -> None:
     table = (ROOT / "README.md").read_text("utf-8").partition("## I want to")[2]
-    linked = set(re.findall(r"\]\(docs/([\w/-]+\.(?:md|txt))\)", table))
+
+    assert len(re.findall(r"^\| [a-z]", table, re.MULTILINE)) <= 12
+    assert "](docs/index.md)" in table
+
+
+def test_the_list_of_pages_leads_to_every_page_by_what_one_wants() -> None:
+    linked = set(
+        re.findall(r"\]\(([\w/-]+\.(?:md|txt))\)", (ROOT / "docs/index.md").read_text("utf-8"))
+    )
 
     pages = {path.relative_to(ROOT / "docs") for path in ROOT.glob("docs/*.md")}
-    assert {str(page) for page in pages} <= linked
+    assert {str(page) for page in pages} - {"index.md"} <= linked
 
 
 def test_every_document_the_readme_links_to_exists() -> None:

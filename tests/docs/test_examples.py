@@ -427,7 +427,7 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
     ("README.md", ""): Setup(
         instead=INSTALLED, environ=LISTEN, one_shell=True, after=_recorded_and_replayed
     ),
-    ("README.md", "With a key"): Setup(
+    ("README.md", "Around a command"): Setup(
         instead=INSTALLED, environ=PROVIDER | LISTEN, after=_printed_twice
     ),
     ("README.md", "In a test"): Setup(instead=INSTALLED, environ=PROVIDER),

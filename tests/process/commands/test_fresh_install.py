@@ -149,18 +149,19 @@ def test_the_readme_from_its_beginning_runs_as_pasted(tmp_path: Path) -> None:
     printed: list[str] = []
     with ExitStack() as stack:
         shell = Shell(stack, tmp_path / "cassettes", folder=tmp_path, programs=BIN)
-        for section, environ in (("", listen), ("With a key", provider), ("In a test", provider)):
+        sections = {"": listen, "In a test": provider, "Around a command": provider}
+        for section, environ in sections.items():
             pasted = [
                 block.text for block in blocks("README.md", section) if block.language == "sh"
             ]
             text = "\n".join(pasted).replace("pip install", ": pip install")
             printed.append(shell.run(text, environ))
-    demo, with_a_key, in_a_test = printed
+    demo, in_a_test, around_a_command = printed
 
     assert demo.index("Tapeway-Outcome: recorded") < demo.index("Tapeway-Outcome: replayed")
-    assert with_a_key.count("“Say hello”") == 2
     assert in_a_test.count("1 passed") == 2
     assert in_a_test.index("1 recorded") < in_a_test.index("1 replayed")
+    assert around_a_command.count("“Say hello”") == 2
 
 
 def test_the_readme_s_test_is_green_without_a_key_and_without_a_network(tmp_path: Path) -> None:
