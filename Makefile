@@ -103,8 +103,9 @@ format: .venv/ready-to-test ## Fix what style and format checks can fix
 	@$(BIN)/ruff format
 
 .PHONY: bench
-bench: .venv/ready-to-test ## Measure tapeway beside bare servers, and write docs/performance.md (10 minutes)
+bench: .venv/ready-to-test ## Measure tapeway beside bare servers, write docs/performance.md (10 minutes), and compare with the last tag or BASE=COMMIT
 	@$(BIN)/python -m bench $(ARGS)
+	@$(BIN)/python -m bench.against $(BASE)
 
 .PHONY: soak
 soak: .venv/ready-to-test ## Mixed traffic for a while (MINUTES=3), waits beside large cassettes, then faults (SEED=)
