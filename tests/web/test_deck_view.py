@@ -53,6 +53,25 @@ def test_the_controls_say_what_will_happen_and_do_it(deck: Deck, open_page: Page
     ]
 
 
+def test_the_controls_name_cassettes_with_a_mode_of_their_own_and_end_it(
+    deck: Deck, open_page: PageOpener
+) -> None:
+    deck.mode("record", cassette="smoke")
+    page = open_page(deck.admin.url)
+    page.see("Not in this mode: smoke (record). It has a mode of its own.")
+
+    page.click("replay")
+    page.tab.get_by_label("End these modes too").check()
+    page.click("Switch to replay")
+    page.see("Mode replay is in force.")
+
+    assert deck.mode(cassette="smoke") == "replay"
+    page.click("Insert…")
+    page.tab.get_by_label("Cassette", exact=True).fill("smok")
+    page.click("Insert")
+    page.see("smok is the active cassette. Warning: there is no cassette 'smok' in")
+
+
 @pytest.mark.slow
 def test_a_refused_change_is_said(deck: Deck, open_page: PageOpener) -> None:
     page = open_page(deck.admin.url)

@@ -90,6 +90,7 @@ async def test_a_fresh_status_says_all_there_is(open_world: World) -> None:
         "in_flight": 0,
         "counts": {"replayed": 0, "recorded": 0, "live": 0, "miss": 0, "error": 0},
         "cassettes": [],
+        "own_modes": [],
     }
 
 

@@ -5,6 +5,7 @@ import asyncio
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
+from tapeway.admin.handlers.control import own_modes
 from tapeway.admin.models.control import (
     Clients,
     Counts,
@@ -43,6 +44,7 @@ async def status(context: HandlerContext, call: PlainCall) -> Status:
         in_flight=broker.in_flight,
         counts=Counts.model_validate(dict(broker.journal.counts)),
         cassettes=loaded,
+        own_modes=own_modes(broker),
     )
 
 
