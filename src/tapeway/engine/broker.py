@@ -41,10 +41,11 @@ from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.journal import RequestJournal, Tally
 from tapeway.engine.open_streams import RouteRequests
-from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
+from tapeway.engine.recorder import Policy, Recorder, scratch_of
 from tapeway.engine.renamed_calls import for_this_client
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.engine.single_flight import SingleFlight
+from tapeway.engine.store_check import StoreCheck
 from tapeway.errors import CassetteEdited, NoSlot, StoreAway, StoreError
 from tapeway.ports import CassetteStore, LiveResponder, SharedStore
 
@@ -98,7 +99,8 @@ class Broker:
         self._planner = Planner(self.redaction, routes, policy.repeats)
         self._tasks = asyncio.TaskGroup()
         self._calls = SingleFlight(self._tasks)
-        self._write_check = WriteCheck(store, self._tasks)
+        self._read_check = StoreCheck(store.url, store.check_reads, self._tasks)
+        self._write_check = StoreCheck(store.url, store.check_writes, self._tasks)
         self._fresh: asyncio.Task[None] | None = None
         self._close_within_s = math.inf
         context = CassetteContext(
@@ -160,6 +162,7 @@ class Broker:
         try:
             if self._fresh is not None:
                 self._fresh.cancel()
+            self._read_check.cancel()
             self._write_check.cancel()
             if exc is not None:
                 self.cancel()
@@ -386,7 +389,19 @@ class Broker:
         """
         if not (record or self.source.control.records):
             return None
-        return await self._write_check.error()
+        return await self._write_check.error(self.journal.store_errors)
+
+    async def read_error(self) -> StoreError | None:
+        """What makes requests fail in the store, whatever the mode; None if nothing does.
+
+        The store is looked at only after it has failed a request, until a look finds nothing.
+        """
+        if (trouble := self.store.trouble) is not None:
+            return trouble
+        failures = self.journal.store_errors
+        if self._read_check.passed == failures:
+            return None
+        return await self._read_check.error(failures)
 
     async def reports(self) -> "list[CassetteReport]":
         """A report for every loaded cassette, by name."""
