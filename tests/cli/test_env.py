@@ -249,6 +249,19 @@ def test_the_admin_api_that_a_flag_names_is_named_too(
     assert f"tapeway does not answer at http://127.0.0.1:{unused_tcp_port}" in err
 
 
+def test_a_tapeway_that_refuses_to_tell_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(store="memory:", admin_token="the-token-of-this-tapeway") as found:
+        monkeypatch.setenv("TAPEWAY_ADMIN_URL", found.admin_url)
+        monkeypatch.setenv("TAPEWAY_ADMIN_TOKEN", "another-token-than-this-one")
+        code, out, err = run(capsys, "--provider", "ollama")
+
+    assert (code, out) == (1, "")
+    assert err.startswith(f"tapeway: {found.admin_url} answers: ")
+    assert "token" in err
+
+
 @pytest.mark.parametrize("answer", [b"<html>", b"[]", b"{}"])
 def test_another_service_at_the_named_address_is_no_tapeway(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: bytes

@@ -112,7 +112,9 @@ def _proxy(settings: Settings, flags: Mapping[str, object]) -> tuple[str, str | 
     except DeckError as exc:
         if flags["admin_listen"] or os.environ.get(ADMIN_URL_VARIABLE):
             kind = ConfigError if exc.code == "bad_url" else TapewayError
-            raise kind(f"{exc}; --listen prints the lines for an address without asking") from exc
+            # What an answer says does not tell who gave it.
+            said = f"{admin_url} answers: {exc}" if exc.status else str(exc)
+            raise kind(f"{said}; --listen prints the lines for an address without asking") from exc
     root = _root(settings)
     return root, f"no tapeway could be asked at {admin_url}: assuming that the proxy is at {root}"
 
