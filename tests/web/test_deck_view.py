@@ -194,9 +194,9 @@ def test_it_works_behind_a_path_prefix(deck: Deck, open_page: PageOpener) -> Non
 
 @pytest.mark.slow
 def test_a_change_on_a_shared_store_names_all_instances(
-    tmp_path: Path, open_page: PageOpener
+    postgres_dsn: str, open_page: PageOpener
 ) -> None:
-    store = f"sqlite:{tmp_path / 'calls.db'}"
+    store = f"{postgres_dsn}{'&' if '?' in postgres_dsn else '?'}schema=deck_of_the_page"
     with serve(store=store, mode="auto") as deck, serve(store=store, mode="auto") as other:
         page = open_page(deck.admin.url)
         page.click("replay")
