@@ -23,6 +23,13 @@ RUN PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
     --disable-pip-version-check --quiet --no-deps .
 
 FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
+# A build adds where it comes from: --label org.opencontainers.image.revision=$(git rev-parse HEAD)
+LABEL org.opencontainers.image.title="tapeway" \
+    org.opencontainers.image.description="A record-and-replay proxy for HTTP and LLM APIs: change the base URL, record once, replay offline." \
+    org.opencontainers.image.version="1.0.0rc1" \
+    org.opencontainers.image.licenses="MIT" \
+    org.opencontainers.image.vendor="tapeway contributors" \
+    org.opencontainers.image.base.name="docker.io/library/python:3.12-slim"
 # A fixed number, so that a folder mounted on /cassettes can be given to this user.
 RUN groupadd --gid 10001 tapeway && \
     useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent tapeway && \

@@ -96,7 +96,8 @@ ROWS: dict[str, tuple[str, ...]] = {
         *("engine.cassettes", "engine.large_bodies", "engine.response_buffer", "providers"),
         "engine.told_apart",
     ),
-    "engine.broker": ("engine.recorder", "engine.editing"),
+    "engine.store_check": ("errors",),
+    "engine.broker": ("engine.recorder", "engine.editing", "engine.store_check"),
     # The files that browsers get: they know the API, and nothing of the program.
     "web": (),
     "admin": (

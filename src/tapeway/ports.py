@@ -92,6 +92,9 @@ class CassetteStore(Protocol):
         force. That comes before all else, since even what is stored must not be replayed then.
         """
 
+    async def check_reads(self) -> None:
+        """Raise StoreError for what would keep any recording from being read now. Does not retry."""
+
     async def check_writes(self, name: str | None = None) -> None:
         """Raise StoreError for what would keep a recording from being stored now.
 

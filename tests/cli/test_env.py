@@ -1,6 +1,10 @@
+import json
 import shlex
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -201,17 +205,112 @@ def test_the_admin_api_that_a_variable_names_is_asked_whatever_is_configured(
     assert given["OLLAMA_HOST"] == "http://127.0.0.1:9001/ollama"
 
 
-@pytest.mark.parametrize("place", ["http://127.0.0.1:9", "nowhere", "http://[x"])
 def test_it_says_what_it_assumes_where_no_tapeway_answers(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str
+    capsys: pytest.CaptureFixture[str], unused_tcp_port: int
 ) -> None:
-    monkeypatch.setenv("TAPEWAY_ADMIN_URL", place)
-
     code, out, err = run(capsys, "--provider", "ollama")
 
     assert code == 0
     assert f"export OLLAMA_HOST={ROOT}/ollama\n" in out
+    place = f"http://127.0.0.1:{unused_tcp_port}"
     assert err == f"no tapeway could be asked at {place}: assuming that the proxy is at {ROOT}\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "reason"),
+    [
+        ("http://127.0.0.1:9", 1, "tapeway does not answer at http://127.0.0.1:9: "),
+        ("nowhere", 2, "'nowhere' is no URL of an admin API: "),
+        ("http://[x", 2, "'http://[x' is no URL of an admin API: "),
+    ],
+)
+def test_it_assumes_nothing_where_the_tapeway_that_is_named_does_not_answer(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    code: int,
+    reason: str,
+) -> None:
+    monkeypatch.setenv("TAPEWAY_ADMIN_URL", place)
+
+    ended, out, err = run(capsys, "--provider", "ollama")
+
+    assert (ended, out) == (code, "")
+    assert err.startswith(f"tapeway: {reason}")
+    assert "--listen prints the lines for an address without asking" in err
+
+
+def test_the_admin_api_that_a_flag_names_is_named_too(
+    capsys: pytest.CaptureFixture[str], unused_tcp_port: int
+) -> None:
+    code, out, err = run(capsys, "--admin-listen", f"127.0.0.1:{unused_tcp_port}")
+
+    assert (code, out) == (1, "")
+    assert f"tapeway does not answer at http://127.0.0.1:{unused_tcp_port}" in err
+
+
+def test_a_tapeway_that_refuses_to_tell_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(store="memory:", admin_token="the-token-of-this-tapeway") as found:
+        monkeypatch.setenv("TAPEWAY_ADMIN_URL", found.admin_url)
+        monkeypatch.setenv("TAPEWAY_ADMIN_TOKEN", "another-token-than-this-one")
+        code, out, err = run(capsys, "--provider", "ollama")
+
+    assert (code, out) == (1, "")
+    assert err.startswith(f"tapeway: {found.admin_url} answers: ")
+    assert "token" in err
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b"{}"])
+def test_another_service_at_the_named_address_is_no_tapeway(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    with answering(answer) as place:
+        monkeypatch.setenv("TAPEWAY_ADMIN_URL", place)
+        code, out, err = run(capsys, "--provider", "ollama")
+
+    assert (code, out) == (1, "")
+    assert f"what answers at {place} is not the admin API of a tapeway" in err
+
+
+def test_it_waits_for_a_tapeway_that_is_busy(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = {"proxy": "http://127.0.0.1:9002", "base_urls": {}, "routes": {}, "keys": []}
+    with answering(json.dumps(clients).encode(), after_s=2.5) as place:
+        monkeypatch.setenv("TAPEWAY_ADMIN_URL", place)
+        code, out, _ = run(capsys, "--provider", "ollama")
+
+    assert code == 0
+    assert out.startswith("export OLLAMA_HOST=http://127.0.0.1:9002/ollama\n")
+
+
+@contextmanager
+def answering(body: bytes, after_s: float = 0) -> Iterator[str]:
+    """The URL of a service that answers everything so, as late as a busy machine does."""
+    stopped = Event()
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            stopped.wait(after_s)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            stopped.set()
+            server.shutdown()
+            thread.join()
 
 
 def test_an_address_that_is_configured_is_no_assumption(

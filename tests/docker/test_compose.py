@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tapeway.settings.sources import OPTIONS, variable_of
+from tapeway.settings.sources import OPTIONS, load_settings, variable_of
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "compose.yaml"
@@ -33,10 +33,36 @@ def test_the_app_waits_until_the_sidecar_is_healthy(services: dict[str, Any]) ->
     assert services["app"]["depends_on"] == {"tapeway": {"condition": "service_healthy"}}
 
 
-def test_the_admin_token_comes_from_outside_and_is_demanded(services: dict[str, Any]) -> None:
-    token = services["tapeway"]["environment"]["TAPEWAY_ADMIN_TOKEN"]
+def test_the_admin_api_opens_with_a_token_and_stays_closed_without(
+    services: dict[str, Any],
+) -> None:
+    environment = services["tapeway"]["environment"]
 
-    assert re.fullmatch(r"\$\{TAPEWAY_ADMIN_TOKEN:\?.+\}", token)
+    assert environment["TAPEWAY_ADMIN_LISTEN"] == "${TAPEWAY_ADMIN_TOKEN:+0.0.0.0:8081}"
+    assert environment["TAPEWAY_ADMIN_TOKEN"] == "${TAPEWAY_ADMIN_TOKEN:-}"
+
+
+def test_an_empty_token_leaves_the_admin_api_on_the_container_s_loopback(
+    services: dict[str, Any], tmp_path: Path
+) -> None:
+    environ = {
+        name: re.sub(r"\$\{TAPEWAY_ADMIN_TOKEN:.*\}", "", value)
+        for name, value in services["tapeway"]["environment"].items()
+    }
+    defaults = {"TAPEWAY_DEFAULTS": str(ROOT / "docker/defaults.toml"), "TAPEWAY_MODE": "replay"}
+
+    settings = load_settings({}, environ | defaults, tmp_path).settings
+
+    assert str(settings.admin_listen) == "127.0.0.1:8081"
+    assert settings.admin_token is None
+
+
+@pytest.mark.parametrize("page", ["compose.yaml", "docker/README.md"])
+def test_the_command_that_ends_with_the_exit_code_of_the_app_is_named(page: str) -> None:
+    commands = re.findall(r"docker compose up[^\n`]*", (ROOT / page).read_text(encoding="utf-8"))
+
+    assert commands
+    assert all("--exit-code-from app" in command for command in commands)
 
 
 def test_published_ports_stay_on_this_machine(services: dict[str, Any]) -> None:
@@ -69,25 +95,21 @@ def test_files_it_mounts_are_there(services: dict[str, Any]) -> None:
     assert all((ROOT / mount).is_file() for mount in mounts)
 
 
-def test_compose_itself_accepts_the_file() -> None:
-    compose = _compose()
-    command = [*compose, "--file", str(FILE), "config", "--quiet"]
+@pytest.mark.parametrize(("token", "listen"), [("", ""), ("token-of-this-test", "0.0.0.0:8081")])
+def test_compose_itself_fills_the_file_in(token: str, listen: str) -> None:
+    command = [*_compose(), "--file", str(FILE), "config"]
+    environ = {name: value for name, value in os.environ.items() if "TAPEWAY_" not in name}
 
-    refused = subprocess.run(command, env=_environment(), capture_output=True, text=True)
-    accepted = subprocess.run(
+    done = subprocess.run(
         command,
-        env=_environment() | {"TAPEWAY_ADMIN_TOKEN": "token-of-this-test"},
+        env=environ | {"TAPEWAY_ADMIN_TOKEN": token},
         capture_output=True,
         text=True,
+        check=True,
     )
 
-    assert refused.returncode != 0
-    assert "choose a token" in refused.stderr
-    assert accepted.returncode == 0, accepted.stderr
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("TAPEWAY_")}
+    filled = yaml.safe_load(done.stdout)["services"]["tapeway"]["environment"]
+    assert filled["TAPEWAY_ADMIN_LISTEN"] == listen
 
 
 def _compose() -> list[str]:

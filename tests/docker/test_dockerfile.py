@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tapeway.version import VERSION
 from tests.docker.dockerfile import Stage, stages
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +59,21 @@ def test_no_token_is_baked_into_the_image(build: Stage, image: Stage) -> None:
     names = build.environment | image.environment
 
     assert [name for name in names if re.search("TOKEN|KEY|SECRET|PASSWORD", name)] == []
+
+
+def test_its_labels_say_what_the_package_says(image: Stage) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    labels = dict(word.split("=", 1) for word in image.last("LABEL").words)
+
+    assert labels == {
+        "org.opencontainers.image.title": project["name"],
+        "org.opencontainers.image.description": project["description"],
+        "org.opencontainers.image.version": VERSION,
+        "org.opencontainers.image.licenses": project["license"],
+        "org.opencontainers.image.vendor": project["authors"][0]["name"],
+        "org.opencontainers.image.base.name": f"docker.io/library/{image.base.split('@')[0]}",
+    }
 
 
 def test_the_health_check_needs_no_shell_and_no_further_program(image: Stage) -> None:

@@ -1,5 +1,6 @@
 """The health check as the container's engine runs it: a process and its exit code."""
 
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from threading import Thread
 from typing import cast
 
 import pytest
+import trustme
 
 SCRIPT = Path(__file__).parents[2] / "docker" / "healthcheck.py"
 
@@ -62,6 +64,27 @@ def test_an_admin_listener_that_is_ready_is_healthy(port: int, host: str) -> Non
     checked = _check(TAPEWAY_ADMIN_LISTEN=f"{host}:{port}")
 
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.fixture(name="secure_port")
+def _secure_port(admin: Server) -> int:
+    """The port of an admin listener with a certificate for another name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("tapeway.example").configure_cert(context)
+    admin.socket = context.wrap_socket(admin.socket, server_side=True)
+    return admin.server_port
+
+
+def test_an_admin_listener_with_tls_is_asked_over_tls(secure_port: int, tmp_path: Path) -> None:
+    listen = f"127.0.0.1:{secure_port}"
+    by_variable = _check(TAPEWAY_ADMIN_LISTEN=listen, TAPEWAY_ADMIN_TLS="true")
+    (tmp_path / "tapeway.toml").write_text("admin_tls = true\n", encoding="utf-8")
+    by_file = _check(tmp_path, TAPEWAY_ADMIN_LISTEN=listen)
+    without = _check(tmp_path, TAPEWAY_ADMIN_LISTEN=listen, TAPEWAY_ADMIN_TLS="off")
+
+    assert (by_variable.returncode, by_variable.stderr) == (0, "")
+    assert (by_file.returncode, by_file.stderr) == (0, "")
+    assert without.returncode == 1
 
 
 def test_a_proxy_for_the_outside_is_not_asked(port: int) -> None:

@@ -90,6 +90,16 @@ def test_a_deck_records_replays_and_reports(deck: Deck) -> None:
     assert [missed["times"] for missed in ejected["misses"]] == [1]
 
 
+def test_a_mode_set_everywhere_ends_the_modes_of_single_cassettes(deck: Deck) -> None:
+    deck.mode("record", cassette="alone")
+    deck.mode("auto")
+    own = deck.mode(cassette="alone")
+
+    deck.mode("auto", everywhere=True)
+
+    assert (own, deck.mode(cassette="alone")) == ("record", "auto")
+
+
 def test_a_slot_points_where_it_is_told(deck: Deck) -> None:
     takes = [deck.point("w0", f"slots/{name}", "auto") for name in "ab"]
     deck.point("w0", "slots/a", "auto", rules={"ignore": ["body.messages"]})

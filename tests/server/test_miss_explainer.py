@@ -17,7 +17,7 @@ from tapeway.core.misses.neighbours import sought
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Request
-from tapeway.server.miss_explainer import BUSY, FAILED, MOST_WAITING, Explainer, near_names
+from tapeway.server.miss_explainer import BUSY, FAILED, MOST_WAITING, Explainer
 from tapeway.stores.memory import MemoryStore
 from tests.core.keys import JSON
 from tests.core.requests import asked, chat, recordings_of
@@ -226,18 +226,3 @@ async def test_a_field_that_a_rule_makes_count_is_no_difference_where_it_is_the_
 
     [near] = found.explanation.nearest
     assert [difference["path"] for difference in near.differences] == ["body.messages[0].content"]
-
-
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("suite/logn", ("suite/login", "suite/logout")),
-        ("Login", ("suite/login",)),
-        ("other/Logout", ("suite/logout",)),
-        ("zebra", ()),
-    ],
-)
-def test_near_names_are_those_of_the_same_last_part_and_those_spelt_alike(
-    name: str, near: tuple[str, ...]
-) -> None:
-    assert near_names(name, ["suite/login", "suite/logout", "smoke"]) == near

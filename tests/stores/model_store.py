@@ -146,6 +146,9 @@ class ModelStore:
     def shared(self) -> "ModelStore":
         return self
 
+    async def check_reads(self) -> None:
+        """Nothing keeps a recording from being read."""
+
     async def check_writes(self, name: str | None = None) -> None:
         """Nothing keeps a recording from being stored."""
 

@@ -35,7 +35,7 @@ ROUTES = RouteTable({}, Route("default", "http://up"))
 
 @pytest.fixture(autouse=True)
 def _always_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapeway.engine.recorder.FRESH_S", -1.0)
+    monkeypatch.setattr("tapeway.engine.store_check.FRESH_S", -1.0)
 
 
 def broker_over(store: CassetteStore, responder: FakeResponder, mode: Mode = "auto") -> Broker:
@@ -153,14 +153,14 @@ class HangingStore(FileStore):
 async def test_a_disk_that_hangs_does_not_hang_who_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tapeway.engine.recorder.PATIENCE_S", 0.01)
+    monkeypatch.setattr("tapeway.engine.store_check.PATIENCE_S", 0.01)
     async with broker_over(HangingStore(tmp_path), FakeResponder()) as broker:
         assert await broker.write_error() is None
-        monkeypatch.setattr("tapeway.engine.recorder.HANGS_S", 0.0)
+        monkeypatch.setattr("tapeway.engine.store_check.HANGS_S", 0.0)
         found = await broker.write_error()
 
     assert isinstance(found, StoreAway)
-    assert "takes too long to write" in found.message
+    assert "takes too long to answer" in found.message
 
 
 async def test_an_unreachable_tapeway_as_the_store_is_paid_for_never(tmp_path: Path) -> None:

@@ -53,6 +53,25 @@ def test_the_controls_say_what_will_happen_and_do_it(deck: Deck, open_page: Page
     ]
 
 
+def test_the_controls_name_cassettes_with_a_mode_of_their_own_and_end_it(
+    deck: Deck, open_page: PageOpener
+) -> None:
+    deck.mode("record", cassette="smoke")
+    page = open_page(deck.admin.url)
+    page.see("Not in this mode: smoke (record). It has a mode of its own.")
+
+    page.click("replay")
+    page.tab.get_by_label("End these modes too").check()
+    page.click("Switch to replay")
+    page.see("Mode replay is in force.")
+
+    assert deck.mode(cassette="smoke") == "replay"
+    page.click("Insert…")
+    page.tab.get_by_label("Cassette", exact=True).fill("smok")
+    page.click("Insert")
+    page.see("smok is the active cassette. Warning: there is no cassette 'smok' in")
+
+
 @pytest.mark.slow
 def test_a_refused_change_is_said(deck: Deck, open_page: PageOpener) -> None:
     page = open_page(deck.admin.url)
@@ -175,9 +194,9 @@ def test_it_works_behind_a_path_prefix(deck: Deck, open_page: PageOpener) -> Non
 
 @pytest.mark.slow
 def test_a_change_on_a_shared_store_names_all_instances(
-    tmp_path: Path, open_page: PageOpener
+    postgres_dsn: str, open_page: PageOpener
 ) -> None:
-    store = f"sqlite:{tmp_path / 'calls.db'}"
+    store = f"{postgres_dsn}{'&' if '?' in postgres_dsn else '?'}schema=deck_of_the_page"
     with serve(store=store, mode="auto") as deck, serve(store=store, mode="auto") as other:
         page = open_page(deck.admin.url)
         page.click("replay")

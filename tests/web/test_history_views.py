@@ -1,11 +1,12 @@
 """The conversation of a cassette, and two cassettes compared by what they mean."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tapeway.embedded.deck import Deck
+from tapeway.embedded.deck import Deck, serve
 from tests.support.thoroughness import step
 from tests.web.conftest import NARROW
 from tests.web.opened_page import PageOpener
@@ -46,6 +47,14 @@ SHARED_WORDS = """async (seed) => {
     return unlike;
 }"""
 """Texts drawn at random of which what is not marked on either side is not the same, but for blanks."""
+
+
+STATUS_TEXTS = """() => {
+    window.told = [];
+    const tell = () => window.told.push(document.querySelector('.result [role=status]')?.textContent);
+    new MutationObserver(tell).observe(document.body, { childList: true, subtree: true, characterData: true });
+}"""
+"""What the result of a comparison says of itself is kept, however short it stands there."""
 
 
 def history() -> list[dict[str, Any]]:
@@ -161,6 +170,31 @@ def test_two_cassettes_are_compared_key_by_key(trips: Deck, open_page: PageOpene
     page.tab.get_by_label("Second").fill("nothing")
     page.click("Compare")
     page.see("nothing")
+
+
+def test_a_comparison_tells_how_far_it_is_and_counts_all_differences(
+    tmp_path: Path, open_page: PageOpener
+) -> None:
+    with serve(store=str(tmp_path), mode="replay") as deck:
+        for name in ("before", "after"):
+            recordings = [exchange({"number": at}, {"text": f"{name} {at}"}) for at in range(1003)]
+            stored(deck, name, recordings)
+        page = open_page(f"{deck.admin.url}/#/compare")
+        page.tab.evaluate(STATUS_TEXTS)
+        page.tab.get_by_label("First").fill("before")
+        page.tab.get_by_label("Second").fill("after")
+        page.click("Compare")
+        page.tab.locator(".numbers [data-state=different] dd", has_text="1,003").wait_for()
+        for _ in range(3):
+            page.tab.get_by_role("button", name="more").click()
+        row = page.tab.locator(".comparison > li").last
+
+        assert "#1002 and #1002" in row.inner_text()
+        row.get_by_role("link").click()
+        page.see("response.body")
+        told = page.tab.evaluate("window.told")
+
+    assert "Read 0 of 2,006 recordings …" in told
 
 
 @pytest.mark.slow

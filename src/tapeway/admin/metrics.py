@@ -44,9 +44,9 @@ class Metrics:
         self._broker = _BrokerCollector(broker, version)
         self._registry.register(self._broker)
 
-    def text(self, loaded: Sequence[CassetteCounts] | None, *, can_record: bool) -> bytes:
+    def text(self, loaded: Sequence[CassetteCounts] | None, *, is_ready: bool) -> bytes:
         """The metrics as they are now; without those of cassettes where `loaded` is None."""
-        self._broker.loaded, self._broker.can_record = loaded, can_record
+        self._broker.loaded, self._broker.is_ready = loaded, is_ready
         return generate_latest(self._registry)
 
 
@@ -55,7 +55,7 @@ class _BrokerCollector(Collector):
         self._broker = broker
         self._version = version
         self.loaded: Sequence[CassetteCounts] | None = ()
-        self.can_record = True
+        self.is_ready = True
 
     def collect(self) -> Iterator[Metric]:
         broker = self._broker
@@ -88,15 +88,11 @@ class _BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "tapeway_ready",
             "1 while /readyz is 200",
-            value=int(self._is_ready()),
+            value=int(self.is_ready),
         )
         yield GaugeMetricFamily(
             "tapeway_draining", "1 while tapeway stops", value=int(broker.draining)
         )
-
-    def _is_ready(self) -> bool:
-        serves = not self._broker.draining and self._broker.store.trouble is None
-        return serves and self.can_record
 
     def _mode(self) -> Metric:
         family = GaugeMetricFamily("tapeway_mode", "1 for the mode in force", labels=["mode"])

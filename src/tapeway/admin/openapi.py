@@ -16,6 +16,12 @@ from tapeway.core.json_text import Json
 _REF = "#/components/schemas/"
 _SUMMARY = "Control and inspect tapeway, a record-and-replay proxy for HTTP and LLM APIs."
 
+_MEDIA_SCHEMAS: dict[str, dict[str, Json]] = {
+    "application/json": {"type": "object"},
+    # Readers of the document check the text of a stream, or each event.
+    "text/event-stream": {},
+}
+
 _PATH_PARAMETERS: dict[str, Json] = {
     "name": {"type": "string", "pattern": NAME_PATTERN},
     "index": {"type": "integer", "minimum": 0, "maximum": MAX_INDEX},
@@ -138,10 +144,10 @@ def _responses(operation: Operation, *, locked: bool) -> dict[str, Json]:
 def _success(operation: Operation) -> Json:
     others = dict.fromkeys(operation.other_types, _schema({"type": "string"}))
     if isinstance(operation.response, Media):
-        kind = "object" if operation.response.type == "application/json" else "string"
+        schema = _MEDIA_SCHEMAS.get(operation.response.type, {"type": "string"})
         return {
             "description": operation.response.description,
-            "content": {operation.response.type: _schema({"type": kind}), **others},
+            "content": {operation.response.type: _schema(schema), **others},
         }
     return {
         "description": operation.summary,

@@ -18,7 +18,7 @@ from tapeway.admin.handlers.import_export import (
     get_cassette,
     put_cassette,
 )
-from tapeway.admin.handlers.inspection.comparison import get_comparison
+from tapeway.admin.handlers.inspection.comparison import comparison_events, get_comparison
 from tapeway.admin.handlers.inspection.entry import get_call, get_entry
 from tapeway.admin.handlers.inspection.exchange import get_view, list_titles
 from tapeway.admin.handlers.inspection.live import ask_live, get_live
@@ -56,6 +56,9 @@ _METRICS = Media("text/plain", "Prometheus text format, version 0.0.4")
 _EVENTS = Media("text/event-stream", "Events named `request`; the data of each is a journal entry")
 _RECORDING = Media(
     "text/event-stream", "Events named `recording`; the last one says what came of it"
+)
+_COMPARISON = Media(
+    "text/event-stream", "Events named `progress`, and at the end one named `comparison`"
 )
 _CASSETTE = Media("application/json", "AgentTape's cassette schema, version 1")
 _INTERACTION = Media("application/json", "An interaction of AgentTape's cassette schema")
@@ -156,6 +159,13 @@ TABLE: tuple[Operation, ...] = (
         f"{_NAMED}/comparison",
         get_comparison,
         CassetteComparison,
+        errors=(404, 409, 413, 500),
+    ),
+    route(
+        "GET",
+        f"{_NAMED}/comparison/events",
+        comparison_events,
+        _COMPARISON,
         errors=(404, 409, 413, 500),
     ),
     route("GET", f"{_API}/recordings", list_recordings, errors=(409,)),

@@ -15,6 +15,7 @@ from typing import Self
 from tapeway.cli import terminal
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.matching.rules import Rules, RulesFault, rules_of_meta
+from tapeway.core.misses.near_names import question
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
@@ -22,7 +23,6 @@ from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML
 from tapeway.formats.registry import tool_of
 from tapeway.paging import CassetteWalk, walk_cassette
 from tapeway.ports import CassetteStore
-from tapeway.server.miss_explainer import near_names
 from tapeway.stores.file.paths import find_names
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
@@ -80,8 +80,7 @@ class CassetteInStore:
     async def missing(self) -> ConfigError:
         """The error for a cassette that does not exist, with cassettes of similar names."""
         place = "" if "#" in self.shown else f" in {self.store.url}"
-        near = near_names(self.name, await self.store.names())
-        meant = f"; is {' or '.join(near)} meant?" if near else ""
+        meant = question(self.name, await self.store.names())
         return ConfigError(f"there is no cassette {self.shown}{place}{meant}")
 
 

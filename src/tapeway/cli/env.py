@@ -11,14 +11,15 @@ from tapeway.cli.options import command, load
 from tapeway.core.http.routing import RouteTable, valid_cassette_name
 from tapeway.embedded.admin_client import AdminClient, DeckError
 from tapeway.embedded.client_variables import ADMIN_URL_VARIABLE
-from tapeway.errors import ConfigError
+from tapeway.errors import ConfigError, TapewayError
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.clients import CLIENTS_WITHOUT_VARIABLE
 from tapeway.settings.client_environment import base_urls, route_url
 from tapeway.settings.options import Settings, resolve_routes
 
-_PATIENCE_S = 2.0
-"""A running tapeway answers within milliseconds; something else at its port may never answer."""
+_PATIENCE_S = 10.0
+"""The first admin call of a tapeway takes a while on a busy machine; something else at its port may
+never answer."""
 
 
 @command(
@@ -37,25 +38,25 @@ def env(provider: str | None, cassette: str | None, *, notes: bool, **flags: obj
         tapeway env --notes
 
     The address is that of --listen, TAPEWAY_LISTEN or tapeway.toml. Where none of them says it, and where
-    TAPEWAY_ADMIN_URL is set, a running tapeway is asked: there, or at --admin-listen. If none answers,
-    standard error says which address is assumed. Some clients read no variable: --notes says on standard
-    error what to write instead.
+    TAPEWAY_ADMIN_URL is set, a running tapeway is asked: there, or at --admin-listen. If none answers within
+    10 seconds, standard error says which address is assumed; where TAPEWAY_ADMIN_URL or the flag
+    --admin-listen says whom to ask, nothing is assumed. Some clients read no variable: --notes says on
+    standard error what to write instead.
 
     \b
     Exit codes:
         0  printed
+        1  no tapeway answers where TAPEWAY_ADMIN_URL or the flag --admin-listen says
         2  an option is invalid, or there is no such route
     """
     settings = load(flags)
     prefix = _prefix(cassette)
-    admin_url = None if _is_known(settings, flags) else _admin_url(settings)
-    running = None if admin_url is None else _running(settings, admin_url)
-    root = (running or _root(settings)) + prefix
+    proxy, assumption = _proxy(settings, flags)
+    root = proxy + prefix
     for line in [*_lines(settings, root, provider)]:
         click.echo(line)
-    if admin_url is not None and running is None:
-        assumed = f"assuming that the proxy is at {_root(settings)}"
-        click.echo(f"no tapeway could be asked at {admin_url}: {assumed}", err=True)
+    if assumption is not None:
+        click.echo(assumption, err=True)
     for note in _notes(settings, root, provider) if notes else ():
         click.echo(note, err=True)
     return 0
@@ -98,6 +99,26 @@ def _prefix(cassette: str | None) -> str:
     return f"/@{quote(cassette, safe='')}"
 
 
+def _proxy(settings: Settings, flags: Mapping[str, object]) -> tuple[str, str | None]:
+    """The URL of the proxy, and a sentence if it is assumed.
+
+    Raises ConfigError. Raises TapewayError where the tapeway that the user names does not answer.
+    """
+    admin_url = None if _is_known(settings, flags) else _admin_url(settings)
+    if admin_url is None:
+        return _root(settings), None
+    try:
+        return _asked(settings, admin_url), None
+    except DeckError as exc:
+        if flags["admin_listen"] or os.environ.get(ADMIN_URL_VARIABLE):
+            kind = ConfigError if exc.code == "bad_url" else TapewayError
+            # What an answer says does not tell who gave it.
+            said = f"{admin_url} answers: {exc}" if exc.status else str(exc)
+            raise kind(f"{said}; --listen prints the lines for an address without asking") from exc
+    root = _root(settings)
+    return root, f"no tapeway could be asked at {admin_url}: assuming that the proxy is at {root}"
+
+
 def _is_known(settings: Settings, flags: Mapping[str, object]) -> bool:
     """Whether the user says where the proxy is."""
     if flags["listen"]:
@@ -106,17 +127,15 @@ def _is_known(settings: Settings, flags: Mapping[str, object]) -> bool:
     return configured and not os.environ.get(ADMIN_URL_VARIABLE)
 
 
-def _running(settings: Settings, url: str) -> str | None:
-    """Where the tapeway behind an admin API serves its proxy; None if none answers."""
+def _asked(settings: Settings, url: str) -> str:
+    """Where the tapeway behind an admin API serves its proxy. Raises DeckError."""
     certificate = settings.tls_cert if settings.admin_tls else None
     token = settings.admin_token
     client = AdminClient(url, token, certificate=certificate, timeout_s=_PATIENCE_S)
     try:
-        clients = client.call("GET", "clients")
-    except (DeckError, ValueError):
-        return None
-    proxy = clients.get("proxy") if isinstance(clients, dict) else None
-    return proxy if isinstance(proxy, str) else None
+        return str(client.call("GET", "clients")["proxy"])
+    except (ValueError, LookupError, TypeError):
+        raise DeckError(f"what answers at {url} is not the admin API of a tapeway") from None
 
 
 def _admin_url(settings: Settings) -> str | None:

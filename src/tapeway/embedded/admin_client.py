@@ -66,7 +66,8 @@ class AdminClient:
             host = None
         if not host or parts.scheme not in ("http", "https"):
             raise DeckError(
-                f"{self.url!r} is no URL of an admin API: write it as http://127.0.0.1:8081"
+                f"{self.url!r} is no URL of an admin API: write it as http://127.0.0.1:8081",
+                "bad_url",
             )
         connection = HTTPConnection(host, port, timeout=self._timeout_s)
         try:

@@ -65,12 +65,22 @@ class Deck:
             root = f"{root}/@~{segment(slot)}"
         return root if route is None else root + self.clients.routes.get(route, f"/{route}")
 
-    def mode(self, mode: DeckMode | None = None, *, cassette: str | None = None) -> DeckMode:
-        """Set the mode, for all cassettes or for one; without `mode`, tell it."""
+    def mode(
+        self,
+        mode: DeckMode | None = None,
+        *,
+        cassette: str | None = None,
+        everywhere: bool = False,
+    ) -> DeckMode:
+        """Set the mode, for all cassettes or for one; without `mode`, tell it.
+
+        `everywhere` sets it for cassettes with a mode of their own too, and ends those modes.
+        """
         if mode is None:
             answer = self.admin.call("GET", "mode", cassette=cassette)
         else:
-            answer = self.admin.call("PUT", "mode", {"mode": mode, "cassette": cassette})
+            sent = {"mode": mode, "cassette": cassette, "all": everywhere}
+            answer = self.admin.call("PUT", "mode", sent)
         answered: DeckMode = answer["mode"]
         return answered
 

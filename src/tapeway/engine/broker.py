@@ -19,6 +19,7 @@ from tapeway.core.http.routing import RouteTable, on_other_routes
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.miss import Miss
+from tapeway.core.misses.near_names import question
 from tapeway.core.model.control import (
     MODE_POLICIES,
     Control,
@@ -28,6 +29,7 @@ from tapeway.core.model.control import (
     with_mode,
     with_slot,
     with_take,
+    without_modes,
     without_slot,
 )
 from tapeway.core.redaction.credentials import Secret
@@ -39,10 +41,11 @@ from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.journal import RequestJournal, Tally
 from tapeway.engine.open_streams import RouteRequests
-from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
+from tapeway.engine.recorder import Policy, Recorder, scratch_of
 from tapeway.engine.renamed_calls import for_this_client
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.engine.single_flight import SingleFlight
+from tapeway.engine.store_check import StoreCheck
 from tapeway.errors import CassetteEdited, NoSlot, StoreAway, StoreError
 from tapeway.ports import CassetteStore, LiveResponder, SharedStore
 
@@ -96,7 +99,8 @@ class Broker:
         self._planner = Planner(self.redaction, routes, policy.repeats)
         self._tasks = asyncio.TaskGroup()
         self._calls = SingleFlight(self._tasks)
-        self._write_check = WriteCheck(store, self._tasks)
+        self._read_check = StoreCheck(store.url, store.check_reads, self._tasks)
+        self._write_check = StoreCheck(store.url, store.check_writes, self._tasks)
         self._fresh: asyncio.Task[None] | None = None
         self._close_within_s = math.inf
         context = CassetteContext(
@@ -158,6 +162,7 @@ class Broker:
         try:
             if self._fresh is not None:
                 self._fresh.cancel()
+            self._read_check.cancel()
             self._write_check.cancel()
             if exc is not None:
                 self.cancel()
@@ -275,18 +280,37 @@ class Broker:
         """The mode a request to this cassette is served in."""
         return self.source.control.mode_of(name)
 
-    async def set_mode(self, mode: Mode, cassette: str | None = None) -> Sequence[str]:
+    async def set_mode(
+        self, mode: Mode, cassette: str | None = None, *, everywhere: bool = False
+    ) -> Sequence[str]:
         """Set the mode of one cassette, or the mode of cassettes without one.
 
-        Earlier requests are served to the end in the old mode.
+        `everywhere` ends the modes of single cassettes. Earlier requests are served to the end in the
+        old mode.
         """
-        return await self.source.steer(lambda now: with_mode(now, mode, cassette))
+
+        def changed(now: Control) -> Control:
+            after = with_mode(now, mode, cassette)
+            return without_modes(after, after.modes) if everywhere else after
+
+        return await self.source.steer(changed)
+
+    async def end_own_mode(self, cassette: str) -> Sequence[str]:
+        """Have a cassette follow the mode for all again."""
+        return await self.source.steer(lambda now: without_modes(now, [cassette]))
 
     async def insert(self, name: str, mode: Mode | None = None) -> Sequence[str]:
         """Make a cassette the active one, in a new take. Raises StoreError if it cannot be read."""
         # In the new mode: a cassette that will be recorded to is claimed now, or not inserted.
         await self.source.prepare(name, mode)
         return await self.source.steer(lambda now: with_active(now, name, mode))
+
+    async def only_misses(self, name: str) -> str | None:
+        """A warning where a cassette is to be replayed and does not exist. Raises StoreError."""
+        if self.mode_of(name) != "replay" or await self.store.stat(name) is not None:
+            return None
+        meant = await asyncio.to_thread(question, name, await self.store.names())
+        return f"there is no cassette '{name}' in {self.store.url}: its requests miss{meant}"
 
     def slot(self, name: str) -> Slot:
         """Where a slot points. Raises NoSlot."""
@@ -365,7 +389,19 @@ class Broker:
         """
         if not (record or self.source.control.records):
             return None
-        return await self._write_check.error()
+        return await self._write_check.error(self.journal.store_errors)
+
+    async def read_error(self) -> StoreError | None:
+        """What makes requests fail in the store, whatever the mode; None if nothing does.
+
+        The store is looked at only after it has failed a request, until a look finds nothing.
+        """
+        if (trouble := self.store.trouble) is not None:
+            return trouble
+        failures = self.journal.store_errors
+        if self._read_check.passed == failures:
+            return None
+        return await self._read_check.error(failures)
 
     async def reports(self) -> "list[CassetteReport]":
         """A report for every loaded cassette, by name."""

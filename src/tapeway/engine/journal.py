@@ -528,7 +528,7 @@ class RequestJournal(ServedRequests):
     """
 
     def __init__(self, size: int) -> None:
-        self.store_errors = 0
+        self._store_errors = 0
         self._measures: dict[RequestKind, Measure] = {}
         self._tallies: dict[str, Tally] = {}
         self._new: list[ServedRequest] = []
@@ -552,6 +552,12 @@ class RequestJournal(ServedRequests):
         """What the requests of each kind add up to, in order of the kinds."""
         self._add_all()
         return dict(sorted(self._measures.items()))
+
+    @property
+    def store_errors(self) -> int:
+        """How many requests the store failed."""
+        self._add_all()
+        return self._store_errors
 
     @property
     def tallies(self) -> dict[str, Tally]:
@@ -604,7 +610,7 @@ class RequestJournal(ServedRequests):
         measure.ms += ms
         measure.sent += served.sent
         if served.store_failed:
-            self.store_errors += 1
+            self._store_errors += 1
         if (tally := self._tallies.get(served.cassette)) is not None:
             tally.add(served)
 

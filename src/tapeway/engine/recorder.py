@@ -81,9 +81,6 @@ _NOT_REACHED = frozenset(
     {"upstream_dns", "upstream_proxy", "upstream_reset", "upstream_timeout", "upstream_unreachable"}
 )
 """The codes of errors where no connection was made, or no answer came (`upstream/faults.py`)."""
-FRESH_S = 0.2
-PATIENCE_S = 0.5
-HANGS_S = 5.0
 MANY_REPEATS = 1000
 """The log tells of a request that was asked so often for the same answer."""
 _PAUSE_S = 0.1
@@ -367,48 +364,6 @@ def _answer_of_replay(replay: Replay) -> Answer | TapewayError:
         return UpstreamError(f"another instance asked, and {item.failure.message}")
     name = replay.cassette.name
     return Answer("replayed", name, item.response, item.index, replay.key, recorded=item)
-
-
-class WriteCheck:
-    """Looks whether recordings could be stored now.
-
-    Looking takes a write to the disk or a call to another tapeway. One look serves everybody for
-    a moment, and nobody waits long for it: a disk that hangs must not hang a readiness probe.
-    """
-
-    def __init__(self, store: CassetteStore, tasks: asyncio.TaskGroup) -> None:
-        self._store = store
-        self._tasks = tasks
-        self._look: asyncio.Task[StoreError | None] | None = None
-        self._begun = 0.0
-        self._found: StoreError | None = None
-
-    async def error(self) -> StoreError | None:
-        """What keeps a recording from being stored; None if nothing does."""
-        now = asyncio.get_running_loop().time
-        if self._look is None or (self._look.done() and now() - self._begun > FRESH_S):
-            self._begun = now()
-            self._look = self._tasks.create_task(self._write_error())
-        await asyncio.wait((self._look,), timeout=PATIENCE_S)
-        if self._look.done():
-            self._found = self._look.result()
-        elif now() - self._begun > HANGS_S:
-            return StoreAway(f"{self._store.url} takes too long to write: see what holds it up")
-        return self._found
-
-    def cancel(self) -> None:
-        """Look no longer."""
-        if self._look is not None:
-            self._look.cancel()
-
-    async def _write_error(self) -> StoreError | None:
-        try:
-            await self._store.check_writes()
-        except StoreError as exc:
-            return exc
-        except Exception as exc:
-            return StoreError(f"{self._store.url} cannot be written: {describe(exc)}")
-        return None
 
 
 class RunningCall:

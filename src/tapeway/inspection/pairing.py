@@ -166,6 +166,20 @@ class DiffSource:
         return tuple([named(await self.get(digest.number)) for digest in digests])
 
 
+@dataclass(slots=True)
+class Progress:
+    """How far a comparison has come, for another thread to read."""
+
+    step: Literal["read", "compare"] = "read"
+    done: int = 0
+    of: int = 0
+    """How many recordings, or pairs, the step has."""
+
+    def begin_comparing(self, pairs: int) -> None:
+        """All recordings are read, and so many pairs are left."""
+        self.step, self.done, self.of = "compare", 0, pairs
+
+
 class _Digests(NamedTuple):
     """What is remembered of a recording. Those of one call are equal in all but the number."""
 
@@ -176,17 +190,25 @@ class _Digests(NamedTuple):
 
 
 async def compare(
-    first: DiffSource, second: DiffSource, rules: Rules, *, headers: bool, rows: bool = False
+    first: DiffSource,
+    second: DiffSource,
+    rules: Rules,
+    *,
+    headers: bool,
+    rows: bool = False,
+    progress: Progress | None = None,
 ) -> CassetteDiff:
     """How two cassettes compare under these rules, with `rows` in a row each. Raises StoreError."""
-    left = [_digests(item, rules, headers=headers) async for item in first.items()]
-    right = [_digests(item, rules, headers=headers) async for item in second.items()]
+    progress = progress or Progress()
+    left = await _all_digests(first, rules, progress, headers=headers)
+    right = await _all_digests(second, rules, progress, headers=headers)
     pairs, left, right = _paired(left, right, lambda exchange: exchange.request)
     masked = {id(exchange): await _masked_digest(first, exchange, rules) for exchange in left}
     masked |= {id(exchange): await _masked_digest(second, exchange, rules) for exchange in right}
     masked_pairs, left, right = _paired(left, right, lambda exchange: masked[id(exchange)])
     others, left, right = _paired(left, right, lambda exchange: exchange.endpoint)
     pairs += masked_pairs + others
+    progress.begin_comparing(len(pairs))
     equal = alike = 0
     different: list[RecordingPair] = []
     renamed: dict[str, str] = {}
@@ -198,6 +220,7 @@ async def compare(
             pair = _compare_pair(*items, rules, renamed, headers=headers)
             different += [pair] if pair.differences else []
             state = pair.state
+        progress.done += 1
         alike += state == "alike"
         equal += state == "equal"
         if rows:
@@ -278,6 +301,16 @@ def _digests(item: AnyInteraction, rules: Rules, *, headers: bool) -> _Digests:
     request = _digest(kind + canonical(item.document.get("request")))
     rest = _digest(canonical(_compared_members(item)))
     return _Digests(item.index, request, _digest(kind), rest)
+
+
+async def _all_digests(
+    source: DiffSource, rules: Rules, progress: Progress, *, headers: bool
+) -> list[_Digests]:
+    found: list[_Digests] = []
+    async for item in source.items():
+        found.append(_digests(item, rules, headers=headers))
+        progress.done += 1
+    return found
 
 
 async def _masked_digest(source: DiffSource, digests: _Digests, rules: Rules) -> bytes:

@@ -31,7 +31,6 @@ from tapeway.server.listeners import (
     listen,
     mount,
 )
-from tapeway.server.miss_explainer import near_names
 from tapeway.server.proxy import Proxy
 from tapeway.server.wiring import (
     make_admin,
@@ -171,13 +170,10 @@ async def _prepare_cassette(settings: Settings, broker: Broker) -> None:
     Warns if the cassette to be replayed does not exist. Raises StoreError.
     """
     await broker.prepare()
-    name, store = broker.active, broker.store
     # The default cassette is for requests without a name: often every request names one.
     named = "cassette" in settings.given
-    if named and broker.mode_of(name) == "replay" and await store.stat(name) is None:
-        near = near_names(name, await store.names())
-        meant = f"; is {' or '.join(near)} meant?" if near else ""
-        log.warning("there is no cassette '%s' in %s: its requests miss%s", name, store.url, meant)
+    if named and (warning := await broker.only_misses(broker.active)) is not None:
+        log.warning(warning)
 
 
 def _listen_for_admin(settings: Settings, stack: AsyncExitStack) -> Listener | None:

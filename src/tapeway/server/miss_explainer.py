@@ -10,9 +10,9 @@ from tapeway.cooperative import BRIEF_S, Yielding
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss, MissExplanation, SearchedCassette
+from tapeway.core.misses.near_names import near_names
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Headers, Request
-from tapeway.core.text import nearest_names
 from tapeway.errors import describe
 from tapeway.ports import CassetteStore
 
@@ -25,9 +25,6 @@ CACHED = 256
 
 BUSY = MissExplanation(note="too many others were missed at once to look for the nearest recording")
 FAILED = MissExplanation(note="looking for the nearest recording failed, the log says where")
-
-_MOST_NAMES_COMPARED = 2000
-_MOST_NEAR_NAMES = 3
 
 _MissKey = tuple[str, object, bytes, tuple[int, ...], Headers]
 """Cassette, version, key, used recordings and headers: equal for misses with the same explanation."""
@@ -119,11 +116,3 @@ def explain(
     from tapeway.core.misses import explanation
 
     return explanation.explain(miss, recorded, rules, redact, Yielding(BRIEF_S).step)
-
-
-def near_names(name: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The names that may have been meant, the likeliest first."""
-    last = name.rpartition("/")[2].lower()
-    same = [other for other in names if other.rpartition("/")[2].lower() == last]
-    others = nearest_names(name, names[:_MOST_NAMES_COMPARED], _MOST_NEAR_NAMES)
-    return tuple(dict.fromkeys([*same, *others]))[:_MOST_NEAR_NAMES]

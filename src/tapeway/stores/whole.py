@@ -64,6 +64,9 @@ class WholeCassettes(ABC):
         """None: nothing is known that makes requests fail."""
         return None
 
+    async def check_reads(self) -> None:
+        await self.stat("default")
+
     async def check_writes(self, name: str | None = None) -> None:
         """Nothing is known that would keep a recording from being stored."""
         return

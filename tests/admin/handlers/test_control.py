@@ -34,9 +34,27 @@ async def test_an_insert_may_change_the_mode(open_world: World) -> None:
 
     said = await open_world.done("POST", "/api/v1/insert", {"cassette": "other", "mode": "replay"})
 
-    assert said == {"cassette": "other", "mode": "replay"}
-    assert await open_world.got("/api/v1/mode") == {"mode": "replay", "cassette": None}
+    assert (said["cassette"], said["mode"]) == ("other", "replay")
+    assert await open_world.got("/api/v1/mode") == in_force("replay")
     assert (await open_world.ask()).status == 400
+
+
+async def test_an_insert_warns_in_replay_of_a_cassette_that_does_not_exist(
+    open_world: World,
+) -> None:
+    await open_world.ask(cassette="smoke")
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+
+    mistyped = await open_world.done("POST", "/api/v1/insert", {"cassette": "smoek"})
+    others = [
+        await open_world.done("POST", "/api/v1/insert", sent)
+        for sent in ({"cassette": "smoke"}, {"cassette": "new", "mode": "auto"})
+    ]
+
+    assert mistyped["warning"] == (
+        "there is no cassette 'smoek' in memory:: its requests miss; is smoke meant?"
+    )
+    assert ["warning" in said for said in others] == [False, False]
 
 
 async def test_a_rewind_goes_back_to_the_first_recording(open_world: World) -> None:
@@ -152,22 +170,81 @@ async def test_pruning_drops_what_the_take_did_not_touch(open_world: World) -> N
 
 
 async def test_the_mode_is_told_as_it_is_set(open_world: World) -> None:
-    assert await open_world.got("/api/v1/mode") == {"mode": "auto", "cassette": None}
+    assert await open_world.got("/api/v1/mode") == in_force("auto")
     for mode in ("replay", "record", "passthrough", "auto"):
-        said = {"mode": mode, "cassette": None}
-
-        assert await open_world.done("PUT", "/api/v1/mode", {"mode": mode}) == said
-        assert await open_world.got("/api/v1/mode") == said
+        assert await open_world.done("PUT", "/api/v1/mode", {"mode": mode}) == in_force(mode)
+        assert await open_world.got("/api/v1/mode") == in_force(mode)
 
 
 async def test_a_cassette_may_have_a_mode_of_its_own(open_world: World) -> None:
-    own = {"mode": "replay", "cassette": "a/b"}
+    own = in_force("replay", "a/b", **{"a/b": "replay"})
+    sent = {"mode": "replay", "cassette": "a/b"}
 
-    assert await open_world.done("PUT", "/api/v1/mode", own) == own
+    assert await open_world.done("PUT", "/api/v1/mode", sent) == own
     assert await open_world.got("/api/v1/mode?cassette=a%2Fb") == own
-    assert await open_world.got("/api/v1/mode") == {"mode": "auto", "cassette": None}
+    assert await open_world.got("/api/v1/mode") == in_force("auto", **{"a/b": "replay"})
     assert (await open_world.ask(cassette="a/b")).status == 400
     assert (await open_world.ask()).headers["Tapeway-Outcome"] == "recorded"
+
+
+async def test_a_cassette_loses_its_own_mode_with_null(open_world: World) -> None:
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "record", "cassette": "smoke"})
+    still = await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+    recorded = await open_world.ask(cassette="smoke")
+
+    said = await open_world.done("PUT", "/api/v1/mode", {"mode": None, "cassette": "smoke"})
+
+    assert still == in_force("replay", smoke="record")
+    assert recorded.headers["Tapeway-Outcome"] == "recorded"
+    assert said == in_force("replay", "smoke")
+    assert (await open_world.ask("/v1/new", cassette="smoke")).status == 400
+
+
+async def test_a_mode_for_all_ends_the_modes_of_single_cassettes(open_world: World) -> None:
+    for name in ("smoke", "other"):
+        await open_world.done("PUT", "/api/v1/mode", {"mode": "record", "cassette": name})
+
+    said = await open_world.done("PUT", "/api/v1/mode", {"mode": "replay", "all": True})
+
+    assert said == in_force("replay")
+    for name in ("smoke", "other"):
+        assert (await open_world.ask(cassette=name)).status == 400
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        ({"mode": None}, "field 'mode': null ends the mode of one cassette"),
+        ({"mode": None, "all": True}, "field 'mode': null ends the mode of one cassette"),
+        ({"mode": "auto", "cassette": "x", "all": True}, "field 'all': it is for all cassettes"),
+        ({"cassette": "x"}, "field 'mode': Field required"),
+    ],
+)
+async def test_a_mode_that_is_for_nobody_is_refused(
+    sent: dict[str, object], reason: str, open_world: World
+) -> None:
+    answer = await open_world.call("PUT", "/api/v1/mode", sent)
+
+    assert answer.status == 400
+    assert reason in await answer.text()
+    assert await open_world.got("/api/v1/mode") == in_force("auto")
+
+
+async def test_the_status_lists_modes_of_cassettes_that_are_not_loaded_too(
+    open_world: World,
+) -> None:
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "record", "cassette": "smoke"})
+
+    status = await open_world.got("/api/v1/status")
+
+    assert status["cassettes"] == []
+    assert status["own_modes"] == [{"name": "smoke", "mode": "record"}]
+
+
+def in_force(mode: str, cassette: str | None = None, **own: str) -> dict[str, object]:
+    """What is answered about the mode."""
+    modes = [{"name": name, "mode": own[name]} for name in sorted(own)]
+    return {"mode": mode, "cassette": cassette, "cassettes": modes}
 
 
 async def test_a_change_starts_a_take_and_no_change_starts_none(open_world: World) -> None:

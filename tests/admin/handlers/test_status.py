@@ -1,10 +1,18 @@
 """Alive, ready, and the state of things, as scripts read it."""
 
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 
 from tapeway.errors import StoreError, StoreFull, poisoned
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tests.admin.admin_and_proxy import World, world
+from tests.stores.remote.far_side import far_side, lead_to
+from tests.stores.small_disks import small_disk
+
+NOBODY = "http://127.0.0.1:1"
 
 
 async def test_it_is_alive_and_ready(open_world: World) -> None:
@@ -53,7 +61,7 @@ async def test_it_is_not_ready_while_the_store_is_poisoned() -> None:
 async def test_it_is_not_ready_while_it_records_and_nothing_can_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tapeway.engine.recorder.FRESH_S", -1.0)
+    monkeypatch.setattr("tapeway.engine.store_check.FRESH_S", -1.0)
     store = PoisonedStore()
     store.unwritable = StoreFull("/cassettes: no room to write a recording")
     async with world(store=store) as found:
@@ -78,6 +86,68 @@ async def test_it_is_not_ready_while_it_records_and_nothing_can_be_written(
     assert "tapeway_ready 0.0" in in_metrics
 
 
+async def test_it_is_not_ready_from_the_first_request_that_the_store_fails(tmp_path: Path) -> None:
+    async with far_side(FileStore(tmp_path)) as far:
+        store = far.store()
+        async with world(store=store, mode="replay") as found:
+            assert (await found.ask(cassette="before")).status == 400
+            lead_to(store, NOBODY)
+            unnoticed = await found.call("GET", "/readyz")
+            failed = await found.ask(cassette="away")
+            unready = await found.call("GET", "/readyz")
+            in_metrics = await (await found.call("GET", "/metrics")).text()
+            lead_to(store, far.url)
+            served = await found.ask(cassette="away")
+            ready = await found.call("GET", "/readyz")
+
+    assert (unnoticed.status, failed.status, unready.status) == (200, 503, 503)
+    assert (await unready.json())["error"]["code"] == "store_unreachable"
+    assert "tapeway_ready 0.0" in in_metrics
+    assert (served.status, ready.status) == (400, 200)
+
+
+async def test_it_is_ready_again_without_a_request_where_the_store_is_back(tmp_path: Path) -> None:
+    """Nobody sends requests to what is not ready."""
+    async with far_side(FileStore(tmp_path)) as far:
+        store = far.store()
+        async with world(store=store, mode="replay") as found:
+            lead_to(store, NOBODY)
+            await found.ask(cassette="away")
+            unready = await found.call("GET", "/readyz")
+            lead_to(store, far.url)
+            ready = await found.call("GET", "/readyz")
+
+    assert (unready.status, ready.status) == (503, 200)
+
+
+async def test_a_cassette_that_cannot_be_read_leaves_it_ready(tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
+    async with world(store=FileStore(tmp_path), mode="replay") as found:
+        failed = await found.ask(cassette="broken")
+        ready = await found.call("GET", "/readyz")
+
+    assert (failed.status, ready.status) == (500, 200)
+
+
+async def test_a_full_disk_shows_with_the_first_recording_that_fails(tmp_path: Path) -> None:
+    with small_disk(tmp_path, 1024):
+        async with world(store=FileStore(tmp_path)) as found:
+            before = await found.call("GET", "/readyz")
+            filler = tmp_path / "filler"
+            with filler.open("wb", buffering=0) as file, suppress(OSError):
+                while file.write(bytes(4096)):
+                    pass
+            found.service.body = bytes(64 * 1024)
+            failed = await found.ask("/large")
+            unready = await found.call("GET", "/readyz")
+            filler.unlink()
+            served = await found.ask("/large")
+            ready = await found.call("GET", "/readyz")
+
+    assert (before.status, failed.status, unready.status) == (200, 507, 503)
+    assert (served.status, ready.status) == (200, 200)
+
+
 async def test_a_fresh_status_says_all_there_is(open_world: World) -> None:
     assert await open_world.got("/api/v1/status") == {
         "version": "1.2.3",
@@ -90,6 +160,7 @@ async def test_a_fresh_status_says_all_there_is(open_world: World) -> None:
         "in_flight": 0,
         "counts": {"replayed": 0, "recorded": 0, "live": 0, "miss": 0, "error": 0},
         "cassettes": [],
+        "own_modes": [],
     }
 
 

@@ -11,6 +11,7 @@ from tapeway.core.model.control import (
     with_mode,
     with_slot,
     with_take,
+    without_modes,
     without_slot,
     without_takes,
 )
@@ -43,6 +44,15 @@ def test_a_cassette_with_a_mode_of_its_own_goes_on_in_its_take() -> None:
 
     assert (now.mode_of("mine"), now.take_of("mine")) == ("replay", 2)
     assert (now.mode_of("other"), now.take_of("other"), now.takes) == ("passthrough", 3, 3)
+
+
+def test_a_cassette_follows_the_mode_for_all_again_in_a_new_take() -> None:
+    own = with_mode(with_mode(START, "record", "mine"), "auto", "same")
+
+    now = without_modes(own, ["mine", "same", "never"])
+
+    assert (now.modes, now.takes) == ({}, 3)
+    assert [now.take_of(name) for name in ("mine", "same", "never", "other")] == [3, 1, 1, 1]
 
 
 def test_a_take_of_one_cassette_ends_with_the_next_of_all() -> None:

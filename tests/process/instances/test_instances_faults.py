@@ -91,6 +91,26 @@ async def test_a_database_that_crashes_loses_nothing_and_costs_nothing(
     assert traffic.broken == 0
 
 
+@pytest.mark.parametrize("mode", ["auto", "replay"])
+async def test_an_instance_is_unready_from_the_first_request_that_the_database_fails(
+    tmp_path: Path, server: PostgresServer, url: str, mode: str
+) -> None:
+    async with Upstream() as up, instances(tmp_path, url, "--upstream", up.url, count=1) as [one]:
+        await done(one, "PUT", "mode", {"mode": mode})
+        assert (await one.admin("GET", "/readyz"))[0] == 200
+        await asyncio.to_thread(server.stop, "immediate")
+        failed = await one.ask("/first")
+        unready = await one.admin("GET", "/readyz")
+        await asyncio.to_thread(server.start)
+        await one.at_work()
+        served = await one.ask("/first")
+        ready = await one.admin("GET", "/readyz")
+
+    assert (failed.status, unready[0]) == (503, 503)
+    assert unready[1]["error"]["code"] == "store_unreachable"
+    assert (served.status, ready[0]) == (200 if mode == "auto" else 400, 200)
+
+
 def _error(body: bytes) -> dict[str, str]:
     return dict(json.loads(body)["error"])
 

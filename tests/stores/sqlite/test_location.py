@@ -1,9 +1,10 @@
 """The file of a SQLite store: what is taken for one, who may read it, what is beside it."""
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
@@ -15,7 +16,7 @@ from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import location
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared_instances import append_recordings
-from tests.stores.small_disks import read_only
+from tests.stores.small_disks import read_only, small_disk
 from tests.stores.sqlite.conftest import opened
 
 
@@ -318,6 +319,41 @@ async def test_what_cannot_be_written_can_be_replayed(tmp_path: Path) -> None:
                 await store.load("x", writable=True)
             await store.release("x")
     assert await recorded(file) == answers(0)
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_a_file_with_a_log_that_nobody_uses_is_replayed_from_a_disk_that_takes_nothing(
+    tmp_path: Path, *, full: bool
+) -> None:
+    """As in a backup of a file and its log, without SQLite's file for memory in common."""
+    folder = tmp_path / "disk"
+    with small_disk(folder, 2048):
+        async with opened(tmp_path / "calls.db") as store:
+            await append_recordings(store, 0, 1)
+            for ending in ("", "-wal", ".lock"):
+                shutil.copy(tmp_path / f"calls.db{ending}", folder / f"calls.db{ending}")
+        with nothing_taken(folder, full=full):
+            before = sorted(folder.iterdir())
+            async with opened(folder / "calls.db") as copy, opened(folder / "calls.db") as other:
+                assert bodies(await copy.load("x", writable=False)) == answers(0, 1)
+                assert bodies(await other.load("x", writable=False)) == answers(0, 1)
+            assert sorted(folder.iterdir()) == before
+        assert await recorded(folder / "calls.db") == answers(0, 1)
+
+
+@contextmanager
+def nothing_taken(folder: Path, *, full: bool) -> Iterator[None]:
+    """A disk that is full or read-only."""
+    if not full:
+        with read_only(folder):
+            yield
+        return
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    yield
+    filler.unlink()
 
 
 async def test_a_network_file_system_is_refused(

@@ -1,6 +1,7 @@
 """Control of a running tapeway: mode, insert, eject, rewind, and the report."""
 
 import asyncio
+from collections.abc import Sequence
 
 from aiohttp import web
 
@@ -15,6 +16,7 @@ from tapeway.admin.models.control import (
     ModeChange,
     ModeInForce,
     ModeQuery,
+    OwnMode,
     Report,
     ReportedCassette,
     ReportQuery,
@@ -24,8 +26,10 @@ from tapeway.admin.models.control import (
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
 from tapeway.admin.responses import json_response
+from tapeway.engine.broker import Broker
 from tapeway.engine.report.forms import TEXT_FORMS
 from tapeway.engine.report.summary import CassetteReport
+from tapeway.errors import AdminError
 
 _FORMS = {
     "junit": (".xml", "application/xml"),
@@ -34,26 +38,54 @@ _FORMS = {
 
 
 async def get_mode(context: HandlerContext, call: OperationCall[ModeQuery, Nothing]) -> ModeInForce:
-    """The mode for all cassettes, or with `cassette` for one cassette."""
-    name = call.query.cassette
-    mode = context.broker.mode if name is None else context.broker.mode_of(name)
-    return ModeInForce(mode=mode, cassette=name)
+    """The mode for all cassettes, or with `cassette` for one cassette; and modes of single ones."""
+    return _in_force(context.broker, call.query.cassette)
 
 
 async def put_mode(
     context: HandlerContext, call: OperationCall[Nothing, ModeChange]
 ) -> ModeInForce:
     """Set the mode, for all cassettes or for one; a change starts a new take."""
-    change = call.body
-    laggards = await context.broker.set_mode(change.mode, change.cassette)
-    return ModeInForce(mode=change.mode, cassette=change.cassette, laggards=list(laggards))
+    change, broker = call.body, context.broker
+    if change.all and change.cassette is not None:
+        raise AdminError("field 'all': it is for all cassettes, so send no 'cassette' with it")
+    if change.mode is not None:
+        laggards = await broker.set_mode(change.mode, change.cassette, everywhere=change.all)
+    elif change.cassette is not None:
+        laggards = await broker.end_own_mode(change.cassette)
+    else:
+        raise AdminError(
+            "field 'mode': null ends the mode of one cassette, which 'cassette' names; a mode with "
+            "'all' true ends those of all"
+        )
+    return _in_force(broker, change.cassette, laggards)
+
+
+def _in_force(broker: Broker, name: str | None, laggards: Sequence[str] = ()) -> ModeInForce:
+    return ModeInForce(
+        mode=broker.mode if name is None else broker.mode_of(name),
+        cassette=name,
+        cassettes=own_modes(broker),
+        laggards=list(laggards),
+    )
+
+
+def own_modes(broker: Broker) -> list[OwnMode]:
+    """The cassettes with a mode of their own, by name."""
+    modes = broker.source.control.modes
+    return [OwnMode(name=name, mode=modes[name]) for name in sorted(modes)]
 
 
 async def insert(context: HandlerContext, call: OperationCall[Nothing, Insertion]) -> Inserted:
     """Load a cassette and make it active, in a new take; its first recording creates it."""
-    name = call.body.cassette
-    laggards = await context.broker.insert(name, call.body.mode)
-    return Inserted(cassette=name, mode=context.broker.mode_of(name), laggards=list(laggards))
+    name, broker = call.body.cassette, context.broker
+    laggards = await broker.insert(name, call.body.mode)
+    return Inserted(
+        cassette=name,
+        mode=broker.mode_of(name),
+        warning=await broker.only_misses(name),
+        laggards=list(laggards),
+    )
 
 
 async def get_eject(

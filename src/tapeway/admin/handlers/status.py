@@ -5,6 +5,7 @@ import asyncio
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
+from tapeway.admin.handlers.control import own_modes
 from tapeway.admin.models.control import (
     Clients,
     Counts,
@@ -22,7 +23,7 @@ from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.responses import json_response
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassettes.context import CassetteCounts
-from tapeway.errors import Draining, StoreAway, StoreError, copy_of
+from tapeway.errors import Draining, StoreAway, StoreError, StorePoisoned
 from tapeway.settings.client_environment import clients_of
 from tapeway.web.files import CONTENT_SECURITY_POLICY, START, page_files
 
@@ -43,6 +44,7 @@ async def status(context: HandlerContext, call: PlainCall) -> Status:
         in_flight=broker.in_flight,
         counts=Counts.model_validate(dict(broker.journal.counts)),
         cassettes=loaded,
+        own_modes=own_modes(broker),
     )
 
 
@@ -71,15 +73,22 @@ async def healthz(context: HandlerContext, call: PlainCall) -> Health:
 async def readyz(
     context: HandlerContext, call: OperationCall[ReadinessQuery, Nothing]
 ) -> Readiness:
-    """Readiness: it is not stopping, and the store can record what is asked."""
-    if context.broker.draining:
+    """Readiness: it is not stopping, and the store serves and can record what is asked."""
+    broker = context.broker
+    if broker.draining:
         raise Draining("tapeway is stopping")
-    if (error := context.broker.store.trouble) is not None:
-        raise copy_of(error)
-    if (unwritable := await context.broker.write_error(record=call.query.record)) is not None:
-        code = unwritable.code if isinstance(unwritable, StoreAway) else "store_unwritable"
-        raise StoreError(unwritable.message, status=503, code=code)
+    if (unreadable := await broker.read_error()) is not None:
+        raise _unready(unreadable, "store_unreadable")
+    if (unwritable := await broker.write_error(record=call.query.record)) is not None:
+        raise _unready(unwritable, "store_unwritable")
     return Readiness()
+
+
+def _unready(error: StoreError, code: str) -> StoreError:
+    """The error with its own code where that says what is wrong with the whole store."""
+    if isinstance(error, StoreAway | StorePoisoned):
+        code = error.code
+    return StoreError(error.message, status=503, code=code)
 
 
 async def index(context: HandlerContext, call: PlainCall) -> Index | web.Response:
@@ -127,13 +136,14 @@ async def openapi(context: HandlerContext, call: PlainCall) -> web.Response:
 
 async def metrics(context: HandlerContext, call: PlainCall) -> web.Response:
     """Metrics in Prometheus text format; without cassettes while the store does not respond."""
-    can_record = await context.broker.write_error() is None
+    broker = context.broker
+    is_ready = not (broker.draining or await broker.read_error() or await broker.write_error())
     try:
-        loaded = await context.broker.source.counts()
+        loaded = await broker.source.counts()
     except StoreError:
         loaded = None
     made = context.metrics()
     return web.Response(
-        body=made.text(loaded, can_record=can_record),
+        body=made.text(loaded, is_ready=is_ready),
         headers={"Content-Type": made.content_type},
     )

@@ -24,8 +24,11 @@ class ModeQuery(RequestModel):
 
 
 class ModeChange(RequestModel):
-    mode: Mode
+    mode: Mode | None = Field(
+        description="If null, the cassette has no mode of its own any more and follows the mode for all."
+    )
     cassette: Name | None = Field(None, description="Only for this cassette; for all if null.")
+    all: bool = Field(False, description="Also for cassettes with a mode of their own, which ends.")
 
 
 class Insertion(RequestModel):
@@ -80,6 +83,13 @@ class Counts(ResponseModel):
     error: int = 0
 
 
+class OwnMode(ResponseModel):
+    """A cassette whose mode does not follow the mode for all."""
+
+    name: str
+    mode: Mode
+
+
 class LoadedCassette(ResponseModel):
     name: str
     mode: Mode
@@ -119,6 +129,9 @@ class Status(ResponseModel):
     in_flight: int = Field(description="Live calls in progress that will be recorded.")
     counts: Counts
     cassettes: list[LoadedCassette] = Field(description="The loaded cassettes.")
+    own_modes: list[OwnMode] = Field(
+        description="The cassettes with a mode of their own, loaded or not."
+    )
 
 
 class Clients(ResponseModel):
@@ -149,11 +162,17 @@ class InForce(ResponseModel):
 class ModeInForce(InForce):
     mode: Mode
     cassette: str | None = Field(description="Only for this cassette; for all if null.")
+    cassettes: list[OwnMode] = Field(description="The cassettes with a mode of their own.")
 
 
 class Inserted(InForce):
     cassette: str
     mode: Mode
+    warning: str | None = Field(
+        default=None,
+        exclude_if=lambda text: text is None,
+        description="In mode `replay`: that there is no such cassette, and which may be meant.",
+    )
 
 
 class Takes(InForce):

@@ -361,17 +361,20 @@ class TurnPage(ResponseModel):
     next: int | None
 
 
-class CompareQuery(RequestModel):
+class CompareCassettesQuery(RequestModel):
     other: Name | None = Field(
         None, description="The cassette to compare with; the same one if null."
     )
+    headers: bool = Field(False, description="Compare response headers too.")
+
+
+class CompareQuery(CompareCassettesQuery):
     index: int | None = Field(
         None, ge=0, le=MAX_INDEX, description="Compare only this interaction with the other's."
     )
     other_index: int | None = Field(
         None, ge=0, le=MAX_INDEX, description="The other's interaction; the same index if null."
     )
-    headers: bool = Field(False, description="Compare response headers too.")
 
 
 class DifferingPair(ResponseModel):
@@ -398,12 +401,21 @@ class ComparedRow(ResponseModel):
     state: Literal["equal", "alike", "different", "only_first", "only_second"]
 
 
+class ComparisonCounts(ResponseModel):
+    """How many there are, also beyond those that are listed."""
+
+    different: int
+    only_first: int
+    only_second: int
+
+
 class CassetteComparison(ResponseModel):
     """Two cassettes, recording by recording, aligned by request."""
 
     names: list[str]
     equal: int
     equal_but_for_ids_and_times: int
+    counts: ComparisonCounts
     different: list[DifferingPair] = Field(description="At most 1,000.")
     only_first: list[NamedInteraction] = Field(description="At most 1,000.")
     only_second: list[NamedInteraction] = Field(description="At most 1,000.")

@@ -163,6 +163,19 @@ def with_mode(now: Control, mode: Mode, cassette: str | None = None) -> Control:
     return _restart_slots(after, {slot.cassette for slot in now.slots.values()} - {*now.modes})
 
 
+def without_modes(now: Control, cassettes: Collection[str]) -> Control:
+    """The state in which some cassettes follow the mode for all again.
+
+    For whom this is a different mode, a take starts.
+    """
+    modes = {name: own for name, own in now.modes.items() if name not in cassettes}
+    after = replace(now, modes=modes)
+    for name in cassettes:
+        if now.mode_of(name) != now.mode:
+            after = with_take(after, name)
+    return after
+
+
 def with_active(now: Control, name: str, mode: Mode | None = None) -> Control:
     """The state with another active cassette in a new take, and with `mode` for all cassettes if
     given.

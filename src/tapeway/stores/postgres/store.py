@@ -64,6 +64,9 @@ class PostgresStore(SqlStore[PostgresInstance]):
             )
         return None
 
+    async def check_reads(self) -> None:
+        await self.stat("default")
+
     async def check_writes(self, name: str | None = None) -> None:
         """Raise only where nothing can be written: a single failing recording raises by itself."""
         self._refuse_to_record()

@@ -178,6 +178,10 @@ class RemoteStore(WholeCassettes):
         for error in filter(None, failed):
             raise error
 
+    async def check_reads(self) -> None:
+        self._check_open()
+        await self._look(f"{API}/status", 0.0)
+
     async def check_writes(self, name: str | None = None) -> None:
         self._check_open()
         patience_s = 0.0 if name is None or self._is_away else _AT_START_S

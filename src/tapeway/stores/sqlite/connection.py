@@ -33,8 +33,8 @@ _LOCKED = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
 _FORBIDDEN = (apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError)
 log = logging.getLogger(__name__)
 
-Role = Literal["write", "read", "copy"]
-"""Write; read while others write; or read a file on a read-only disk."""
+Role = Literal["write", "read", "copy", "copy with log"]
+"""Write; read while others write; or read a file that nobody can write, with or without a log."""
 
 BUSY_MS = 5000
 """How long to wait for a lock of another process."""
@@ -45,11 +45,12 @@ CHECKED_BYTES = 4 * 1024 * 1024
 """A file up to this size is checked at opening, which takes milliseconds."""
 
 _NO_LINK = apsw.SQLITE_OPEN_NOFOLLOW
-_FLAGS = {
-    "write": apsw.SQLITE_OPEN_READWRITE | _NO_LINK,
-    "read": apsw.SQLITE_OPEN_READWRITE | _NO_LINK,
-    "copy": apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | _NO_LINK,
-}
+_WRITABLE = apsw.SQLITE_OPEN_READWRITE | _NO_LINK
+_COPY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | _NO_LINK
+_FLAGS = {"write": _WRITABLE, "read": _WRITABLE, "copy": _COPY, "copy with log": _COPY}
+# A log is read without a file for memory in common, where the connection locks all others out: on a
+# disk that takes no lock either.
+_QUERIES = {"copy": "?immutable=1", "copy with log": "?vfs=unix-none"}
 _SETTINGS = {"trusted_schema": 0, "foreign_keys": 1, "cell_size_check": 1}
 # What tapeway does not use and a file of somebody else may have.
 _SWITCHES = {
@@ -76,12 +77,16 @@ def connect(
     refuse_old_library(apsw.sqlite_lib_version())
     # A parent folder may be a link, the file itself may not: SQLite refuses links anywhere.
     plain = path.parent.resolve() / path.name
-    name = f"{plain.as_uri()}?immutable=1" if role == "copy" else str(plain)
+    query = _QUERIES.get(role)
+    name = str(plain) if query is None else plain.as_uri() + query
     connection = apsw.Connection(name, flags=_FLAGS[role])
     try:
         connection.set_busy_timeout(BUSY_MS)
         for switch, value in _SWITCHES.items():
             connection.config(switch, value)
+        if role == "copy with log":
+            connection.pragma("locking_mode", "exclusive")
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         for setting, value in _SETTINGS.items():
             set_and_check(connection, setting, value)
         if role != "write":

@@ -69,15 +69,18 @@ class StoreLocation:
         )
 
     @property
-    def role(self) -> Literal["read", "copy"]:
-        """`read` while a process may write, `copy` for a file without a log on a disk that takes nothing.
+    def role(self) -> Literal["read", "copy", "copy with log"]:
+        """`read` while a process may write, a copy on a disk that takes nothing.
 
-        A connection beside one that writes needs a file of SQLite's for their common memory.
+        A connection beside one that writes needs a file of SQLite's for their common memory; who uses a
+        log has made that file.
         """
         log = self.beside("-wal")
-        if log.exists() and log.stat().st_size:
+        has_log = log.exists() and log.stat().st_size > 0
+        in_use = has_log and self.beside("-shm").exists()
+        if in_use or (self.writable and self._has_room()):
             return "read"
-        return "read" if self.writable and self._has_room() else "copy"
+        return "copy with log" if has_log else "copy"
 
     @property
     def number(self) -> tuple[int, int] | None:

@@ -1,9 +1,10 @@
 // Two cassettes or two interactions by what they mean: what is equal, what differs, what is missing.
 
-import { get, path } from "../shell/api.js";
-import { breakable, emptyState, fill, h } from "../shell/dom.js";
+import { checked, get, path } from "../shell/api.js";
+import { breakable, emptyState, fill, h, setText } from "../shell/dom.js";
+import { serverEvents } from "../shell/events.js";
 import { count, counted } from "../shell/format.js";
-import { address, replaceQuery } from "../shell/router.js";
+import { address, replaceQuery, withQuery } from "../shell/router.js";
 import { attempt } from "../parts/dialog.js";
 import { differences, marked } from "../parts/text-diff.js";
 
@@ -53,18 +54,41 @@ class CompareView {
     if (first.name === "" || second.name === "") return;
     const headers = this.headers.checked || undefined;
     replaceQuery({ a: this.fields[0].value.trim(), b: this.fields[1].value.trim(), headers });
-    const found = await get(path`cassettes/${first.name}/comparison`, { other: second.name, index: first.index, other_index: second.index, headers }, this.signal);
+    const whole = first.index === undefined && second.index === undefined;
+    const query = { other: second.name, headers };
+    const found = whole ? await this.followed(path`cassettes/${first.name}/comparison/events`, query) : await get(path`cassettes/${first.name}/comparison`, { ...query, index: first.index, other_index: second.index }, this.signal);
     this.names_ = [first.name, second.name];
-    fill(this.result, first.index === undefined && second.index === undefined && this.summary(found), this.rows(found));
+    fill(this.result, whole && this.summary(found), this.rows(found));
+  }
+
+  // The comparison of two cassettes, and meanwhile how far it has come.
+  async followed(where, query) {
+    const says = h("p.empty.muted", { role: "status" }, "Reading the cassettes …");
+    const bar = h("progress", { "aria-label": "Comparison" });
+    fill(this.result, says, bar);
+    try {
+      const { body } = await checked("GET", where, { query, signal: this.signal, headers: { Accept: "text/event-stream" } });
+      for await (const events of serverEvents(body)) {
+        for (const each of events) {
+          if (each.rows) return each;
+          [bar.value, bar.max] = [each.done, Math.max(1, each.of)];
+          setText(says, each.step === "read" ? `Read ${count(each.done)} of ${counted(each.of, "recording")} …` : `Compared ${count(each.done)} of ${counted(each.of, "pair")} …`);
+        }
+      }
+      throw new Error("The comparison broke off: the log of tapeway says where.");
+    } catch (error) {
+      fill(this.result);
+      throw error;
+    }
   }
 
   summary(found) {
     const numbers = [
       ["equal", found.equal],
       ["alike", found.equal_but_for_ids_and_times],
-      ["different", found.different.length],
-      ["only_first", found.only_first.length],
-      ["only_second", found.only_second.length],
+      ["different", found.counts.different],
+      ["only_first", found.counts.only_first],
+      ["only_second", found.counts.only_second],
     ];
     return h("section.panel", {}, h("dl.numbers", {}, numbers.map(([state, value]) => h("div", { data: { state } }, h("dt", {}, `${STATES[state].sign} ${STATES[state].says}`), h("dd", {}, count(value))))));
   }
@@ -97,6 +121,8 @@ class CompareView {
     const [{ first, second }] = rows;
     if (state === "different") {
       const found = different.get(first);
+      // Of very many only the first are listed with their differences.
+      if (found === undefined) return h("li", { data: { state } }, mark, h("a", { href: withQuery("#/compare", { a: `${this.names_[0]}:${first}`, b: `${this.names_[1]}:${second}` }) }, `#${first} and #${second}`), h("span.muted.small", {}, ` ${says}`));
       const details = h("details", { open: alone || different.size <= 10 }, h("summary", {}, mark, `#${first} and #${second} `, brief(found.summary), h("span.muted.small", {}, ` ${counted(found.differences.length, "difference")}${found.more ? " or more" : ""}`)), h("p.small.muted", {}, "Open ", this.link(0, first), ` of ${this.names_[0]}, `, this.link(1, second), ` of ${this.names_[1]}`), places(found.differences));
       return h("li", { data: { state } }, details);
     }

@@ -42,6 +42,7 @@ class DeckView {
     this.clients = clients;
     this.modes = Object.keys(MODES).map((mode) => this.modeButton(mode));
     this.explained = h("p.muted", { id: "mode-says" });
+    this.own = h("p");
     this.active = h("a.mono", { href: "#/cassettes" });
     this.store = h("dd.mono");
     this.durability = h("dd");
@@ -65,7 +66,7 @@ class DeckView {
       h(
         "div.two",
         {},
-        h("section.panel", {}, h("h2", { id: "mode-label" }, "Mode"), h("div.modes", { role: "group", "aria-labelledby": "mode-label", "aria-describedby": "mode-says" }, this.modes), this.explained),
+        h("section.panel", {}, h("h2", { id: "mode-label" }, "Mode"), h("div.modes", { role: "group", "aria-labelledby": "mode-label", "aria-describedby": "mode-says" }, this.modes), this.explained, this.own),
         h(
           "section.panel",
           {},
@@ -117,6 +118,7 @@ class DeckView {
     setText(this.version, `version ${status.version}`);
     for (const button of this.modes) button.setAttribute("aria-pressed", String(button.dataset.mode === status.mode));
     setText(this.explained, MODES[status.mode] ?? "");
+    setText(this.own, ownModes(status));
     setText(this.active, status.cassette);
     this.active.href = address("cassettes", status.cassette);
     setText(this.store, status.store.url);
@@ -158,19 +160,21 @@ class DeckView {
   }
 
   async setMode(mode, button) {
-    if (mode === this.status.mode) return;
+    if (mode === this.status.mode && this.status.own_modes.length === 0) return;
     const foreseen = await attempt(button, () => get("eject", {}));
     if (foreseen === undefined) return;
+    const all = h("input", { type: "checkbox" });
     const agreed = await confirm({
       title: `Switch to ${mode}?`,
       body: [
         h("p", {}, MODES[mode]),
-        h("p.muted", {}, "A new take starts: every cassette is answered from its first recordings again. Requests under way keep the mode they arrived in."),
+        this.status.own_modes.length > 0 && [h("p", {}, ownModes(this.status)), h("label.check", {}, all, "End these modes too")],
+        mode !== this.status.mode && h("p.muted", {}, "A new take starts: every cassette is answered from its first recordings again. Requests under way keep the mode they arrived in."),
         shared(foreseen),
       ],
       action: `Switch to ${mode}`,
     });
-    if (agreed) await this.change(button, () => send("PUT", "mode", { mode }), () => `Mode ${mode} is in force.`);
+    if (agreed) await this.change(button, () => send("PUT", "mode", { mode, all: all.checked }), () => `Mode ${mode} is in force.`);
   }
 
   async rewind(button) {
@@ -232,16 +236,22 @@ class DeckView {
     name.focus();
   }
 
-  // Carry a change out and name the instances that have not followed yet.
+  // Carry a change out, and say what is not as it may have been meant.
   async change(button, action, says) {
     const answer = await attempt(button, action);
     if (answer === undefined) return false;
     const late = answer.laggards ?? [];
-    if (late.length > 0) notify(`${says()} Not yet on: ${late.join(", ")}.`, "failed");
+    const but = answer.warning ? `Warning: ${answer.warning}` : (late.length > 0 && `Not yet on: ${late.join(", ")}.`);
+    if (but) notify(`${says()} ${but}`, "failed");
     else notify(says());
     await this.poll?.();
     return true;
   }
+}
+
+function ownModes({ own_modes: own }) {
+  if (own.length === 0) return "";
+  return `Not in this mode: ${own.map(({ name, mode }) => `${name} (${mode})`).join(", ")}. ${own.length === 1 ? "It has a mode of its own." : "They have modes of their own."}`;
 }
 
 function ejectSays({ in_flight: inFlight, recorded }) {

@@ -103,6 +103,40 @@ async def test_two_interactions_are_compared(store: CassetteStore) -> None:
     assert (same["equal"], same["different"]) == (1, [])
 
 
+async def test_counts_go_beyond_what_is_listed() -> None:
+    store = MemoryStore()
+    sides = [
+        [made(at, f"question {at}", answer) for at in range(1003)]
+        + [made(2000 + at, f"only in {answer} {at}", answer) for at in range(more)]
+        for answer, more in (("before", 1001), ("after", 0))
+    ]
+    for name, items in zip("ab", sides, strict=True):
+        await store.save(name, StoredCassette(HEAD, tuple(items)))
+    async with world(store=store) as found:
+        compared = await found.got(f"{PATH}?other=b")
+
+    assert compared["counts"] == {"different": 1003, "only_first": 1001, "only_second": 0}
+    assert [len(compared[name]) for name in ("different", "only_first")] == [1000, 1000]
+
+
+async def test_events_tell_how_far_a_comparison_has_come(
+    store: CassetteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapeway.admin.handlers.inspection.comparison.LOOK_S", 0.0)
+    async with world(store=store) as found:
+        await filled(store)
+        compared = await found.got(f"{PATH}?other=b")
+        response = await found.call("GET", f"{PATH}/events?other=b")
+        events = [block.split("\n") for block in (await response.text()).split("\n\n")[:-1]]
+        refused = await found.call("GET", f"{PATH}/events?other=none")
+
+    *progress, (last, data) = [(event, json.loads(data[5:])) for event, data in events]
+    assert (response.content_type, refused.status) == ("text/event-stream", 404)
+    assert (last, data) == ("event: comparison", compared)
+    assert progress[0] == ("event: progress", {"step": "read", "done": 0, "of": 5})
+    assert all(each["done"] <= each["of"] for _, each in progress)
+
+
 async def test_headers_count_if_they_are_asked_for() -> None:
     store = MemoryStore()
     plain = chat(0, [user("a")], "x")

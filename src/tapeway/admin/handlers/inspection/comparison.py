@@ -1,16 +1,19 @@
 """Two cassettes, or two interactions, compared by meaning."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, replace
+from functools import partial
 
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
 from tapeway.admin.handlers.cassettes import read_cassette, refuse_large
 from tapeway.admin.handlers.inspection.exchange import the_interaction
-from tapeway.admin.models.inspection import CompareQuery
+from tapeway.admin.models.inspection import CompareCassettesQuery, CompareQuery
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
-from tapeway.admin.responses import json_response
+from tapeway.admin.responses import json_response, stream_response
 from tapeway.core.http.routing import assign_route
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules, rules_of_meta
@@ -22,12 +25,16 @@ from tapeway.inspection.pairing import (
     CassetteDiff,
     DiffSource,
     PairedRow,
+    Progress,
     RecordingPair,
     compare,
     compare_items,
     diff_document,
     pair_document,
 )
+
+LOOK_S = 0.2
+"""How often events tell how far a comparison has come."""
 
 MOST_ROWS = 10_000
 _MOST_SHOWN = 1000
@@ -50,10 +57,41 @@ async def get_comparison(
             _compared_items, context, names, items, rules, headers=query.headers
         )
         return json_response(text)
+    compared, _ = await _comparison(context, names, headers=query.headers)
+    return json_response(await asyncio.to_thread(compared))
+
+
+async def comparison_events(
+    context: HandlerContext, call: OperationCall[CompareCassettesQuery, Nothing]
+) -> web.StreamResponse:
+    """Two cassettes compared, as server-sent events: `progress`, and the `comparison` at the end."""
+    query = call.query
+    names = call.cassette, query.other or call.cassette
+    compared, progress = await _comparison(context, names, headers=query.headers)
+    headers = {"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
+    return await stream_response(call.request, headers, _events(compared, progress))
+
+
+async def _events(compared: Callable[[], bytes], progress: Progress) -> AsyncIterator[bytes]:
+    told: Progress | None = None
+    result = asyncio.get_running_loop().run_in_executor(None, compared)
+    # At least once, however quick it is.
+    while told is None or not result.done():
+        if (now := replace(progress)) != told:
+            told = now
+            yield b"event: progress\ndata: %b\n\n" % dump(asdict(now))
+        await asyncio.wait((result,), timeout=LOOK_S)
+    yield b"event: comparison\ndata: %b\n\n" % result.result()
+
+
+async def _comparison(
+    context: HandlerContext, names: tuple[str, str], *, headers: bool
+) -> tuple[Callable[[], bytes], Progress]:
+    """What compares two cassettes, which are read already, in a thread; and how far it has come."""
     sides = await _read(context, names[0]), await _read(context, names[1])
-    return json_response(
-        await asyncio.to_thread(_compared, context, names, sides, headers=query.headers)
-    )
+    rules = merged_rules(_rules_in(dict(sides[0].head.meta)), context.broker.rules)
+    progress = Progress(of=sum(len(stored.interactions) for stored in sides))
+    return partial(_compared, context, names, sides, rules, progress, headers=headers), progress
 
 
 async def _read(context: HandlerContext, name: str) -> StoredCassette:
@@ -81,18 +119,17 @@ def _compared(
     context: HandlerContext,
     names: tuple[str, str],
     sides: tuple[StoredCassette, StoredCassette],
+    rules: Rules,
+    progress: Progress,
     *,
     headers: bool,
 ) -> bytes:
-    """The comparison of two cassettes in memory; runs in a thread, where it waits for nothing."""
-    broker = context.broker
-    rules = merged_rules(_rules_in(dict(sides[0].head.meta)), broker.rules)
     first, second = [
-        DiffSource.in_memory(stored, name, broker.routes)
+        DiffSource.in_memory(stored, name, context.broker.routes)
         for name, stored in zip(names, sides, strict=True)
     ]
-    diff = asyncio.run(compare(first, second, rules, headers=headers, rows=True))
-    return _document(diff)
+    compared = compare(first, second, rules, headers=headers, rows=True, progress=progress)
+    return _document(asyncio.run(compared))
 
 
 def _compared_items(
@@ -124,6 +161,11 @@ def _document(diff: CassetteDiff) -> bytes:
         {
             "names": list(diff.names),
             **diff_document(shown),
+            "counts": {
+                "different": len(diff.different),
+                "only_first": len(diff.only_first),
+                "only_second": len(diff.only_second),
+            },
             "different": [placed_pair(pair) for pair in shown.different],
             "rows": [row.document for row in diff.rows[:MOST_ROWS]],
             "rows_left_out": max(0, len(diff.rows) - MOST_ROWS),
