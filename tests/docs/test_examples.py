@@ -94,7 +94,6 @@ def _sections() -> Iterator[tuple[str, str | None]]:
 REPEATED = [
     ("docs/cassettes.md", "Comparing with git"),
     ("docs/cassettes.md", "Pruning"),
-    ("docs/mcp.md", "Over HTTP"),
     ("docs/run.md", ""),
     ("docs/pytest.md", ""),
     ("docs/python.md", ""),

@@ -18,12 +18,12 @@ TEXT = (ROOT / "docs/mcp.md").read_text("utf-8")
 
 
 def _started(language: str, text: str) -> list[str]:
-    """The command that an agent starts by a block; none for a server that runs already."""
+    """The command that an agent starts by a block."""
     if language == "sh":
         return shlex.split(text.partition(" -- ")[2])
     value = tomllib.loads(text)["mcp_servers"] if language == "toml" else _servers(text)
     server = value["tapeway"]
-    return [] if "url" in server else [server["command"], *server["args"]]
+    return [server["command"], *server["args"]]
 
 
 def _servers(text: str) -> dict[str, Any]:
@@ -43,13 +43,6 @@ def test_what_is_pasted_starts_the_server(section: str) -> None:
         mcp.make_context("mcp", arguments)
 
 
-def test_the_url_that_is_pasted_is_the_one_it_serves() -> None:
-    served, pasted = blocks("docs/mcp.md", "Over HTTP")
-    [address] = re.findall(r"--http (\S+)", served.text)
-
-    assert json.loads(pasted.text)["mcpServers"]["tapeway"]["url"] == f"http://{address}/mcp"
-
-
 async def test_its_tools_are_those_there_are() -> None:
     tools = Tools(Settings(), RemoteAddress("http://127.0.0.1:8081"))
     reading = {tool.name for tool in await make_server(tools, allow_writes=False).list_tools()}
@@ -66,4 +59,4 @@ def test_its_options_are_those_of_the_command() -> None:
     shown = set(re.findall(r"--[a-z][a-z-]+", TEXT)) - {"--admin-listen"}
 
     assert shown <= options
-    assert {"--admin", "--allow-writes", "--store", "--http"} <= shown
+    assert {"--admin", "--allow-writes", "--store"} <= shown

@@ -258,7 +258,7 @@ def test_an_unfinished_conversion_is_reported(capsys: pytest.CaptureFixture[str]
     code, out, err = run(capsys, "verify")
 
     assert (code, err) == (1, "")
-    assert out == "a: a conversion into it was interrupted: run it again, or remove it\n"
+    assert out == "a: an interrupted conversion left this behind: convert again, or remove it\n"
     assert run(capsys, "ls")[1].splitlines()[1].endswith("  unfinished")
     assert json.loads(run(capsys, "ls", "--format", "json")[1])[0]["unfinished"] is True
 

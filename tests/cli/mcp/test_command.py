@@ -7,7 +7,6 @@ import pytest
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
-from tapeway.cli.mcp import serving
 from tests.cli.invocation import run_tapeway
 
 
@@ -16,8 +15,6 @@ from tests.cli.invocation import run_tapeway
     [
         (["--store", "calls", "--admin", "http://127.0.0.1:1"], "leave out --admin"),
         (["--store", "calls", "--allow-writes"], "leave out --allow-writes"),
-        (["--http", "nowhere"], "--http: 'nowhere' is not"),
-        (["--http", "0.0.0.0:0"], "other machines could call the tools: set --admin-token"),
         (
             ["--admin", "ftp://host"],
             "--admin: this address of a tapeway cannot be used, it is no http",
@@ -57,11 +54,11 @@ def test_a_store_means_the_same_as_a_flag_and_as_a_variable(
 ) -> None:
     offered: set[str] = set()
 
-    async def serve(server: MCPServer[Any]) -> None:
+    async def serve(server: MCPServer[Any]) -> None:  # in place of the one on standard input
         async with Client(server) as client:
             offered.update(tool.name for tool in (await client.list_tools()).tools)
 
-    monkeypatch.setattr(serving, "serve_stdio", serve)
+    monkeypatch.setattr(MCPServer, "run_stdio_async", serve)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
 
@@ -76,8 +73,7 @@ def test_without_the_package_it_says_what_to_install(
     for name in [*sys.modules]:
         if name.startswith("tapeway.cli.mcp.") and name != "tapeway.cli.mcp.command":
             monkeypatch.delitem(sys.modules, name)
-    for name in ("mcp.server.mcpserver", "uvicorn"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delitem(sys.modules, "mcp.server.mcpserver")
     monkeypatch.setattr(sys, "meta_path", [_NotInstalled(), *sys.meta_path])
 
     code, _, err = run_tapeway(capsys, "mcp")
@@ -88,5 +84,5 @@ def test_without_the_package_it_says_what_to_install(
 
 class _NotInstalled:
     def find_spec(self, name: str, path: object, target: object = None) -> None:
-        if name in ("mcp.server.mcpserver", "uvicorn"):
+        if name == "mcp.server.mcpserver":
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)

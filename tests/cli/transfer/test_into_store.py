@@ -1,4 +1,4 @@
-"""Cassettes on their way into a store, also in the place of others: what breaks off goes on, nothing is lost."""
+"""Cassettes on their way into a store, also in the place of others: nothing is lost where one breaks off."""
 
 import gc
 from collections.abc import Sequence
@@ -9,11 +9,12 @@ import pytest
 
 from tapeway.cli import cassette_arguments
 from tapeway.cli.transfer import batches
-from tapeway.cli.transfer.batches import CassetteDigest, is_unfinished, mark_unfinished
+from tapeway.cli.transfer.batches import CassetteDigest, mark_unfinished
 from tapeway.core.model.cassette import CassetteHead, StoredCassette, TakenRecording
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import Response
 from tapeway.errors import StoreAway
+from tapeway.formats.native.document import save
 from tapeway.ports import CassetteStore
 from tapeway.stores.file import snapshot
 from tapeway.stores.file.store import FileStore
@@ -29,7 +30,6 @@ ITEMS = [
 ]
 THERE = "sqlite:there#smoke"
 OLD = [recording(90).interaction, recording(91).interaction]
-BESIDE = "smoke.converting"
 
 
 @pytest.fixture
@@ -52,16 +52,16 @@ def there(stores: dict[str, BitByBitStore]) -> BitByBitStore:
     return stores["sqlite:there"]
 
 
-def test_an_interrupted_conversion_is_resumed_without_duplicates(
+def test_an_interrupted_conversion_leaves_nothing_and_begins_anew(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
     there.away_after = 2
     code, out, err = run(capsys, "convert", "smoke", THERE)
     assert (code, out) == (2, "")
     assert err == "tapeway: sqlite:there does not answer: see whether it runs\n"
-    assert (len(there.held["smoke"]), is_unfinished(there.heads["smoke"])) == (4, True)
+    assert there.heads == {}
 
-    there.away_after = 2
+    there.away_after = 4
     assert run(capsys, "convert", "smoke", THERE)[0] == 0
 
     assert there.away_after == 0
@@ -78,53 +78,39 @@ def test_a_complete_copy_is_recognised(
     there.away_after = 0
 
     assert run(capsys, "convert", "smoke", THERE) == first
-    # Also where only its last step was missing.
-    there.heads["smoke"] = mark_unfinished(HEAD)
-    assert run(capsys, "convert", "smoke", THERE) == first
     assert there.heads == {"smoke": HEAD}
 
 
 @pytest.mark.parametrize(
-    ("unfinished", "items", "said"),
+    ("head", "items"),
     [
-        (False, [0, 2], "already exists: give another name, or --force"),
-        # What nobody marked may be anybody's: it is not added to.
-        (False, [0, 1], "already exists: give another name, or --force"),
-        (True, [0, 2], "holds the beginning of another conversion: give another name, or --force"),
-        (True, [*range(8), 0], "holds the beginning of another conversion"),
+        (HEAD, [0, 2]),
+        (HEAD, [0, 1]),
+        (HEAD, [*range(8), 0]),
+        (HEAD, [*range(7), 0]),
+        (replace(HEAD, run_id="run-2"), [*range(8)]),
     ],
 )
 def test_another_cassette_is_left_alone_unless_forced(
     capsys: pytest.CaptureFixture[str],
     there: BitByBitStore,
-    unfinished: bool,
+    head: CassetteHead,
     items: list[int],
-    said: str,
 ) -> None:
-    there.heads["smoke"] = mark_unfinished(HEAD) if unfinished else HEAD
+    there.heads["smoke"] = head
     there.held["smoke"] = [replace(ITEMS[item], index=at) for at, item in enumerate(items)]
     before = (dict(there.heads), [*there.held["smoke"]])
 
     code, out, err = run(capsys, "convert", "smoke", THERE)
     assert (code, out) == (2, "")
-    assert err.startswith(f"tapeway: sqlite:there#smoke {said}")
+    assert err.startswith(
+        "tapeway: sqlite:there#smoke already exists: give another name, or --force"
+    )
     assert (there.heads, there.held["smoke"]) == before
 
     assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 0
     assert there.heads == {"smoke": HEAD}
     assert len(there.held["smoke"]) == 8
-
-
-def test_a_beginning_with_another_head_belongs_to_another_cassette(
-    capsys: pytest.CaptureFixture[str], there: BitByBitStore
-) -> None:
-    there.heads["smoke"] = mark_unfinished(replace(HEAD, run_id="run-2"))
-    there.held["smoke"] = [*ITEMS[:2]]
-
-    code, _, err = run(capsys, "convert", "smoke", THERE)
-
-    assert code == 2
-    assert "holds the beginning of another conversion" in err
 
 
 def test_a_cassette_does_not_replace_itself_through_another_address(
@@ -142,31 +128,60 @@ def test_a_cassette_does_not_replace_itself_through_another_address(
     assert "sqlite:there#smoke is the source itself: give another target" in err
 
 
+def test_what_an_interrupted_conversion_left_is_replaced(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    there.heads["smoke"], there.held["smoke"] = mark_unfinished(HEAD), [*OLD]
+    left = Path("there/smoke.json")
+    left.parent.mkdir()
+    left.write_bytes(save(StoredCassette(mark_unfinished(HEAD), tuple(OLD))))
+
+    for place in (THERE, "file:there#smoke"):
+        assert run(capsys, "convert", "smoke", place)[0] == 0
+
+    assert (there.heads, len(there.held["smoke"])) == ({"smoke": HEAD}, 8)
+    assert left.read_bytes() == Path("cassettes/smoke.json").read_bytes()
+
+
+def test_a_file_of_another_tool_stays_where_a_conversion_beside_it_fails(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Path("away/smoke.yaml")
+    other.parent.mkdir()
+    other.write_text("http_interactions: []\n")
+
+    async def lost(*_: object) -> None:
+        raise StoreAway("the disk is gone")
+
+    monkeypatch.setattr(FileStore, "extend", lost)
+    assert run(capsys, "convert", "smoke", "file:away#smoke")[0] == 2
+
+    assert [*other.parent.glob("smoke*")] == [other]
+
+
 def test_an_unfinished_cassette_is_no_source(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
-    there.away_after = 2
-    assert run(capsys, "convert", "smoke", THERE)[0] == 2
+    there.heads["smoke"], there.held["smoke"] = mark_unfinished(HEAD), ITEMS[:2]
 
     code, _, err = run(capsys, "convert", THERE, "copy")
 
     assert code == 2
-    assert "sqlite:there#smoke is unfinished: complete the conversion into it first" in err
+    assert "sqlite:there#smoke is what an interrupted conversion left behind: remove it" in err
 
 
-def test_the_conversion_of_another_tools_file_is_resumed_too(
+def test_a_complete_copy_of_another_tools_file_is_recognised_too(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore
 ) -> None:
     assert run(capsys, "convert", "smoke", "smoke.jsonl")[0] == 0
     text = Path("smoke.jsonl").read_bytes()
     # Without a head of its own it is given one, which is another one each time.
     Path("smoke.jsonl").write_bytes(text.partition(b"\n")[2])
-    there.away_after = 2
-    assert run(capsys, "convert", "smoke.jsonl", THERE)[0] == 2
-    there.away_after = 2
+    first = run(capsys, "convert", "smoke.jsonl", THERE)
+    there.away_after = 0
 
-    assert run(capsys, "convert", "smoke.jsonl", THERE)[0] == 0
-    assert len(there.held["smoke"]) == 8
+    assert run(capsys, "convert", "smoke.jsonl", THERE) == first
+    assert (first[0], len(there.held["smoke"])) == (0, 8)
 
 
 def test_recordings_added_meanwhile_are_noticed(
@@ -182,11 +197,11 @@ def test_recordings_added_meanwhile_are_noticed(
     code, out, err = run(capsys, "convert", "smoke", THERE)
 
     assert (code, out) == (2, "")
-    assert "sqlite:there#smoke was changed by somebody while it was written" in err
-    assert is_unfinished(there.heads["smoke"])
+    assert "sqlite:there#smoke: interactions[2] does not read back as it was written" in err
+    assert there.heads == {}
 
 
-def test_an_interruption_is_one_line_that_says_how_to_resume(
+def test_an_interruption_is_one_line_and_leaves_nothing(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def interrupted(*_: object) -> None:
@@ -197,8 +212,9 @@ def test_an_interruption_is_one_line_that_says_how_to_resume(
     assert run(capsys, "convert", "smoke", THERE) == (
         2,
         "",
-        "tapeway: interrupted: what was copied so far stays, run this again\n",
+        "tapeway: interrupted: run this again\n",
     )
+    assert there.heads == {}
 
 
 def test_a_whole_store_is_converted_cassette_by_cassette(
@@ -269,39 +285,17 @@ def test_a_replaced_cassette_stays_complete_until_the_copy_is(
     occupied.away_after = 2
     assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 2
 
-    assert (occupied.heads["smoke"].run_id, occupied.held["smoke"]) == ("old", OLD)
-    assert is_unfinished(occupied.heads[BESIDE])
-    assert len(occupied.held[BESIDE]) == 4
+    assert (occupied.heads["smoke"].run_id, occupied.held) == ("old", {"smoke": OLD})
     # Without --force it is as it was: somebody's.
     code, _, err = run(capsys, "convert", "smoke", THERE)
     assert (code, "already exists" in err) == (2, True)
 
-    occupied.away_after = 2
+    occupied.away_after = 4
     code, out, _ = run(capsys, "convert", "smoke", THERE, "--force")
     assert (code, out.partition(",")[0]) == (0, "sqlite:there#smoke: 8 of 8 interactions")
     assert occupied.away_after == 0
     assert occupied.heads == {"smoke": HEAD}
     assert [item.index for item in occupied.held["smoke"]] == list(range(8))
-
-
-def test_a_cassette_of_somebody_else_is_not_taken_for_a_beginning(
-    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
-) -> None:
-    occupied.heads[BESIDE], occupied.held[BESIDE] = HEAD, [*OLD]
-
-    code, _, err = run(capsys, "convert", "smoke", THERE, "--force")
-
-    assert (code, occupied.held["smoke"], occupied.held[BESIDE]) == (2, OLD, OLD)
-    assert err.startswith("tapeway: sqlite:there#smoke.converting already exists")
-
-
-def test_the_beginning_of_another_conversion_is_started_over(
-    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
-) -> None:
-    occupied.heads[BESIDE], occupied.held[BESIDE] = mark_unfinished(HEAD), [*OLD]
-
-    assert run(capsys, "convert", "smoke", THERE, "--force")[0] == 0
-    assert occupied.heads == {"smoke": HEAD}
 
 
 def test_a_name_of_full_length_is_replaced_too(
@@ -331,7 +325,7 @@ def test_a_copy_that_reads_back_differently_is_an_error(
 
     async def loaded(store: FileStore, name: str, *, writable: bool) -> StoredCassette | None:
         found = await load(store, name, writable=writable)
-        if found is None or name != "new":
+        if found is None or name != "new" or len(found.interactions) < 2:
             return found
         return replace(found, interactions=(found.interactions[0], changed))
 
@@ -343,35 +337,27 @@ def test_a_copy_that_reads_back_differently_is_an_error(
     assert "new: interactions[1] does not read back as it was written" in err
 
 
-def test_each_conversion_has_its_own_mark(
-    capsys: pytest.CaptureFixture[str], occupied: BitByBitStore
-) -> None:
-    marks: list[object] = []
-    for _ in range(2):
-        occupied.away_after = 1
-        assert run(capsys, "convert", "smoke", "sqlite:there#new")[0] == 2
-        marks.append(dict(occupied.heads["new"].meta))
-    assert marks[0] != marks[1]
-
-
-def test_of_two_conversions_the_second_goes_on_and_the_first_stops(
+def test_of_two_conversions_into_one_cassette_the_later_stops(
     capsys: pytest.CaptureFixture[str], occupied: BitByBitStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extend, place = occupied.extend, "sqlite:there#new"
+    extend, names = occupied.extend, set()
 
     async def overtaken(name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         await extend(name, head, items)
-        await occupied.replace_head(name, mark_unfinished(HEAD, by="another"))
+        names.add(name)
+        # So the other conversion ends.
+        occupied.heads["new"], occupied.held["new"] = HEAD, [*ITEMS]
 
     monkeypatch.setattr(occupied, "extend", overtaken)
-    code, out, err = run(capsys, "convert", "smoke", place)
+    code, out, err = run(capsys, "convert", "smoke", "sqlite:there#new")
     assert (code, out) == (2, "")
-    assert "sqlite:there#new was changed by somebody while it was written" in err
-    assert len(occupied.held["new"]) == 2
+    assert "sqlite:there#new already exists" in err
+    assert occupied.held == {"smoke": OLD, "new": ITEMS}
 
-    monkeypatch.setattr(occupied, "extend", extend)
-    assert run(capsys, "convert", "smoke", place)[0] == 0
-    assert len(occupied.held["new"]) == 8
+    del occupied.heads["new"]
+    assert run(capsys, "convert", "smoke", "sqlite:there#new")[0] == 2
+    # Each writes a cassette of its own, so that no two mix.
+    assert len(names) == 2
 
 
 @pytest.mark.parametrize("ending", [".json", ".yaml"])
@@ -395,8 +381,7 @@ def test_a_folder_stores_batch_by_batch_too(
     monkeypatch.setattr(occupied, "page", cut)
     code, _, err = run(capsys, "convert", source, away)
     assert (code, "the source is gone" in err) == (2, True)
-    listed = run(capsys, "ls", "--store", "away")[1].splitlines()[1]
-    assert (listed.split()[:2], listed.endswith("unfinished")) == (["long", "4"], True)
+    assert not [*Path("away").glob("long*")]
     monkeypatch.setattr(occupied, "page", page)
 
     added: list[int] = []
@@ -404,8 +389,7 @@ def test_a_folder_stores_batch_by_batch_too(
     monkeypatch.setattr(FileStore, "extend", _counted(added))
     assert run(capsys, "convert", source, away)[0] == 0
 
-    # Those of the first try are not written again.
-    assert added == [3, 1]
+    assert added == [3, 3, 2]
     assert sorted(Path("away").glob("long*")) == [Path(f"away/long{ending}")]
     assert run(capsys, "convert", f"away/long{ending}", "back")[0] == 0
     assert Path("cassettes/back.json").read_bytes() == Path("cassettes/smoke.json").read_bytes()
@@ -429,8 +413,7 @@ def test_a_replaced_file_stays_complete_until_the_copy_is(
     assert run(capsys, "convert", "sqlite:there#lost", "other", "--force")[0] == 2
 
     assert other.read_bytes() == before
-    beside = Path("cassettes/other.converting.json")
-    assert sorted(Path("cassettes").glob("other*")) == [beside, other]
+    assert [*Path("cassettes").glob("other*")] == [other]
     monkeypatch.setattr(occupied, "page", page)
     assert run(capsys, "convert", "sqlite:there#lost", "other", "--force")[0] == 0
     assert [*Path("cassettes").glob("other*")] == [other]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tapeway.core.json_text import MAX_DEPTH, Json
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.yaml import parser as yaml_parser
-from tapeway.formats.yaml.parser import line_of, parse
+from tapeway.formats.yaml.parser import Tags, line_of, parse
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -160,6 +160,15 @@ def test_yaml_that_json_cannot_hold_is_refused_with_its_line(
 
     assert refused.match(said)
     assert refused.value.line == line
+
+
+@pytest.mark.parametrize("text", [b"a: 1\nb: !hex zz\n", b"a: 1\nb: !hex [zz]\n"])
+def test_a_text_that_a_tag_cannot_convert_is_refused_with_its_line(text: bytes) -> None:
+    tags = Tags(texts={"!hex": lambda digits: bytes.fromhex(digits).decode()})
+
+    with pytest.raises(FormatFault, match="non-hexadecimal") as refused:
+        parse(text, tags)
+    assert refused.value.line == 2
 
 
 def test_yaml_may_nest_as_deep_as_json() -> None:

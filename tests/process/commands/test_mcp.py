@@ -1,30 +1,25 @@
-"""`tapeway mcp` with the protocol's own client: over standard input and output, and over HTTP."""
+"""`tapeway mcp` with the protocol's own client, over standard input and output."""
 
 import asyncio
 import json
-import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
 
 from tapeway.cli.mcp.tools import Tools, make_server
 from tapeway.settings.options import Settings
 from tapeway.stores.remote.client import RemoteAddress
 from tapeway.testing import ThreadedStandIn
-from tests.process.serving import DEADLINE_S, Tapeway, request
+from tests.process.serving import DEADLINE_S, Tapeway
 from tests.support import fork_server
 from tests.support.canary import sightings
-from tests.support.raw_client import RawClient
 
-TOKEN = "the-token-of-the-tools-0123456789"  # made up
 READING = ["diff_cassettes", "last_misses", "list_cassettes", "show_conversation"]
 
 
@@ -70,39 +65,6 @@ async def test_an_agent_finds_a_miss_and_accepts_its_rule_over_stdio(tmp_path: P
 
 
 @pytest.mark.slow
-async def test_over_http_it_takes_the_admin_token_and_reads_only(tmp_path: Path) -> None:
-    async with a_miss(tmp_path) as (tapeway, _):
-        arguments = ["mcp", "--http", "0", "--admin", str(tapeway.ready["admin"])]
-        process = await asyncio.create_subprocess_exec(
-            str(fork_server.program()),
-            *arguments,
-            stdout=asyncio.subprocess.PIPE,
-            env={"PATH": os.environ["PATH"], "TAPEWAY_ADMIN_TOKEN": TOKEN},
-            cwd=tmp_path,
-        )
-        try:
-            assert process.stdout is not None
-            async with asyncio.timeout(DEADLINE_S):
-                url = json.loads(await process.stdout.readline())["mcp"]
-                login = {"Authorization": f"Bearer {TOKEN}"}
-                async with (
-                    httpx2.AsyncClient(headers=login) as http_client,
-                    Client(streamable_http_client(url, http_client=http_client)) as client,
-                ):
-                    assert await _tools(client) == READING
-                    [miss] = (await _call(client, "last_misses"))["misses"]
-                    refused = await client.call_tool("accept_suggestion", {"miss": miss["id"]})
-                statuses = [await _status(url, host) for host in ("127.0.0.1", "attacker.example")]
-        finally:
-            process.send_signal(signal.SIGTERM)
-            ended = await process.wait()
-
-    assert refused.is_error
-    assert statuses == [401, 403]
-    assert ended == 0
-
-
-@pytest.mark.slow
 async def test_an_interrupt_ends_it_while_it_waits_for_input(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(str(fork_server.program()), "mcp", "--store", "cassettes"),
@@ -130,11 +92,6 @@ async def test_a_token_that_is_wrong_is_said_with_its_variable(tmp_path: Path) -
     assert isinstance(said, TextContent)
     assert "set TAPEWAY_ADMIN_TOKEN to the one of its --admin-token" in said.text
     assert wrong not in said.text
-
-
-async def _status(url: str, host: str) -> int:
-    async with RawClient(url.removesuffix("/mcp")) as client:
-        return (await client.ask(request("/mcp", b"{}", host=host))).status
 
 
 async def _tools(client: Client) -> list[str]:

@@ -76,9 +76,9 @@ def convert(
         2  something was not converted
 
     Standard error names what the other format cannot hold. Secrets are replaced as by cassette
-    redact. B is read back and compared with A. Run the command again to resume an interrupted
-    conversion into a store; a file of another format is written in one step at the end. A cassette
-    that --force replaces stays until the end.
+    redact. B is read back and compared with A. A cassette that --force replaces stays until then.
+    After an interruption, run the command again: it begins anew. --all passes over each cassette
+    that B holds already.
     """
     if every and (from_format or to_format):
         raise click.UsageError("--all converts stores and folders: leave out --from and --to.")
@@ -101,7 +101,7 @@ def convert(
         done = conversion.convert(ends, to, settings.store, known, _new_head(), force=force)
         return max(code, _print(asyncio.run(done)))
     except KeyboardInterrupt:
-        terminal.print_error("interrupted: what was copied so far stays, run this again")
+        terminal.print_error("interrupted: run this again")
         return terminal.NOT_DONE
 
 

@@ -56,7 +56,7 @@ _ASKING = (
 
 _BUDGET = 10
 _NO_HEAD = CassetteHead("", "")
-_UNFINISHED = "a conversion into it was interrupted: run it again, or remove it"
+_UNFINISHED = "an interrupted conversion left this behind: convert again, or remove it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,12 @@ _LEVELS: Mapping[str, terminal.Role] = {"error": "bad", "warning": "note", "info
 
 @dataclass(frozen=True, slots=True)
 class AskedRecording:
-    """A recording, and how the form of the answer differs now; `failed` if there is none."""
+    """A recording, and how the form of the answer differs now, or why there is no answer."""
 
     index: int
     request: str
+    failed: str | None = None
     drift: tuple[Drift, ...] = ()
-    failed: str = ""
 
 
 @dataclass(slots=True)
@@ -53,13 +53,8 @@ class LiveResult:
 
     def count(self, level: str) -> int:
         """How many differences there are of one level."""
-        return sum(
-            [
-                difference.level == level
-                for recording in self.asked
-                for difference in recording.drift
-            ]
-        )
+        drifts = [difference for recording in self.asked for difference in recording.drift]
+        return sum([difference.level == level for difference in drifts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +152,7 @@ async def _ask(
         return AskedRecording(item.index, shown, failed=exc.message)
     if live.status in asking.PASSING:
         return AskedRecording(item.index, shown, failed=f"the service answered {live.status}")
-    return AskedRecording(item.index, shown, drift(item.response, live))
+    return AskedRecording(item.index, shown, drift=drift(item.response, live))
 
 
 def lines(result: LiveResult) -> Iterator[str]:
@@ -197,19 +192,9 @@ def _table(drifts: Sequence[Drift]) -> Iterator[str]:
 
 def document(result: LiveResult) -> Json:
     """The result of a comparison as JSON."""
-    asked: list[Json] = [
-        {
-            "index": recording.index,
-            "request": recording.request,
-            "failed": recording.failed or None,
-            "drift": [asdict(difference) for difference in recording.drift],
-        }
-        for recording in result.asked
-    ]
-    not_asked: dict[str, Json] = {**result.not_asked}
     return {
         "name": result.name,
-        "asked": asked,
-        "not_asked": not_asked,
+        "asked": [asdict(recording) for recording in result.asked],
+        "not_asked": {**result.not_asked},
         "error": result.error,
     }

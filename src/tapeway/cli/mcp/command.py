@@ -1,14 +1,18 @@
-"""`tapeway mcp`: serve the tools to one client on standard input and output, or over HTTP."""
+"""`tapeway mcp`: serve the tools to one client on standard input and output."""
 
 import asyncio
+import signal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tapeway.cli.options import admin_option, admin_url, command, prepare
 from tapeway.errors import ConfigError
 from tapeway.settings.options import Settings
-from tapeway.settings.parsers import HostPort, host_port
 from tapeway.stores.remote.client import RemoteAddress, address_of
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
 
 _ADMIN_TOKEN = "TAPEWAY_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 
@@ -18,27 +22,18 @@ _ADMIN_TOKEN = "TAPEWAY_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 @click.option(
     "--allow-writes", is_flag=True, help="Also offer the tool that changes matching rules."
 )
-@click.option(
-    "--http",
-    metavar="[HOST:]PORT",
-    help="Serve over streamable HTTP here instead of standard input and output.",
-)
-def mcp(admin: str | None, allow_writes: bool, http: str | None, **flags: object) -> int:
+def mcp(admin: str | None, allow_writes: bool, **flags: object) -> int:
     """Serve tools for coding agents: cassettes, misses, conversations.
 
     \b
         tapeway mcp
         tapeway mcp --allow-writes
         tapeway mcp --store ./cassettes
-        tapeway mcp --http 8085
 
-    A coding agent starts this command and speaks the Model Context Protocol with it. The tools ask a
-    running tapeway at its admin API. With a store, by --store or TAPEWAY_STORE, the tools read the
-    store, need no running tapeway, and know no misses. --admin and --allow-writes ask the running
-    tapeway although TAPEWAY_STORE is set.
-
-    With --http, the URL is http://HOST:PORT/mcp, on loopback unless HOST says otherwise. If there is
-    an admin token, clients must send the token too; other addresses than loopback require a token.
+    A coding agent starts this command and speaks the Model Context Protocol with it on standard input
+    and output. The tools ask a running tapeway at its admin API. With a store, by --store or
+    TAPEWAY_STORE, the tools read the store, need no running tapeway, and know no misses. --admin and
+    --allow-writes ask the running tapeway although TAPEWAY_STORE is set.
 
     \b
     Exit codes:
@@ -51,34 +46,30 @@ def mcp(admin: str | None, allow_writes: bool, http: str | None, **flags: object
             f"--store reads cassettes without a running tapeway: leave out "
             f"{'--admin' if admin is not None else '--allow-writes'}."
         )
-    listen = None if http is None else _listen(http)
     settings = prepare(flags)
     offline = "store" in settings.given and not needs_admin
     address = None if offline else _admin_address(admin, settings)
     try:
         # Only here: the package is optional.
-        from tapeway.cli.mcp.serving import serve_http, serve_stdio
         from tapeway.cli.mcp.tools import Tools, make_server
     except ModuleNotFoundError as exc:
-        if (exc.name or "").partition(".")[0] not in ("mcp", "mcp_types", "uvicorn"):
+        if (exc.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         raise ConfigError(
             "tapeway mcp needs a package that is not installed: pip install 'tapeway[mcp]'"
         ) from exc
-    server = make_server(Tools(settings, address), allow_writes=allow_writes)
-    if listen is None:
-        asyncio.run(serve_stdio(server))
-    else:
-        token = settings.admin_token
-        asyncio.run(serve_http(server, listen, token))
+    asyncio.run(_serve(make_server(Tools(settings, address), allow_writes=allow_writes)))
     return 0
 
 
-def _listen(given: str) -> HostPort:
+async def _serve(server: "MCPServer[Any]") -> None:
+    """Serve one client until the client closes standard input; SIGINT ends the process."""
+    # A thread waits for input, and asyncio's handler would wait for the thread.
+    previous = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        return host_port(f":{given}" if given.isdecimal() else given)
-    except ValueError as exc:
-        raise ConfigError(f"--http: {exc}") from exc
+        await server.run_stdio_async()
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _admin_address(given: str | None, settings: Settings) -> RemoteAddress:

@@ -1,7 +1,7 @@
-"""The parts of a conversion into a store: batches of interactions, and the mark of completeness.
+"""The parts of a conversion into a store: batches of interactions, digests, and a mark.
 
 Recordings are compared by digest: equal recordings have equal digests in every store and format. A
-cassette that lacks recordings still carries the mark `unfinished_conversion` in the head.
+cassette that lacks recordings has the mark `unfinished_conversion` in the head.
 """
 
 import hashlib
@@ -71,20 +71,14 @@ def digest_of(item: AnyInteraction) -> str:
     return hashlib.sha256(dump({"index": 0, **document})).hexdigest()
 
 
-def mark_unfinished(head: CassetteHead, by: str | None = None) -> CassetteHead:
-    """The head with the mark; `by` tells apart two conversions into one cassette."""
-    return replace(head, meta={**head.meta, _UNFINISHED: by or True})
+def mark_unfinished(head: CassetteHead) -> CassetteHead:
+    """The head with the mark."""
+    return replace(head, meta={**head.meta, _UNFINISHED: True})
 
 
 def is_unfinished(head: CassetteHead) -> bool:
-    """Whether a conversion into this cassette was begun and not completed."""
+    """Whether recordings are missing: a conversion into this cassette did not come to its end."""
     return _UNFINISHED in head.meta
-
-
-def without_mark(head: CassetteHead) -> CassetteHead:
-    """The head of the complete cassette."""
-    meta = {name: value for name, value in head.meta.items() if name != _UNFINISHED}
-    return replace(head, meta=meta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +96,9 @@ class TransferSource:
         """A walk from its first interaction. Raises ConfigError if it is itself unfinished."""
         walk = await self.start()
         if is_unfinished(walk.head):
-            raise ConfigError(f"{self.shown} is unfinished: complete the conversion into it first")
+            raise ConfigError(
+                f"{self.shown} is what an interrupted conversion left behind: remove it"
+            )
         return walk
 
 
@@ -111,7 +107,7 @@ def check_same(wanted: CassetteDigest, digest: CassetteDigest, shown: str) -> No
     if not digest.same(wanted):
         raise StoreError(
             f"{shown}: interactions[{wanted.first_difference(digest)}] does not read back as it was "
-            "written: do not rely on this cassette; the source is unchanged"
+            "written: nothing was converted"
         )
 
 
@@ -126,33 +122,10 @@ async def read_back(wanted: CassetteDigest, to: CassetteInStore) -> CassetteDige
     return copied
 
 
-async def compare_beginning(wanted: CassetteWalk, present: CassetteWalk) -> CassetteDigest | None:
-    """The digest of what is present if the wanted cassette begins with all of it, otherwise None.
-
-    Afterwards the iterator over the wanted one is just after that beginning.
-    """
-    if without_mark(present.head) != wanted.head:
-        return None
-    done = CassetteDigest()
-    with progress("comparing", present.count) as step:
-        async for stored in present.items:
-            item = await anext(wanted.items, None)
-            if item is None or digest_of(item) != digest_of(stored):
-                return None
-            done.add(item)
-            step(1)
-    return done
-
-
-async def at_end(walk: CassetteWalk) -> bool:
-    """Whether no interaction is left in the walk."""
-    return await anext(walk.items, None) is None
-
-
 async def batches(
     items: AsyncIterator[AnyInteraction], to: CassetteInStore, done: CassetteDigest
 ) -> AsyncIterator[list[AnyInteraction]]:
-    """The items in batches, numbered on from `done`, their large bodies already in the store."""
+    """The items in batches, numbered and added to `done`, their large bodies already in the store."""
     batch: list[AnyInteraction] = []
     size = 0
     async for item in items:

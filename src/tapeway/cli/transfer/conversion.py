@@ -13,7 +13,6 @@ from tapeway.cli.transfer.batches import (
     TransferSource,
     check_same,
     is_unfinished,
-    without_mark,
 )
 from tapeway.cli.transfer.endpoints import Endpoint
 from tapeway.cli.transfer.into_store import copy_into_store, walk_present
@@ -56,9 +55,8 @@ async def convert(
 ) -> ConversionResult:
     """Read a cassette, or other tools' files, and write the target.
 
-    Secrets are replaced if `known` is given. `fresh` becomes the head if the source has none. Raises ConfigError, StoreError and its children:
-    a target file is then unchanged, a target in a store may be unfinished and is resumed by calling
-    this again.
+    Secrets are replaced if `known` is given. `fresh` becomes the head if the source has none. Raises
+    ConfigError, StoreError and its children: the target is then unchanged.
     """
     if target.format is not TAPEWAY and not force and target.path.exists():
         raise endpoints.already_exists(target.argument)
@@ -118,9 +116,7 @@ def _from_store(cassette: CassetteInStore) -> TransferSource:
 async def _head_of(to: CassetteInStore, *, force: bool) -> CassetteHead | None:
     # A file without a head would get a new head each time, and never match the present cassette.
     present = await walk_present(to)
-    if present is None or (force and not is_unfinished(present.head)):
-        return None
-    return without_mark(present.head)
+    return None if present is None or force or is_unfinished(present.head) else present.head
 
 
 async def _transfer(

@@ -9,8 +9,7 @@ import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import yaml
 
@@ -57,139 +56,200 @@ NO_TAGS = Tags()
 
 
 class _Parser(Protocol):
-    def get_event(self) -> yaml.Event | None: ...
+    def get_event(self) -> Any: ...
 
 
-class YamlEvent(NamedTuple):
-    """A text, or the start or end of an object or list; lines are counted from 1."""
+def parse(text: bytes, tags: Tags = NO_TAGS, meaning: Callable[[str], Json] = resolve) -> Json:
+    """The value. Raises FormatFault with line and reason for one that JSON could not hold.
 
-    kind: Literal["text", "object", "list", "end"]
-    text: str
-    quoted: bool
-    line: int
-
-
-def events(data: bytes, tags: Tags = NO_TAGS) -> Iterator[YamlEvent]:
-    """The events of the one document in a text. Raises FormatFault with the line.
-
-    A tag's function raises ValueError for a text it cannot convert.
+    A key is its text as written, also `1` or `true`; a repeated key is refused. `meaning` is the value
+    of a text without quotes. The functions of tags, and `meaning`, raise ValueError for a text without
+    a value.
     """
-    if len(data) > MAX_SIZE:
-        reason = f"it has more than {MAX_SIZE >> 20} MiB, too much for YAML: split it, or use JSON"
-        raise FormatFault(reason)
-    source, plain = _readable(data)
-    try:
-        yield from _events(PARSER(source), plain, tags)
-    except yaml.MarkedYAMLError as exc:
-        mark = exc.problem_mark or exc.context_mark
-        reason = f"{exc.problem or exc.context}: this is not YAML"
-        raise FormatFault(reason, line=mark.line + 1 if mark else None) from None
-    except yaml.YAMLError:
-        raise FormatFault("this is not YAML") from None
+    return _Reader(text, tags, meaning).document()
 
 
-def _events(parser: "_Parser", plain: Callable[[str], str], tags: Tags) -> Iterator[YamlEvent]:
-    documents = 0
-    written = _Written(tags.aliases)
-    while (event := parser.get_event()) is not None:
-        line = event.start_mark.line + 1 if event.start_mark else 1
-        match event:
-            case yaml.SequenceStartEvent(tag=str(tag)) if tag in tags.texts:
-                yield written.text(_only_item(parser, plain, tags.texts[tag], line), event.anchor)
-            case yaml.ScalarEvent():
-                yield written.text(_text(event, plain(event.value), tags, line), event.anchor)
-            case yaml.CollectionEndEvent():
-                yield written.end(line)
-            case yaml.CollectionStartEvent():
-                _refuse_tag(event.tag, tags, line)
-                is_object = isinstance(event, yaml.MappingStartEvent)
-                opened = YamlEvent("object" if is_object else "list", "", False, line)
-                yield written.start(opened, event.anchor)
-            case yaml.AliasEvent():
-                yield from written.again(event.anchor, line)
-            case yaml.DocumentStartEvent():
-                documents += 1
-                if documents > 1:
-                    raise FormatFault("a second document begins: one is read", line=line)
+def line_of(text: bytes, pointer: Pointer, tags: Tags = NO_TAGS) -> int:
+    """The line, from 1, of a value or else of the innermost existing value around the place."""
+    reader = _Reader(text, tags, str, pointer)
+    reader.document()
+    return reader.found[1]
 
 
-class _Written:
-    """The events up to now, which aliases may repeat, and how deep the last of them is."""
+_Text = tuple[str, bool]
+"""A text, and whether it stands for itself, as one in quotes does."""
+_Container = dict[str, Json] | list[Json]
 
-    def __init__(self, aliases: bool) -> None:
-        self._keeps = aliases
-        self._events: list[YamlEvent] = []
-        self._anchored: dict[str, slice] = {}
-        self._open: list[tuple[str | None, int]] = []
+
+class _Reader:
+    """Builds the value of the one document in a text while the parser goes through it."""
+
+    def __init__(
+        self,
+        data: bytes,
+        tags: Tags,
+        meaning: Callable[[str], Json],
+        wanted: Pointer | None = None,
+    ) -> None:
+        self.found = (-1, 1)
+        """The depth and line of the innermost value around the wanted place."""
+        if len(data) > MAX_SIZE:
+            reason = (
+                f"it has more than {MAX_SIZE >> 20} MiB, too much for YAML: split it, or use JSON"
+            )
+            raise FormatFault(reason)
+        source, self._plain = _readable(data)
+        self._parser = PARSER(source)
+        self._tags = tags
+        self._meaning = meaning
+        self._wanted = wanted
+        self._line = 1
+        self._place: list[str | int] = []
+        self._anchored: dict[str | None, _Text | _Container] = {}
         self._left = _MOST_REPEATED
 
-    def text(self, event: YamlEvent, anchor: str | None) -> YamlEvent:
-        self._keep(event)
-        if anchor:
-            self._anchored[anchor] = slice(len(self._events) - 1, len(self._events))
+    def document(self) -> Json:
+        """The value, null without a document."""
+        value: Json = None
+        documents = 0
+        try:
+            while not isinstance(event := self._next(), yaml.StreamEndEvent):
+                if isinstance(event, yaml.DocumentStartEvent):
+                    documents += 1
+                    if documents > 1:
+                        raise self._fault("a second document begins: one is read")
+                elif isinstance(event, yaml.NodeEvent):
+                    value = self._value(event, self._line)
+        except yaml.MarkedYAMLError as exc:
+            mark = exc.problem_mark or exc.context_mark
+            reason = f"{exc.problem or exc.context}: this is not YAML"
+            raise FormatFault(reason, line=mark.line + 1 if mark else None) from None
+        except yaml.YAMLError:
+            raise FormatFault("this is not YAML") from None
+        return value
+
+    def _next(self) -> Any:
+        event = self._parser.get_event()
+        if event.start_mark:
+            self._line = event.start_mark.line + 1
         return event
 
-    def start(self, event: YamlEvent, anchor: str | None) -> YamlEvent:
-        if len(self._open) >= MAX_DEPTH:
-            raise FormatFault(f"nested deeper than {MAX_DEPTH} levels", line=event.line)
-        self._open.append((anchor, len(self._events)))
-        self._keep(event)
-        return event
+    def _value(self, event: Any, line: int) -> Json:
+        if self._wanted is not None:
+            self._look(self._wanted, line)
+        if (text := self._text(event)) is not None:
+            try:
+                return text[0] if text[1] else self._meaning(text[0])
+            except ValueError as exc:
+                raise self._fault(str(exc), tuple(self._place)) from None
+        if isinstance(event, yaml.AliasEvent):
+            return self._repeated(self._anchored_by(event), len(self._place))
+        self._refuse_tag(event.tag)
+        self._refuse_depth(len(self._place))
+        is_object = isinstance(event, yaml.MappingStartEvent)
+        value: _Container = self._object() if is_object else self._list()
+        self._keep(event, value)
+        return value
 
-    def end(self, line: int) -> YamlEvent:
-        event = YamlEvent("end", "", False, line)
-        self._keep(event)
-        anchor, start = self._open.pop()
-        if anchor:
-            self._anchored[anchor] = slice(start, len(self._events))
-        return event
+    def _object(self) -> dict[str, Json]:
+        value: dict[str, Json] = {}
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            # For people a value on the line below its key is on the line of the key.
+            line, key = self._line, self._text(event)
+            if key is None:
+                raise self._fault("a key must be text", tuple(self._place))
+            self._place.append(key[0])
+            if key[0] in value:
+                raise self._fault("a key occurs twice in one object", tuple(self._place))
+            value[key[0]] = self._value(self._next(), line)
+            self._place.pop()
+        return value
 
-    def again(self, anchor: str | None, line: int) -> Iterator[YamlEvent]:
-        """The events of the value with this anchor."""
-        if not self._keeps or anchor is None or anchor not in self._anchored:
-            raise FormatFault("an alias is not read here: write the value in its place", line=line)
-        for event in self._events[self._anchored[anchor]]:
-            self._left -= len(event.text) + _COST_OF_A_VALUE
-            if self._left < 0:
-                raise FormatFault("the aliases stand for too much: write the values", line=line)
-            repeated = event._replace(line=line)
-            match event.kind:
-                case "end":
-                    yield self.end(line)
-                case "text":
-                    yield self.text(repeated, None)
-                case _:
-                    yield self.start(repeated, None)
+    def _list(self) -> list[Json]:
+        value: list[Json] = []
+        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+            self._place.append(len(value))
+            value.append(self._value(event, self._line))
+            self._place.pop()
+        return value
 
-    def _keep(self, event: YamlEvent) -> None:
-        if self._keeps:
-            self._events.append(event)
+    def _text(self, event: Any) -> _Text | None:
+        """The text that an event is or begins."""
+        if isinstance(event, yaml.ScalarEvent):
+            text = self._scalar(event)
+        elif isinstance(event, yaml.AliasEvent):
+            anchored = self._anchored_by(event)
+            if not isinstance(anchored, tuple):
+                return None
+            self._spend(anchored[0])
+            return anchored
+        elif isinstance(event, yaml.SequenceStartEvent) and event.tag in self._tags.texts:
+            item, end = self._next(), self._next()
+            if not isinstance(item, yaml.ScalarEvent) or not isinstance(end, yaml.SequenceEndEvent):
+                raise self._fault("a tag is read here only before one text: write the text")
+            text = self._read(self._tags.texts[event.tag or ""], item.value)
+        else:
+            return None
+        self._keep(event, text)
+        return text
 
+    def _scalar(self, event: yaml.ScalarEvent) -> _Text:
+        if (read := self._tags.texts.get(event.tag or "")) is None:
+            self._refuse_tag(event.tag)
+            return self._plain(event.value), bool(event.style) or event.tag is not None
+        return self._read(read, event.value)
 
-def _only_item(
-    parser: "_Parser", plain: Callable[[str], str], read: Callable[[str], str], line: int
-) -> YamlEvent:
-    """The text that is the only item of the list that has just begun."""
-    item, end = parser.get_event(), parser.get_event()
-    if not isinstance(item, yaml.ScalarEvent) or not isinstance(end, yaml.SequenceEndEvent):
-        raise FormatFault("a tag is read here only before one text: write the text", line=line)
-    return YamlEvent("text", read(plain(item.value)), True, line)
+    def _read(self, read: Callable[[str], str], text: str) -> _Text:
+        try:
+            return read(self._plain(text)), True
+        except ValueError as exc:
+            raise self._fault(str(exc)) from None
 
+    def _keep(self, event: Any, value: _Text | _Container) -> None:
+        if event.anchor and self._tags.aliases:
+            self._anchored[event.anchor] = value
 
-def _text(event: yaml.ScalarEvent, text: str, tags: Tags, line: int) -> YamlEvent:
-    if (read := tags.texts.get(event.tag or "")) is None:
-        _refuse_tag(event.tag, tags, line)
-        return YamlEvent("text", text, bool(event.style) or event.tag is not None, line)
-    try:
-        return YamlEvent("text", read(text), True, line)
-    except ValueError as exc:
-        raise FormatFault(str(exc), line=line) from None
+    def _anchored_by(self, alias: yaml.AliasEvent) -> Any:
+        if alias.anchor in self._anchored:
+            return self._anchored[alias.anchor]
+        raise self._fault("an alias is not read here: write the value in its place")
 
+    def _repeated(self, value: Json, depth: int) -> Json:
+        """A copy of a value that is not only text, so that all values together stay a tree."""
+        match value:
+            case list():
+                self._refuse_depth(depth)
+                copy: Json = [self._repeated(item, depth + 1) for item in value]
+            case dict():
+                self._refuse_depth(depth)
+                copy = {key: self._repeated(item, depth + 1) for key, item in value.items()}
+            case _:
+                copy = value
+        self._spend(value)
+        return copy
 
-def _refuse_tag(tag: str | None, tags: Tags, line: int) -> None:
-    if tag is not None and not tag.startswith(tags.ignored):
-        shown = escape_surrogates(tag.replace("tag:yaml.org,2002:", "!!"))[:_LONGEST_TAG]
-        raise FormatFault(f"the tag {shown} is not read: write the value without it", line=line)
+    def _spend(self, value: Json) -> None:
+        texts = value if isinstance(value, dict) else [value] if isinstance(value, str) else []
+        self._left -= _COST_OF_A_VALUE + sum(map(len, texts))
+        if self._left < 0:
+            raise self._fault("the aliases stand for too much: write the values")
+
+    def _look(self, wanted: Pointer, line: int) -> None:
+        depth = len(self._place)
+        if depth > self.found[0] and tuple(self._place) == wanted[:depth]:
+            self.found = depth, line
+
+    def _refuse_depth(self, depth: int) -> None:
+        if depth >= MAX_DEPTH:
+            raise self._fault(f"nested deeper than {MAX_DEPTH} levels")
+
+    def _refuse_tag(self, tag: str | None) -> None:
+        if tag is not None and not tag.startswith(self._tags.ignored):
+            shown = escape_surrogates(tag.replace("tag:yaml.org,2002:", "!!"))[:_LONGEST_TAG]
+            raise self._fault(f"the tag {shown} is not read: write the value without it")
+
+    def _fault(self, reason: str, pointer: Pointer = ()) -> FormatFault:
+        return FormatFault(reason, pointer, line=self._line)
 
 
 class _Source:
@@ -207,14 +267,34 @@ def _slices(data: bytes) -> Iterator[str]:
     held = ""
     for start in range(0, len(data), SLICE):
         end = start + SLICE
-        try:
-            text = held + decoder.decode(data[start:end], end >= len(data))
-        except UnicodeDecodeError:
-            raise _no_utf8(data) from None
+        text = held + decoder.decode(data[start:end], end >= len(data))
         # What ends a line is not cut in two.
         held = "\r" if text.endswith("\r") and end < len(data) else ""
         if text := text.removesuffix(held):
             yield text
+
+
+def _readable(data: bytes) -> tuple[_Source, Callable[[str], str]]:
+    # Characters that YAML would misread pass the parser as unused private ones and are put back.
+    misread: set[str] = set()
+    used: set[str] = set()
+    try:
+        for part in _slices(data):
+            misread.update(_MISREAD.findall(part))
+            used.update(_IS_PRIVATE.findall(part))
+    except UnicodeDecodeError:
+        raise _no_utf8(data) from None
+    if not misread:
+        return _Source(_slices(data)), str
+    choices = ([chr(start + number) for number in range(len(misread))] for start in PRIVATE)
+    unused = next((choice for choice in choices if used.isdisjoint(choice)), None)
+    if unused is None:
+        reason = "there is a control character: write it as an escape in quotes"
+        raise FormatFault(reason, line=_line_of_misread(data))
+    substitutes = dict(zip(sorted(misread), unused, strict=True))
+    back = {ord(substitute): character for character, substitute in substitutes.items()}
+    disguised = (_MISREAD.sub(lambda match: substitutes[match[0]], part) for part in _slices(data))
+    return _Source(disguised), lambda text: text.translate(back)
 
 
 def _no_utf8(data: bytes) -> FormatFault:
@@ -226,28 +306,6 @@ def _no_utf8(data: bytes) -> FormatFault:
     return FormatFault("not UTF-8")
 
 
-def _readable(data: bytes) -> tuple[_Source, Callable[[str], str]]:
-    # Characters that YAML would misread pass the parser as unused private ones and are put back.
-    misread: set[str] = set()
-    used: set[str] = set()
-    for part in _slices(data):
-        misread.update(_MISREAD.findall(part))
-        used.update(_IS_PRIVATE.findall(part))
-    if not misread:
-        return _Source(_slices(data)), str
-    for start in PRIVATE:
-        substitutes = {
-            character: chr(start + number) for number, character in enumerate(sorted(misread))
-        }
-        if used.isdisjoint(substitutes.values()):
-            substitute = partial(_MISREAD.sub, partial(_lookup, substitutes))
-            back = {ord(substitute): character for character, substitute in substitutes.items()}
-            return _Source(map(substitute, _slices(data))), partial(_translated, back)
-    raise FormatFault(
-        "there is a control character: write it as an escape in quotes", line=_line_of_misread(data)
-    )
-
-
 def _line_of_misread(data: bytes) -> int:
     line = 1
     for part in _slices(data):
@@ -255,118 +313,3 @@ def _line_of_misread(data: bytes) -> int:
             return line + part.count("\n", 0, match.start())
         line += part.count("\n")
     return line
-
-
-def _lookup(table: dict[str, str], match: re.Match[str]) -> str:
-    return table[match[0]]
-
-
-def _translated(table: dict[int, str], text: str) -> str:
-    return text.translate(table)
-
-
-def parse(text: bytes, tags: Tags = NO_TAGS, meaning: Callable[[str], Json] = resolve) -> Json:
-    """The value. Raises FormatFault with line and reason for one that JSON could not hold.
-
-    A key is its text as written, also `1` or `true`; a repeated key is refused.
-    """
-    composer = _Composer(meaning)
-    for event in events(text, tags):
-        composer.take(event)
-    return composer.value
-
-
-def line_of(text: bytes, pointer: Pointer, tags: Tags = NO_TAGS) -> int:
-    """The line, from 1, of a value or else of the innermost existing value around the place."""
-    best, depth = 1, -1
-    for value_pointer, line in _lines(text, tags):
-        if len(value_pointer) > depth and pointer[: len(value_pointer)] == value_pointer:
-            best, depth = line, len(value_pointer)
-    return best
-
-
-class _Composer:
-    def __init__(self, meaning: Callable[[str], Json]) -> None:
-        self.value: Json = None
-        self._meaning = meaning
-        self._open: list[dict[str, Json] | list[Json]] = []
-        self._keys: list[str | None] = []
-
-    def take(self, event: YamlEvent) -> None:
-        kind, text, quoted, line = event
-        if kind == "end":
-            self._open.pop()
-            self._keys.pop()
-        elif self._open and isinstance(self._open[-1], dict) and self._keys[-1] is None:
-            self._name(event, self._open[-1])
-        elif kind == "text":
-            self._put(text if quoted else self._resolved(text, line))
-        else:
-            container: dict[str, Json] | list[Json] = {} if kind == "object" else []
-            self._put(container)
-            self._open.append(container)
-            self._keys.append(None)
-
-    def _name(self, event: YamlEvent, into: dict[str, Json]) -> None:
-        if event.kind != "text":
-            raise FormatFault("a key must be text", self._place(), line=event.line)
-        if event.text in into:
-            pointer = (*self._place(), event.text)
-            raise FormatFault("a key occurs twice in one object", pointer, line=event.line)
-        self._keys[-1] = event.text
-
-    def _put(self, value: Json) -> None:
-        if not self._open:
-            self.value = value
-            return
-        into, key = self._open[-1], self._keys[-1]
-        if isinstance(into, list):
-            into.append(value)
-        elif key is not None:
-            into[key] = value
-            self._keys[-1] = None
-
-    def _resolved(self, text: str, line: int) -> Json:
-        try:
-            return self._meaning(text)
-        except ValueError as exc:
-            raise FormatFault(str(exc), self._place(here=True), line=line) from None
-
-    def _place(self, *, here: bool = False) -> Pointer:
-        # A name is in `_keys` only until its value is put; for open containers it is searched.
-        pointer: list[str | int] = []
-        for outer, inner in zip(self._open, self._open[1:], strict=False):
-            if isinstance(outer, list):
-                pointer.append(len(outer) - 1)
-            else:
-                pointer.append(next(name for name, value in outer.items() if value is inner))
-        if here and self._open:
-            into, key = self._open[-1], self._keys[-1]
-            pointer.append(len(into) if key is None else key)
-        return tuple(pointer)
-
-
-def _lines(text: bytes, tags: Tags) -> Iterator[tuple[Pointer, int]]:
-    path: list[str | int | None] = []
-    key_line = 0
-    for kind, value, _, line in events(text, tags):
-        if kind == "end":
-            path.pop()
-            _pass_on(path)
-        elif path and path[-1] is None:
-            path[-1], key_line = value, line
-        else:
-            # For people a value on the line below its key is on the line of the key.
-            under_key = bool(path) and isinstance(path[-1], str)
-            pointer = tuple([step for step in path if step is not None])
-            yield pointer, key_line if under_key else line
-            if kind == "text":
-                _pass_on(path)
-            else:
-                path.append(None if kind == "object" else 0)
-
-
-def _pass_on(path: list[str | int | None]) -> None:
-    if path:
-        last = path[-1]
-        path[-1] = last + 1 if isinstance(last, int) else None

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from itertools import count
 from typing import Protocol
@@ -69,19 +69,12 @@ def _parts(escaped: str) -> list[str]:
 
 def session_id_of(name: str) -> str | None:
     """The session with a cassette of this name, None for other cassettes."""
-    folder, *segments = name.split("/")
-    if folder != FOLDER or not segments:
-        return None
-    if len(segments) == 1:
-        plain = _PLAIN.fullmatch(segments[0]) and valid_cassette_name(name)
-        return segments[0] if plain else None
-    if segments[0] != _ESCAPED:
-        return None
-    escaped = "".join([segment.removeprefix(_MARK) for segment in segments[1:]])
+    first, *parts = name.removeprefix(f"{FOLDER}/").split("/")
+    escaped = "".join([part.removeprefix(_MARK) for part in parts]) if parts else first
     octets = _CODE.sub(lambda match: chr(int(match[1], 16)), escaped)
     try:
         session = octets.encode("latin-1").decode()
-        return session if valid_cassette_name(name) and cassette_name(session) == name else None
+        return session if cassette_name(session) == name else None
     except (UnicodeError, RequestError):
         return None
 
@@ -115,8 +108,8 @@ class CassetteHistory:
         self._store = store
         self._now = now
         self._check = check
-        # The next index of each session in use, if no other process hands out indexes.
-        self._claimed: OrderedDict[str, int] = OrderedDict()
+        # The next indexes of each session in use, if no other process hands out indexes.
+        self._claimed: OrderedDict[str, Iterator[int]] = OrderedDict()
         # In which order sessions changed: file system clocks stand still for milliseconds.
         self._changes: dict[str, int] = {}
         self._numbers = count(1)
@@ -164,13 +157,11 @@ class CassetteHistory:
     async def release_all(self) -> None:
         """Write the final form of the sessions in use, the one changed last at the end."""
         failed: list[StoreError] = []
-        for name in list(self._claimed):
-            async with self._lock(name):
-                if self._claimed.pop(name, None) is not None:
-                    try:
-                        await self._store.release(name)
-                    except StoreError as exc:
-                        failed.append(exc)
+        while self._claimed:
+            try:
+                await self._release_oldest()
+            except StoreError as exc:
+                failed.append(exc)
         if failed:
             raise failed[0]
 
@@ -182,31 +173,24 @@ class CassetteHistory:
             return await shared.reserve(name)
         if name not in self._claimed:
             stored = await self._store.load(name, writable=True)
-            indexes = (
-                [interaction.index for interaction in stored.interactions]
-                if stored is not None
-                else []
-            )
-            self._claimed[name] = max(indexes, default=-1) + 1
-        index = self._claimed[name]
-        self._claimed[name] = index + 1
+            indexes = [] if stored is None else [item.index for item in stored.interactions]
+            self._claimed[name] = count(max(indexes, default=-1) + 1)
         self._claimed.move_to_end(name)
-        return index
+        return next(self._claimed[name])
 
     async def _release_unused(self) -> None:
         while len(self._claimed) > MAX_CLAIMED:
-            name = next(
-                (claimed for claimed in self._claimed if not self._lock(claimed).locked()), None
-            )
-            if name is None:
-                return
-            async with self._lock(name):
-                del self._claimed[name]
-                try:
-                    await self._store.release(name)
-                except StoreError as exc:
-                    # What was acknowledged is durable, and the caller used another session.
-                    log.error("session '%s' at rest: %s", session_id_of(name), exc.message)
+            try:
+                await self._release_oldest()
+            except StoreError as exc:
+                # What was acknowledged is durable, and the caller used another session.
+                log.error("a session at rest: %s", exc.message)
+
+    async def _release_oldest(self) -> None:
+        name = next(iter(self._claimed))
+        async with self._lock(name):
+            if self._claimed.pop(name, None) is not None:
+                await self._store.release(name)
 
     def _messages(self, name: str, stored: StoredCassette) -> list[Message]:
         messages: list[Message] = []
