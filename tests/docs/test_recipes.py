@@ -1,5 +1,7 @@
 """Each recipe of docs/architecture.md, followed once from outside: a dummy of each kind is added."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -18,12 +20,17 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
+from tapeway.core.streams.documents import placed_documents
+from tapeway.core.streams.events import Event, LineEvents
+from tapeway.core.streams.framings import FRAMINGS, Framing
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.formats import registry
 from tapeway.formats.conversion_loss import Loss
+from tapeway.formats.native.text_lines import spread
 from tapeway.providers.catalogue import PROVIDERS, Provider
+from tapeway.providers.stream_end import end_detector
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.stores import opening
 from tapeway.stores.memory import MemoryStore
@@ -70,6 +77,24 @@ def test_a_format_is_a_module_and_a_row_of_the_registry(
 
     assert run(capsys, "convert", "calls.dummy", "imported")[0] == 0
     assert run(capsys, "show", "imported")[1].count("GET https://up/x") == 1
+
+
+def test_a_framing_is_a_reader_and_a_row_of_framings(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WordEvents(LineEvents):
+        def feed(self, data: bytes) -> Sequence[Event]:
+            return super().feed(data.replace(b" ", b"\n"))
+
+    framing = Framing(WordEvents, re.compile(r"[^ ]+ ?"))
+    monkeypatch.setitem(cast("dict[bytes, Framing]", FRAMINGS), b"text/words", framing)
+    head = ResponseHead(200, headers=((b"content-type", b"text/words"),), framing="chunked")
+    said = Response(head, b"a bc d")
+
+    assert [*placed_documents(said)] == [(2, b"a"), (5, b"bc"), (6, b"d")]
+    stored: Json = {"headers": {"Content-Type": "text/words"}, "text": "a bc d"}
+    spread_out = spread({"response": stored})["response"]
+    assert isinstance(spread_out, dict)
+    assert spread_out["text_lines"] == ["a ", "bc ", "d"]
+    assert end_detector(None, head).finish() == "complete"
 
 
 def test_a_provider_is_a_row_of_the_catalogue(
