@@ -15,7 +15,7 @@ from tapeway.admin.operation import PlainCall, route
 from tapeway.admin.routes import TABLE
 from tapeway.cli.command_classes import LazyCommand
 from tapeway.cli.main import tapeway
-from tapeway.core.http.routing import RouteTable
+from tapeway.core.http.routing import BaseUrlFault, RouteTable, resolve
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import Interaction
@@ -29,7 +29,10 @@ from tapeway.engine.recorder import Policy
 from tapeway.formats import registry
 from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.native.text_lines import spread
-from tapeway.providers.catalogue import PROVIDERS, Provider
+from tapeway.inspection.asking import credential
+from tapeway.providers.base_urls import base_url_fault
+from tapeway.providers.catalogue import PROVIDERS, Prefix, Provider
+from tapeway.providers.paths import owner
 from tapeway.providers.stream_end import end_detector
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.stores import opening
@@ -100,13 +103,26 @@ def test_a_framing_is_a_reader_and_a_row_of_framings(monkeypatch: pytest.MonkeyP
 def test_a_provider_is_a_row_of_the_catalogue(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dummy = Provider("dummy", "https://dummy.example", variables=(("DUMMY_BASE_URL", "/v9"),))
+    dummy = Provider(
+        "dummy",
+        "https://dummy.example",
+        variables=(("DUMMY_BASE_URL", "/v9"),),
+        keys=(("DUMMY_KEY",),),
+        prefixes=(Prefix("/v9", frozenset({"chat"})),),
+        key_header=b"x-dummy",
+    )
     monkeypatch.setitem(cast("dict[str, Provider]", PROVIDERS), "dummy", dummy)
 
     out = run_tapeway(capsys, "env", "--provider", "dummy", "--listen", "127.0.0.1:8080")
 
     assert out == (0, "export DUMMY_BASE_URL=http://127.0.0.1:8080/dummy/v9\n", "")
-    assert resolve_routes(Settings(), {}).routes["dummy"].url == "https://dummy.example"
+    table = resolve_routes(Settings(), {})
+    assert table.routes["dummy"].url == "https://dummy.example"
+    assert base_url_fault(resolve(table, owner, "/dummy/chat", ())) == BaseUrlFault(
+        "missing", "/v9"
+    )
+    asked = Request("dummy", "POST", "/v9/chat")
+    assert credential(asked, {"DUMMY_KEY": "k"}, table) == ("DUMMY_KEY", (b"x-dummy", b"k"))
 
 
 async def test_an_admin_route_is_a_handler_and_a_row_of_the_table() -> None:
