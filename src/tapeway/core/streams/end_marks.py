@@ -89,8 +89,8 @@ class EndMarks:
         if self.names and not begun.early:
             # Only the data shows the kind of the event.
             return True
-        data = begun.data
-        return any(data.startswith(text) or text.startswith(data) for text in self.texts)
+        first = begun.lines[0][1]
+        return any(first.startswith(text) or text.startswith(first) for text in self.texts)
 
     def _names(self, name: str) -> bool:
         return name in self.names or name in self.errors

@@ -76,7 +76,7 @@ class EventReader(Protocol):
 
     @property
     def begun(self) -> Event | None:
-        """What has arrived of the next event, None if nothing has."""
+        """What has arrived of the next event, at least its first line, None if nothing has."""
 
 
 class SseEvents:
@@ -136,7 +136,7 @@ class SseEvents:
 
     @property
     def begun(self) -> Event | None:
-        if not self._line:
+        if not self._line or (self._event is not None and self._event.lines):
             return self._event
         place, line = self._without_mark(bytes(self._line[:_BEGINNING]))
         name, colon, value = line.partition(b":")
@@ -145,8 +145,8 @@ class SseEvents:
             return self._event
         event = Event(place) if self._event is None else replace(self._event)
         if colon and name == b"data":
-            event.early = event.early if event.lines else event.name
-            event.lines = [*event.lines, (place, value.removeprefix(b" "))]
+            event.early = event.name
+            event.lines = [(place, value.removeprefix(b" "))]
         return event
 
     def _whole_line(self, rest: bytes) -> bytes:
