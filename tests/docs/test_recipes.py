@@ -1,5 +1,7 @@
 """Each recipe of docs/architecture.md, followed once from outside: a dummy of each kind is added."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -13,17 +15,25 @@ from tapeway.admin.operation import PlainCall, route
 from tapeway.admin.routes import TABLE
 from tapeway.cli.command_classes import LazyCommand
 from tapeway.cli.main import tapeway
-from tapeway.core.http.routing import RouteTable
+from tapeway.core.http.routing import BaseUrlFault, RouteTable, resolve
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
+from tapeway.core.streams.documents import placed_documents
+from tapeway.core.streams.events import Event, LineEvents
+from tapeway.core.streams.framings import FRAMINGS, Framing
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.formats import registry
 from tapeway.formats.conversion_loss import Loss
-from tapeway.providers.catalogue import PROVIDERS, Provider
+from tapeway.formats.native.text_lines import spread
+from tapeway.inspection.asking import credential
+from tapeway.providers.base_urls import base_url_fault
+from tapeway.providers.catalogue import PROVIDERS, Prefix, Provider
+from tapeway.providers.paths import owner
+from tapeway.providers.stream_end import end_detector
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.stores import opening
 from tapeway.stores.memory import MemoryStore
@@ -72,16 +82,47 @@ def test_a_format_is_a_module_and_a_row_of_the_registry(
     assert run(capsys, "show", "imported")[1].count("GET https://up/x") == 1
 
 
+def test_a_framing_is_a_reader_and_a_row_of_framings(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WordEvents(LineEvents):
+        def feed(self, data: bytes) -> Sequence[Event]:
+            return super().feed(data.replace(b" ", b"\n"))
+
+    framing = Framing(WordEvents, re.compile(r"[^ ]+ ?"))
+    monkeypatch.setitem(cast("dict[bytes, Framing]", FRAMINGS), b"text/words", framing)
+    head = ResponseHead(200, headers=((b"content-type", b"text/words"),), framing="chunked")
+    said = Response(head, b"a bc d")
+
+    assert [*placed_documents(said)] == [(2, b"a"), (5, b"bc"), (6, b"d")]
+    stored: Json = {"headers": {"Content-Type": "text/words"}, "text": "a bc d"}
+    spread_out = spread({"response": stored})["response"]
+    assert isinstance(spread_out, dict)
+    assert spread_out["text_lines"] == ["a ", "bc ", "d"]
+    assert end_detector(None, head).finish() == "complete"
+
+
 def test_a_provider_is_a_row_of_the_catalogue(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dummy = Provider("dummy", "https://dummy.example", variables=(("DUMMY_BASE_URL", "/v9"),))
+    dummy = Provider(
+        "dummy",
+        "https://dummy.example",
+        variables=(("DUMMY_BASE_URL", "/v9"),),
+        keys=(("DUMMY_KEY",),),
+        prefixes=(Prefix("/v9", frozenset({"chat"})),),
+        key_header=b"x-dummy",
+    )
     monkeypatch.setitem(cast("dict[str, Provider]", PROVIDERS), "dummy", dummy)
 
     out = run_tapeway(capsys, "env", "--provider", "dummy", "--listen", "127.0.0.1:8080")
 
     assert out == (0, "export DUMMY_BASE_URL=http://127.0.0.1:8080/dummy/v9\n", "")
-    assert resolve_routes(Settings(), {}).routes["dummy"].url == "https://dummy.example"
+    table = resolve_routes(Settings(), {})
+    assert table.routes["dummy"].url == "https://dummy.example"
+    assert base_url_fault(resolve(table, owner, "/dummy/chat", ())) == BaseUrlFault(
+        "missing", "/v9"
+    )
+    asked = Request("dummy", "POST", "/v9/chat")
+    assert credential(asked, {"DUMMY_KEY": "k"}, table) == ("DUMMY_KEY", (b"x-dummy", b"k"))
 
 
 async def test_an_admin_route_is_a_handler_and_a_row_of_the_table() -> None:

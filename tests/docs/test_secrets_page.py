@@ -7,6 +7,7 @@ import yaml
 from tapeway.core.redaction.credentials import MIN_COOKIE, MIN_VALUE, Secret
 from tapeway.core.redaction.key_patterns import KEY_PATTERNS
 from tapeway.core.redaction.leak_guard import leak_error
+from tapeway.core.redaction.opaque import is_opaque
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.secret_names import AMBIGUOUS_NAMES, Kind, is_secret_field, names_of
 from tests.core.redaction.example_messages import make_request
@@ -93,3 +94,15 @@ def test_the_hook_that_is_shown_is_the_one_that_is_offered() -> None:
     (hook,) = repository["hooks"]
 
     assert {**hook, "language": "python", "description": offered["description"]} == offered
+
+
+def test_the_examples_of_opaque_values_are_what_the_table_says() -> None:
+    examples = [
+        (value, said)
+        for values, said, _ in rows("What is opaque")
+        for value in re.findall("`([^`]+)`", values)
+    ]
+
+    assert {said for _, said in examples} == {"yes", "no"}
+    for value, said in examples:
+        assert is_opaque(value.encode()) is (said == "yes"), value

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from tapeway.core.model.interaction import Interaction
+from tapeway.core.streams.end_marks import EndMarks, LastLine
 from tapeway.formats.native import document
 from tapeway.providers.endpoints import ENDPOINTS
 from tapeway.stores.memory import MemoryStore
@@ -26,21 +27,18 @@ def test_the_table_of_marks_has_every_endpoint_and_every_mark() -> None:
     shown = {
         endpoint: row for row in rows("Verdicts") for endpoint in re.findall(r"`([^`]+)`", row[0])
     }
-    known = {
-        name: row
-        for name, row in ENDPOINTS.items()
-        if row.events or row.last_line or row.last_frame
-    }
+    known = {name: row for name, row in ENDPOINTS.items() if row.ends}
 
     assert set(shown) == set(known)
     for endpoint, row in known.items():
-        marks = row.events
-        for mark in marks.names | {text.decode() for text in marks.texts} if marks else ():
-            assert mark in shown[endpoint][2], (endpoint, mark)
-        if row.last_line is not None:
-            field, value = row.last_line
-            said = str(value).lower() if isinstance(value, bool) else f'"{value}"'
-            assert f'"{field}": {said}' in shown[endpoint][2]
+        for ends in row.ends:
+            if isinstance(ends, EndMarks):
+                for mark in ends.names | {text.decode() for text in ends.texts}:
+                    assert mark in shown[endpoint][2], (endpoint, mark)
+            elif isinstance(ends, LastLine):
+                value = ends.value
+                said = str(value).lower() if isinstance(value, bool) else f'"{value}"'
+                assert f'"{ends.member}": {said}' in shown[endpoint][2]
 
 
 async def test_failures_written_by_hand_are_replayed() -> None:

@@ -9,9 +9,10 @@ from tapeway.core.http import content_codings
 from tapeway.core.http.forms import parse_multipart
 from tapeway.core.json_text import json_object
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.streams.aws_frames import AwsFrameScanner, parse_frames
-from tapeway.core.streams.end_marks import EndMarks, EndScanner
-from tapeway.core.streams.sse import SseScanner, event_data
+from tapeway.core.streams.aws_frames import parse_frames
+from tapeway.core.streams.end_marks import EndMarks, Ends, EndScanner, LastFrame, LastLine
+from tapeway.core.streams.events import SSE
+from tapeway.core.streams.framings import FRAMINGS, events_of
 from tapeway.core.websocket.graphql import GRAPHQL_TRANSPORT_WS, GRAPHQL_WS
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.plain_session import PLAIN, VOICE
@@ -108,13 +109,14 @@ def content_coding(data: bytes) -> None:
 
 def sse(data: bytes) -> None:
     """The end of a stream, and what may be passed on before it, do not depend on the cuts."""
-    _scanned(lambda: SseScanner(MARKS), data)
-    assert sum(map(len, event_data(data))) <= len(data)
+    _scanned(MARKS, data)
+    _scanned(LastLine("done", True), data)
+    assert sum(len(event.data) for event in events_of(FRAMINGS[SSE], data)) <= len(data)
 
 
 def aws_frames(data: bytes) -> None:
     """Frames are the bytes they were found in; the rest is as with events."""
-    _scanned(AwsFrameScanner, data)
+    _scanned(LastFrame(None), data)
     frames = parse_frames(data)
     assert [frame.start for frame in frames[1:]] == [frame.end for frame in frames[:-1]]
     assert not frames or (frames[0].start, frames[-1].end) == (0, len(data))
@@ -123,8 +125,8 @@ def aws_frames(data: bytes) -> None:
         assert [found.text for found in again] == [frame.text]
 
 
-def _scanned(make: Callable[[], EndScanner], data: bytes) -> None:
-    whole, cut = make(), make()
+def _scanned(ends: Ends, data: bytes) -> None:
+    whole, cut = EndScanner(ends), EndScanner(ends)
     whole.feed(data)
     before = 0
     for piece in pieces(data):

@@ -14,7 +14,7 @@ from tapeway.core.http.routing import (
     resolve,
 )
 from tapeway.core.model.messages import Headers
-from tapeway.providers.base_urls import PREFIXES, base_url_fault, fault_without_route
+from tapeway.providers.base_urls import base_url_fault, fault_without_route
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner
 
@@ -138,15 +138,15 @@ def test_the_documented_mistakes_are_recognised(target: str) -> None:
     assert found(target) is not None
 
 
-def test_every_built_in_route_has_its_prefixes_and_no_other_has_any() -> None:
-    assert PREFIXES.keys() == PROVIDERS.keys()
+def test_only_bedrock_has_no_version_in_its_paths() -> None:
+    assert [name for name, provider in PROVIDERS.items() if not provider.prefixes] == ["bedrock"]
 
 
 @pytest.mark.parametrize(("name", "suffix"), SUFFIXES)
 def test_the_version_a_variable_is_printed_with_is_a_prefix_of_that_api(
     name: str, suffix: str
 ) -> None:
-    assert suffix in {prefix.path for prefix in PREFIXES[name]}
+    assert suffix in {prefix.path for prefix in PROVIDERS[name].prefixes}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tapeway.core.model.messages import Framing, Headers, ResponseHead, Verdict
 from tapeway.core.streams.aws_frames import parse_frames
-from tapeway.core.streams.end_marks import MAX_EVENT, EndDetector
+from tapeway.core.streams.end_marks import EndDetector
+from tapeway.core.streams.events import MAX_EVENT
 from tapeway.providers.api_call import ApiCall
 from tapeway.providers.stream_end import end_detector
 from tests.support.event_stream_frames import frame, model_frame

@@ -18,11 +18,9 @@ from tapeway.core.json_text import Json, NotJson, canonical, parse
 from tapeway.core.misses.differences import Difference
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Response
-from tapeway.core.streams import aws_frames, json_lines, sse
+from tapeway.core.streams.framings import FRAMINGS
 from tapeway.providers.api_call import describe_call
 from tapeway.providers.usage import token_usage
-
-_STREAMS = frozenset({sse.MEDIA_TYPE, aws_frames.MEDIA_TYPE, *json_lines.MEDIA_TYPES})
 
 # From the references of OpenAI, Anthropic, Gemini, Bedrock, Groq and Ollama.
 _TIME_FIELD = re.compile(
@@ -49,7 +47,7 @@ class Meaning:
 
 def is_stream(response: Response) -> bool:
     """Whether an answer came as events."""
-    return media_type(find_header(response.headers, b"content-type") or b"") in _STREAMS
+    return media_type(find_header(response.headers, b"content-type") or b"") in FRAMINGS
 
 
 def meaning(item: Interaction, body: Json, *, assembled: bool) -> Meaning:

@@ -34,8 +34,6 @@ PASSING = frozenset({401, 403, 407, 408, 425, 429, *range(500, 600)})
 """Statuses that do not show how the service answers otherwise."""
 
 _NOT_SENT = frozenset({b"accept-encoding", b"if-none-match", b"if-modified-since"})
-_API_KEY_HEADERS = {"anthropic": b"x-api-key", "azure": b"api-key", "gemini": b"x-goog-api-key"}
-_BEARERS = frozenset({"ANTHROPIC_AUTH_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "AZURE_OPENAI_AD_TOKEN"})
 _IN_HOST = re.compile(r"://(?:[^/]+\.)?([a-z0-9-]+)\.([a-z]{2}(?:-[a-z]+)+-[0-9]+)\.amazonaws\.com")
 """Service and region in a host of AWS, behind a bucket's name."""
 AWS_CREDENTIALS = "AWS credentials"
@@ -81,10 +79,10 @@ def credential(
     provider, route = _provider(request), _route(request, table)
     signing = None if route is None else route.signing
     for name, key in _keys(provider, environ):
-        header = None if provider is None else _API_KEY_HEADERS.get(provider.name)
-        if name in _BEARERS or (signing is None and header is None):
+        header, bearers = (provider.key_header, provider.bearers) if provider else (b"", ())
+        if name in bearers or (signing is None and not header):
             return name, (b"authorization", f"Bearer {key}".encode())
-        if header is not None:
+        if header:
             return name, (header, key.encode())
     is_signed = bool(request.credentials) or (provider is not None and provider.signed)
     if signing is not None and is_signed:

@@ -8,11 +8,11 @@ in the version is a mistake too, for any upstream.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from tapeway.core.http.routing import DEFAULT_ROUTE, BaseUrlFault, RequestAddress
+from tapeway.providers.catalogue import PROVIDERS, Prefix
 from tapeway.providers.endpoints import api_of_path
 from tapeway.providers.paths import owner
 
@@ -21,87 +21,10 @@ _WITHOUT_VERSION = frozenset({"/chat/completions", "/embeddings", "/messages", "
 _DOUBLED = ("/v1", "/v1beta", "/api")
 _VERSION = re.compile(r"(/v[0-9]+(?:(?:alpha|beta)[0-9]*)?)(?:/|$)")
 
-
-@dataclass(frozen=True, slots=True)
-class Prefix:
-    """A path prefix of an API, and the endpoints below this prefix alone.
-
-    An endpoint is its first segment, or its first two. Endpoints that several prefixes have are not
-    listed: the prefix that was meant would be unknown.
-    """
-
-    path: str
-    endpoints: frozenset[str] = frozenset()
-
-
-def _prefix_at(path: str, endpoints: str = "") -> Prefix:
-    return Prefix(path, frozenset(endpoints.split()))
-
-
-_CHAT_ENDPOINTS = (
-    "audio batches chat completions embeddings files images models moderations responses"
-)
-_OPENAI_ENDPOINTS = (
-    "agents assistants audio batch batches chat classifications classifiers completions containers "
-    "conversations embeddings evals files fim fine-tunes fine_tuning images libraries models "
-    "moderations ocr realtime rerank responses threads uploads vector_stores videos"
-)
-
-# From the providers' references. Bedrock has no version in its paths. Azure's host may be any
-# gateway, Perplexity has endpoints with and without /v1, DeepSeek all of them both ways: for these
-# only a doubled prefix, or an endpoint that exists below /v1 alone, is known to be wrong.
-PREFIXES: Mapping[str, tuple[Prefix, ...]] = {
-    "openai": (_prefix_at("/v1", _OPENAI_ENDPOINTS),),
-    "anthropic": (_prefix_at("/v1", "complete files messages models skills"),),
-    "azure": (_prefix_at("/openai/v1"), _prefix_at("/openai")),
-    "gemini": (
-        _prefix_at(
-            "/v1beta", "batches cachedContents corpora fileSearchStores files models tunedModels"
-        ),
-        _prefix_at("/v1"),
-        _prefix_at("/v1alpha"),
-    ),
-    "vertex": (_prefix_at("/v1", "projects publishers"), _prefix_at("/v1beta1")),
-    "bedrock": (),
-    "mistral": (_prefix_at("/v1", _OPENAI_ENDPOINTS),),
-    "groq": (_prefix_at("/openai/v1", _CHAT_ENDPOINTS),),
-    "cohere": (
-        _prefix_at("/v2"),
-        _prefix_at(
-            "/v1",
-            "check-api-key classify connectors datasets detokenize embed-jobs models tokenize",
-        ),
-    ),
-    "together": (_prefix_at("/v1", _OPENAI_ENDPOINTS),),
-    "fireworks": (
-        _prefix_at("/inference/v1", "audio chat completions embeddings rerank responses"),
-    ),
-    "cerebras": (_prefix_at("/v1", "chat completions models"),),
-    "perplexity": (_prefix_at("/v1", "agent embeddings responses"),),
-    # The host also has web pages, such as /models and /chat.
-    "openrouter": (
-        _prefix_at(
-            "/api/v1", "chat/completions completions credits embeddings key messages responses"
-        ),
-    ),
-    "deepseek": (_prefix_at("/v1"), _prefix_at("/beta")),
-    "xai": (_prefix_at("/v1", f"{_CHAT_ENDPOINTS} language-models messages tokenize-text"),),
-    # Both have /embeddings.
-    "ollama": (
-        _prefix_at("/api", "copy create delete embed generate ps pull push show tags version"),
-        _prefix_at("/v1", "chat/completions completions models responses"),
-    ),
-    "voyage": (
-        _prefix_at(
-            "/v1", "batches contextualizedembeddings embeddings multimodalembeddings rerank"
-        ),
-    ),
-    # Other first segments are names of providers behind the router.
-    "huggingface": (_prefix_at("/v1", "chat/completions responses"),),
-}
-
 _KNOWN_PREFIXES = sorted(
-    {prefix.path for known in PREFIXES.values() for prefix in known}, key=len, reverse=True
+    {prefix.path for provider in PROVIDERS.values() for prefix in provider.prefixes},
+    key=len,
+    reverse=True,
 )
 
 
@@ -137,7 +60,7 @@ def _fault_at(provider: str, path: str, base: str) -> BaseUrlFault | None:
     `base` is the path of the route's URL. If `base` is no part of the API's prefix, the service
     may have other paths, and only a doubled prefix counts as an error.
     """
-    prefixes = PREFIXES.get(provider, ())
+    prefixes = PROVIDERS[provider].prefixes if provider in PROVIDERS else ()
     if base and not any(_is_at_or_below(prefix.path, base) for prefix in prefixes):
         base, prefixes = "", tuple(Prefix(prefix.path) for prefix in prefixes)
     written = base + path

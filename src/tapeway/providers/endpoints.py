@@ -9,10 +9,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
 
-from tapeway.core.json_text import Json
-from tapeway.core.streams.end_marks import EndMarks
+from tapeway.core.streams.end_marks import EndMarks, Ends, LastFrame, LastLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +42,12 @@ class UsageFields:
         object.__setattr__(self, "paths", tuple(paths))
 
 
-class LastLine(NamedTuple):
-    """The line that ends a stream of JSON lines: it has this member with this value."""
-
-    member: str
-    value: Json
-
-
-class LastFrame(NamedTuple):
-    """The frame that ends a stream of AWS frames; None where the last event depends on the model."""
-
-    event: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class ApiEndpoint:
     """How the answers of an endpoint end and what they count, for each form they may have."""
 
-    events: EndMarks | None = None
-    """The end marks of server-sent events."""
-    last_line: LastLine | None = None
-    last_frame: LastFrame | None = None
+    ends: tuple[Ends, ...] = ()
+    """What ends the streams, for each framing they may have."""
     usage: UsageFields | None = None
     samples: bool = False
     """Whether a model writes the answer, in new words each time by default."""
@@ -145,37 +128,29 @@ _RESPONSES_MARKS = EndMarks(
 )
 # No end mark at all: the transport's end is the only one.
 _GEMINI_MARKS = EndMarks()
-UNKNOWN_MARKS = EndMarks(_DONE)
-"""For streams of any other endpoint: clients of any provider disconnect at this mark."""
-
 # Gateways and self-hosted servers have these paths below any prefix.
 _OPENAI = r"/(?:v\d\w*|openai/deployments/[^/]+)/"
 _GEMINI = r"/models/[^/]+(?::|%3[aA])"
 _BEDROCK = "/model/[^/]+/"
 
 
-def _openai(
-    name: str, usage: UsageFields | None = None, events: EndMarks | None = None
-) -> ApiEndpoint:
-    return ApiEndpoint(
-        events, usage=usage, samples=events is not None, api="openai", tail=_OPENAI + name
-    )
+def _openai(name: str, usage: UsageFields | None = None, *ends: EndMarks) -> ApiEndpoint:
+    return ApiEndpoint(ends, usage=usage, samples=bool(ends), api="openai", tail=_OPENAI + name)
 
 
 def _gemini(
     verb: str,
     usage: UsageFields | None = None,
-    *,
+    *ends: EndMarks,
     samples: bool = False,
-    events: EndMarks | None = None,
 ) -> ApiEndpoint:
-    return ApiEndpoint(events, usage=usage, samples=samples, api="gemini", tail=_GEMINI + verb)
+    return ApiEndpoint(ends, usage=usage, samples=samples, api="gemini", tail=_GEMINI + verb)
 
 
 ENDPOINTS: Mapping[str, ApiEndpoint] = {
     "BidiGenerateContent": ApiEndpoint(usage=_LIVE_USAGE, calls_model=False),
     "api.chat": ApiEndpoint(
-        last_line=LastLine("done", True),
+        (LastLine("done", True),),
         usage=_OLLAMA_USAGE,
         samples=True,
         streams_unasked=True,
@@ -185,7 +160,7 @@ ENDPOINTS: Mapping[str, ApiEndpoint] = {
     "api.embed": ApiEndpoint(usage=_OLLAMA_USAGE),
     "api.embeddings": ApiEndpoint(),
     "api.generate": ApiEndpoint(
-        last_line=LastLine("done", True),
+        (LastLine("done", True),),
         usage=_OLLAMA_USAGE,
         samples=True,
         streams_unasked=True,
@@ -197,15 +172,14 @@ ENDPOINTS: Mapping[str, ApiEndpoint] = {
     "audio.translations": _openai("audio/translations"),
     "batchEmbedContents": _gemini("batchEmbedContents", _GEMINI_USAGE),
     "chat": ApiEndpoint(
-        _COHERE_MARKS,
-        LastLine("event_type", "stream-end"),
+        (_COHERE_MARKS, LastLine("event_type", "stream-end")),
         usage=_COHERE_USAGE,
         samples=True,
         api="cohere",
         tail="/v2/chat",
     ),
     "chat.completions": ApiEndpoint(
-        _CHAT_MARKS, usage=_CHAT_USAGE, samples=True, api="openai", tail="/chat/completions"
+        (_CHAT_MARKS,), usage=_CHAT_USAGE, samples=True, api="openai", tail="/chat/completions"
     ),
     "classify": ApiEndpoint(),
     "complete": ApiEndpoint(),
@@ -216,7 +190,7 @@ ENDPOINTS: Mapping[str, ApiEndpoint] = {
     ),
     # Its counts are in the last frame, and are not read.
     "converse-stream": ApiEndpoint(
-        last_frame=LastFrame("metadata"),
+        (LastFrame("metadata"),),
         samples=True,
         api="bedrock",
         tail=f"{_BEDROCK}converse-stream",
@@ -226,7 +200,7 @@ ENDPOINTS: Mapping[str, ApiEndpoint] = {
     "embed": ApiEndpoint(usage=_COHERE_USAGE),
     "embedContent": _gemini("embedContent", _GEMINI_USAGE),
     "embeddings": _openai("embeddings", _CHAT_USAGE),
-    "fim.completions": ApiEndpoint(_CHAT_MARKS, usage=_CHAT_USAGE, samples=True),
+    "fim.completions": ApiEndpoint((_CHAT_MARKS,), usage=_CHAT_USAGE, samples=True),
     "generateAnswer": ApiEndpoint(),
     "generateContent": _gemini("generateContent", _GEMINI_USAGE, samples=True),
     "images.edits": _openai("images/edits", _RESPONSES_USAGE),
@@ -236,13 +210,13 @@ ENDPOINTS: Mapping[str, ApiEndpoint] = {
         usage=_ANTHROPIC_USAGE, samples=True, api="bedrock", tail=f"{_BEDROCK}invoke"
     ),
     "invoke-with-response-stream": ApiEndpoint(
-        last_frame=LastFrame(None),
+        (LastFrame(None),),
         samples=True,
         api="bedrock",
         tail=f"{_BEDROCK}invoke-with-response-stream",
     ),
     "messages": ApiEndpoint(
-        _ANTHROPIC_MARKS,
+        (_ANTHROPIC_MARKS,),
         usage=_ANTHROPIC_USAGE,
         samples=True,
         api="anthropic",
@@ -259,15 +233,17 @@ ENDPOINTS: Mapping[str, ApiEndpoint] = {
     "responses.input_tokens": _openai("responses/input_tokens"),
     "serverStreamingPredict": ApiEndpoint(),
     "streamGenerateContent": _gemini(
-        "streamGenerateContent", _GEMINI_USAGE, samples=True, events=_GEMINI_MARKS
+        "streamGenerateContent", _GEMINI_USAGE, _GEMINI_MARKS, samples=True
     ),
-    "streamRawPredict": ApiEndpoint(_ANTHROPIC_MARKS, usage=_ANTHROPIC_USAGE, samples=True),
+    "streamRawPredict": ApiEndpoint((_ANTHROPIC_MARKS,), usage=_ANTHROPIC_USAGE, samples=True),
     "tokenize": ApiEndpoint(),
 }
 """By the name that `api_call.describe_call` gives an endpoint: its path with dots, or its verb."""
 
 UNKNOWN = ApiEndpoint(calls_model=False)
 """Any other endpoint."""
+UNKNOWN_ENDS: tuple[Ends, ...] = (EndMarks(_DONE), LastLine(), LastFrame())
+"""What ends other streams: clients of any provider disconnect at [DONE]."""
 
 _BY_TAIL = [
     (re.compile(f"{endpoint.tail}$", re.ASCII), endpoint.api)

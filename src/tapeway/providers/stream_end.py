@@ -3,10 +3,10 @@
 from tapeway.core.http import content_codings
 from tapeway.core.http.headers import media_type
 from tapeway.core.model.messages import ResponseHead
-from tapeway.core.streams import aws_frames, json_lines, sse
-from tapeway.core.streams.end_marks import EndDetector, EndScanner
+from tapeway.core.streams.end_marks import EndDetector, EndScanner, LastFrame
+from tapeway.core.streams.framings import FRAMINGS
 from tapeway.providers.api_call import ApiCall
-from tapeway.providers.endpoints import UNKNOWN, UNKNOWN_MARKS, endpoint_named
+from tapeway.providers.endpoints import UNKNOWN_ENDS, endpoint_named
 
 
 def end_detector(call: ApiCall | None, head: ResponseHead) -> EndDetector:
@@ -24,22 +24,17 @@ def end_detector(call: ApiCall | None, head: ResponseHead) -> EndDetector:
 
 def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[EndScanner | None, bool]:
     """The scanner for the end mark, and whether the protocol ends every stream with one."""
-    media = media_type(head.value(b"content-type") or b"")
-    endpoint = UNKNOWN if call is None else endpoint_named(call.endpoint)
-    if media == sse.MEDIA_TYPE:
-        marks = endpoint.events
-        if marks is None:
-            return sse.SseScanner(UNKNOWN_MARKS), False
-        return sse.SseScanner(marks), bool(marks.texts or marks.names)
-    if media in json_lines.MEDIA_TYPES:
-        if endpoint.last_line is None:
-            return json_lines.JsonLineScanner(), False
-        return json_lines.JsonLineScanner(*endpoint.last_line), True
-    if media == aws_frames.MEDIA_TYPE:
-        if endpoint.last_frame is None:
-            return aws_frames.AwsFrameScanner(""), False
-        last = endpoint.last_frame.event
-        # The last events of other models are not known.
-        anthropic = call is not None and "anthropic." in (call.model or "")
-        return aws_frames.AwsFrameScanner(last), last is not None or anthropic
+    framing = FRAMINGS.get(media_type(head.value(b"content-type") or b""))
+    if framing is None:
+        return None, False
+    known = () if call is None else endpoint_named(call.endpoint).ends
+    for ends in (*known, *UNKNOWN_ENDS):
+        if ends.reader is framing.reader:
+            is_certain = ends.is_certain or (ends == LastFrame(None) and _is_anthropic(call))
+            return EndScanner(ends), is_certain and ends in known
     return None, False
+
+
+def _is_anthropic(call: ApiCall | None) -> bool:
+    # The last events of other models are not known.
+    return call is not None and "anthropic." in (call.model or "")

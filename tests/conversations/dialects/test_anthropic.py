@@ -162,3 +162,22 @@ def test_a_loop_with_tools_is_listed_once() -> None:
         ("tool", "1"),
         ("assistant", "done"),
     ]
+
+
+def test_a_streamed_call_without_arguments_and_a_block_without_text_are_listed() -> None:
+    block = "content_block_start"
+    used: Json = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    events: list[Json] = [
+        {"type": "message_start", "message": {"role": "assistant", "content": []}},
+        {"type": block, "index": 0, "content_block": {"type": "text"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": block, "index": 1, "content_block": used},
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_stop"},
+    ]
+
+    assert last(sse(events), b"text/event-stream") == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "t", "name": "f", "arguments": {}}],
+    }

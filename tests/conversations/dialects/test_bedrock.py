@@ -160,3 +160,21 @@ def test_an_error_is_noted_and_the_dialects_of_other_models_are_left_out() -> No
 
     assert found.messages[0].notes == ("interaction 0: the answer was an error, 429: Too many",)
     assert found.left_out == (LeftOut(1, "the conversations of bedrock's invoke are not read"),)
+
+
+def test_a_streamed_call_without_arguments_and_a_block_without_text_are_listed() -> None:
+    begun: Json = {"toolUse": {"toolUseId": "t", "name": "f"}}
+    body = frames(
+        ("messageStart", {"role": "assistant"}),
+        ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": ""}}),
+        ("contentBlockStop", {"contentBlockIndex": 0}),
+        ("contentBlockStart", {"contentBlockIndex": 1, "start": begun}),
+        ("contentBlockStop", {"contentBlockIndex": 1}),
+        ("messageStop", {"stopReason": "tool_use"}),
+    )
+
+    assert messages_of(streamed(body, ASKED, f"{TARGET}-stream"))[-1] == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "t", "name": "f", "arguments": {}}],
+    }

@@ -1,5 +1,6 @@
 import gzip
 import zlib
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -7,7 +8,8 @@ from hypothesis import strategies as st
 
 from tapeway.core.model.messages import Response, ResponseHead
 from tapeway.core.streams.documents import documents
-from tapeway.core.streams.sse import event_data
+from tapeway.core.streams.events import SSE
+from tapeway.core.streams.framings import FRAMINGS, events_of
 
 
 def make_response(content_type: bytes, body: bytes, coding: bytes | None = None) -> Response:
@@ -17,11 +19,15 @@ def make_response(content_type: bytes, body: bytes, coding: bytes | None = None)
     return Response(ResponseHead(200, headers=tuple(headers)), body)
 
 
+def event_data(body: bytes, marks: Sequence[bytes] = ()) -> list[bytes]:
+    return [event.data for event in events_of(FRAMINGS[SSE], body, marks)]
+
+
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_events_are_cut_at_blank_lines_however_lines_end(end: bytes) -> None:
     lines = [b": hello", b"event: a", b"data: 1", b"", b"id: 7", b"data:2", b"data: 3", b"", b""]
 
-    assert list(event_data(end.join(lines))) == [b"1", b"2\n3"]
+    assert event_data(end.join(lines)) == [b"1", b"2\n3"]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,7 @@ def test_events_are_cut_at_blank_lines_however_lines_end(end: bytes) -> None:
     ],
 )
 def test_event_data_is_what_the_standard_says(body: bytes, expected: list[bytes]) -> None:
-    assert list(event_data(body)) == expected
+    assert event_data(body) == expected
 
 
 @given(
@@ -50,7 +56,7 @@ def test_event_data_is_what_the_standard_says(body: bytes, expected: list[bytes]
 def test_every_event_that_was_written_is_read(texts: list[bytes], end: bytes) -> None:
     body = b"".join([b": c" + end + b"data: " + text + end + end for text in texts])
 
-    assert list(event_data(body)) == texts
+    assert event_data(body) == texts
 
 
 @pytest.mark.parametrize(
@@ -117,7 +123,7 @@ def test_of_events_without_a_mark_alone_none_is_missed(lines: list[tuple[bytes, 
 def test_events_without_a_mark_are_not_taken_apart(end: bytes) -> None:
     body = b"".join([b"data: %b" % text + end + end for text in (b"1", b"mark", b"2", b"3")])
 
-    assert list(event_data(body, [b"mark"])) == [b"mark"]
+    assert event_data(body, [b"mark"]) == [b"mark"]
 
 
 def test_a_body_without_a_mark_has_no_documents_with_one() -> None:

@@ -9,14 +9,14 @@ from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.documents import documents
-from tapeway.core.streams.json_lines import MEDIA_TYPES
+from tapeway.core.streams.framings import FRAMINGS, LINES
 from tapeway.formats.fields import Fields
 from tapeway.formats.native import chunk_times
 from tapeway.providers.api_call import describe_call
 from tapeway.providers.stream_end import end_detector
 from tapeway.providers.usage import token_usage
 
-TYPES = sorted(piece.decode() for piece in MEDIA_TYPES)
+TYPES = sorted(media.decode() for media, framing in FRAMINGS.items() if framing is LINES)
 
 
 def body(media: str, *values: dict[str, Any]) -> bytes:

@@ -57,6 +57,7 @@ def test_the_endpoint_leads_back_and_nothing_else_changes(
         b"event:endpoint\ndata:/m\n\n",
         b"\n: hi\nretry: 10\nevent: endpoint\ndata: /m\n\n",
         b"\xef\xbb\xbfevent: endpoint\nid: 1\ndata: /m\n\n",
+        b"event: message\nevent: endpoint\ndata: /m\n\n",
     ],
 )
 def test_other_fields_may_stand_before_the_name_of_the_event(stream: bytes) -> None:
@@ -71,6 +72,8 @@ def test_other_fields_may_stand_before_the_name_of_the_event(stream: bytes) -> N
         b"event: endpoint\ndata: /m\ndata: /n\n\n",
         b"event: endpoint\ndata: /m",
         b"event: endpoint\n\ndata: /m\n\n",
+        b"event: endpoint\nevent: message\ndata: /m\n\n",
+        b"\xef\xbb\xbfdata: /m\nevent: endpoint\ndata: /n\n\n",
     ],
 )
 def test_every_other_event_and_an_unfinished_one_stay(stream: bytes) -> None:

@@ -9,13 +9,11 @@ import base64
 import binascii
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-import orjson
-
-from tapeway.core.json_text import Json
-from tapeway.core.streams.end_marks import EndMark
+from tapeway.core.streams.events import Event
 
 MEDIA_TYPE = b"application/vnd.amazon.eventstream"
 
@@ -61,80 +59,86 @@ def parse_frames(body: bytes) -> list[AwsFrame]:
     """All frames of a stream. Data that is no frame comes last, as a frame without headers."""
     frames: list[AwsFrame] = []
     at = 0
-    while at < len(body):
-        payload_at, end = _layout(body, at)
-        whole = payload_at + _CHECKSUM <= end <= len(body)
-        if not whole or _checksum(body[at : at + 8]) != body[at + 8 : at + _PRELUDE]:
-            frames.append(AwsFrame(at, len(body), body[at:]))
-            break
+    while (layout := _layout(body, at)) is not None and layout[1] <= len(body):
+        payload_at, end = layout
         text, decoded = _decode_model_event(body[payload_at : end - _CHECKSUM])
         frames.append(AwsFrame(at, end, text, body[at + _PRELUDE : payload_at], decoded))
         at = end
+    if at < len(body):
+        frames.append(AwsFrame(at, len(body), body[at:]))
     return frames
 
 
-class AwsFrameScanner:
-    """An EndScanner of frames.
+class FrameEvents:
+    """Frames as events, with payloads in which a model's event is decoded.
 
-    `last` is the event that ends the stream, empty where none is known. With None the frames carry a
-    model's stream, and the model's last event ends it. Clients verify the checksums.
+    Data that is no frame is for the client to judge: it is one event without data, at the end, and cut
+    off where it is behind frames. A frame is kept whole, whatever its size.
     """
 
-    def __init__(self, last: str | None = None) -> None:
-        self._last = last
-        self.releasable = 0
-        self.mark: EndMark = ""
+    def __init__(self, wanted: Sequence[bytes] = (), most: int = 0) -> None:
+        self.size = 0
         self._pending = bytearray()
-        self._not_frames = False
+        self._stray: int | None = None
+        """Where data begins that is no frame."""
 
-    def feed(self, data: bytes) -> None:
-        """Scan the next piece."""
-        if self.mark:
-            return
+    def feed(self, data: bytes) -> Sequence[Event]:
+        events: list[Event] = []
+        base = self.size - len(self._pending)
+        self.size += len(data)
         self._pending += data
-        while not self._not_frames and (size := self._whole_frame()):
-            self.mark = self._mark_of(bytes(self._pending[:size]))
-            if self.mark:
-                return
-            self.releasable += size
-            del self._pending[:size]
-        if self._not_frames:
-            # Anything that is not a frame is passed on for the client to judge.
-            self.releasable += len(self._pending)
-            self._pending.clear()
+        at = 0
+        while self._stray is None and len(self._pending) - at >= _PRELUDE:
+            layout = _layout(self._pending, at)
+            if layout is None:
+                self._stray = base + at
+                break
+            if layout[1] > len(self._pending):
+                break
+            events.append(_event(bytes(self._pending[at : layout[1]]), base + at, layout[0] - at))
+            at = layout[1]
+        del self._pending[: at if self._stray is None else None]
+        return events
 
-    def finish(self) -> None:
-        """Treat the received bytes as the whole body; a client may not notice that half a frame is
-        missing.
-        """
-        if not self.mark and (self._pending or (self._not_frames and self._last != "")):
-            self.mark = "cut"
+    def finish(self) -> Sequence[Event]:
+        start = self.size - len(self._pending) if self._stray is None else self._stray
+        if start == self.size:
+            return ()
+        return (Event(start, closes=self.size, end=self.size, whole=self._stray == 0),)
 
-    def _whole_frame(self) -> int:
-        """The size of the first frame, 0 while it is not all there."""
-        if len(self._pending) < _PRELUDE:
-            return 0
-        payload_at, end = _layout(self._pending, 0)
-        self._not_frames = not payload_at + _CHECKSUM <= end <= _LARGEST
-        return end if not self._not_frames and end <= len(self._pending) else 0
-
-    def _mark_of(self, frame: bytes) -> EndMark:
-        payload_at, end = _layout(frame, 0)
-        headers = dict(_text_headers(frame[_PRELUDE:payload_at]))
-        if headers.get(b":message-type") in (b"exception", b"error"):
-            return "error"
-        if self._last is not None:
-            return "end" if headers.get(b":event-type") == self._last.encode() else ""
-        return _model_mark(frame[payload_at : end - _CHECKSUM])
+    @property
+    def begun(self) -> Event | None:
+        return Event(self.size - len(self._pending)) if self._pending else None
 
 
-def _layout(body: bytes | bytearray, at: int) -> tuple[int, int]:
-    """Where the payload of the frame at `at` begins, and where the frame ends, by its own lengths."""
-    size, headers = int.from_bytes(body[at : at + 4]), int.from_bytes(body[at + 4 : at + 8])
-    return at + _PRELUDE + headers, at + size
+def _event(frame: bytes, start: int, payload_at: int) -> Event:
+    name, failed = _kind(frame[_PRELUDE:payload_at])
+    text, _ = _decode_model_event(frame[payload_at:-_CHECKSUM])
+    end = start + len(frame)
+    return Event(start, [(start + payload_at, text)], name, name, failed, end, end, whole=True)
 
 
-def _checksum(data: bytes) -> bytes:
+@lru_cache(maxsize=64)
+def _kind(headers: bytes) -> tuple[str, bool]:
+    """The event that a frame with these headers has, and whether it reports an error."""
+    texts = dict(_text_headers(headers))
+    name = texts.get(b":event-type", b"").decode("utf-8", "replace")
+    return name, texts.get(b":message-type") in (b"exception", b"error")
+
+
+def _layout(body: bytes | bytearray, at: int) -> tuple[int, int] | None:
+    """Where the payload of the frame at `at` begins, and where the frame ends, by its own lengths.
+
+    None if no frame begins there.
+    """
+    prelude = body[at : at + _PRELUDE]
+    size, headers = int.from_bytes(prelude[:4]), int.from_bytes(prelude[4:8])
+    if not _PRELUDE + headers + _CHECKSUM <= size <= _LARGEST:
+        return None
+    return (at + _PRELUDE + headers, at + size) if _checksum(prelude[:8]) == prelude[8:] else None
+
+
+def _checksum(data: bytes | bytearray) -> bytes:
     return zlib.crc32(data).to_bytes(4)
 
 
@@ -155,23 +159,9 @@ def _text_headers(text: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += size
 
 
-def _model_mark(payload: bytes) -> EndMark:
-    try:
-        outer: Json = orjson.loads(payload)
-        inner = outer.get("bytes") if isinstance(outer, dict) else None
-        event: Json = orjson.loads(base64.b64decode(inner)) if isinstance(inner, str) else None
-    except ValueError:
-        return ""
-    match event:
-        case {"type": "error"}:
-            return "error"
-        case {"type": "message_stop"} | {"amazon-bedrock-invocationMetrics": _}:
-            return "end"
-    return ""
-
-
 def _decode_model_event(payload: bytes) -> tuple[bytes, tuple[int, int] | None]:
-    match = _MODEL_EVENT.search(payload)
+    # The expression takes long where the member is missing.
+    match = _MODEL_EVENT.search(payload) if payload.find(b'"bytes"') >= 0 else None
     if match is None:
         return payload, None
     try:

@@ -6,7 +6,7 @@ from tapeway.core.http.content_codings import coding_of, content_coding, decode
 from tapeway.core.http.headers import find_header, is_json, media_type
 from tapeway.core.json_text import Json, peek_json
 from tapeway.core.model.messages import Response
-from tapeway.core.streams import aws_frames, json_lines, sse
+from tapeway.core.streams.framings import FRAMINGS, events_of
 
 _SMALL = 128 * 1024
 
@@ -21,13 +21,9 @@ def documents(response: Response, marks: Sequence[bytes] = ()) -> Iterator[bytes
     if body is None or (marks and not any(body.find(mark) >= 0 for mark in marks)):
         return iter(())
     media = media_type(find_header(response.headers, b"content-type") or b"")
-    if media == sse.MEDIA_TYPE:
-        return sse.event_data(body, marks)
-    if media == aws_frames.MEDIA_TYPE:
-        return (frame.text for frame in aws_frames.parse_frames(body) if frame.headers is not None)
-    if media in json_lines.MEDIA_TYPES:
-        return json_lines.lines_of(body)
-    return iter((body,))
+    if media not in FRAMINGS:
+        return iter((body,))
+    return (event.data for event in events_of(FRAMINGS[media], body, marks))
 
 
 def json_value(response: Response) -> Json:
@@ -49,14 +45,6 @@ def placed_documents(response: Response) -> Iterator[tuple[int, bytes]]:
     A plain body yields none, nor does a coded body: places there do not fit the chunks.
     """
     media = media_type(find_header(response.headers, b"content-type") or b"")
-    body = response.body
-    if content_coding(response.headers):
-        return
-    if media == sse.MEDIA_TYPE:
-        yield from sse.placed_event_data(body)
-    elif media == aws_frames.MEDIA_TYPE:
-        for frame in aws_frames.parse_frames(body):
-            if frame.headers is not None:
-                yield frame.end, frame.text
-    elif media in json_lines.MEDIA_TYPES:
-        yield from json_lines.placed_lines(body)
+    if media in FRAMINGS and not content_coding(response.headers):
+        for event in events_of(FRAMINGS[media], response.body):
+            yield event.end, event.data

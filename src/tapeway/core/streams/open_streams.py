@@ -14,12 +14,11 @@ from tapeway.core.http.content_codings import coding_of
 from tapeway.core.http.headers import is_json, media_type
 from tapeway.core.json_text import json_object
 from tapeway.core.model.messages import Response, ResponseHead
-from tapeway.core.streams import json_lines, sse
 from tapeway.core.streams.documents import placed_documents
-from tapeway.core.streams.end_marks import MAX_EVENT
+from tapeway.core.streams.events import SSE, LineEvents, SseEvents
+from tapeway.core.streams.framings import FRAMINGS, LINES, events_of
 
 _SUCCESS = range(200, 300)
-_AROUND_LINES = b" \t\r\n" + json_lines.RECORD_SEPARATOR
 
 
 class Gate(NamedTuple):
@@ -31,7 +30,7 @@ class Gate(NamedTuple):
 
 def may_stay_open(method: str, head: ResponseHead) -> bool:
     """Whether a response may be a stream that stays open, if its protocol has no end mark."""
-    return _is_read(method, head) and _media(head) == sse.MEDIA_TYPE
+    return _is_read(method, head) and _media(head) == SSE
 
 
 def may_turn_out_open(method: str, head: ResponseHead) -> bool:
@@ -41,7 +40,7 @@ def may_turn_out_open(method: str, head: ResponseHead) -> bool:
     """
     if not _is_read(method, head) or head.framing == "length" or coding_of(head):
         return False
-    return is_json(head.value(b"content-type") or b"") or _media(head) in json_lines.MEDIA_TYPES
+    return is_json(head.value(b"content-type") or b"") or FRAMINGS.get(_media(head)) is LINES
 
 
 def _is_read(method: str, head: ResponseHead) -> bool:
@@ -74,7 +73,7 @@ def gates(response: Response) -> Iterator[Gate]:
     """The gates of a recorded stream, in order; of an edited one the last number counts further."""
     if not response.after_requests:
         return
-    if _media(response.head) != sse.MEDIA_TYPE and response.verdict != "open":
+    if _media(response.head) != SSE and response.verdict != "open":
         yield Gate(0, response.after_requests[-1])
         return
     passed, start, last = 0, 0, response.after_requests[0]
@@ -91,7 +90,7 @@ def gates(response: Response) -> Iterator[Gate]:
 def _ends_of_events(response: Response) -> list[int]:
     """Where each event ends; in a stream of JSON that stays open, where each line ends."""
     if response.verdict == "open" and is_json(response.head.value(b"content-type") or b""):
-        return [position for position, _ in json_lines.placed_lines(response.body)]
+        return [event.end for event in events_of(LINES, response.body)]
     return [position for position, _ in placed_documents(response)]
 
 
@@ -106,49 +105,30 @@ class LineWatch:
         self.may_stay_open = True
         """Whether no line yet is anything but an object."""
         self._count = 0
-        self._line = bytearray()
+        self._reader = LineEvents()
 
     @property
     def has_whole_lines(self) -> bool:
         """Whether there are lines, all of which have ended."""
-        return self.may_stay_open and self._count > 0 and not self._line.strip()
+        return self.may_stay_open and self._count > 0 and self._reader.begun is None
 
     def add(self, data: bytes) -> bool:
         """Look at the next piece; returns whether there is anything of a line in it."""
-        if self.may_stay_open:
-            self._look(data)
-        return not data.isspace()
-
-    def _look(self, data: bytes) -> None:
-        *ends, rest = data.split(b"\n")
-        for end in ends:
-            line = bytes(self._line + end).strip(_AROUND_LINES)
-            self._line.clear()
-            if line:
-                self._count += 1
-                self.may_stay_open = json_object(line) is not None
-            if not self.may_stay_open:
-                return
-        self._line += rest
-        beginning = bytes(self._line.lstrip(_AROUND_LINES)[:1])
-        if beginning not in (b"", b"{") or len(self._line) > MAX_EVENT:
+        for event in self._reader.feed(data) if self.may_stay_open else ():
+            self._count += 1
+            self.may_stay_open = self.may_stay_open and json_object(event.data) is not None
+        begun = self._reader.begun
+        if begun is not None and not begun.data.startswith(b"{"):
             self.may_stay_open = False
-            self._line.clear()
+        return not data.isspace()
 
 
 class EventWatch:
-    """Tells the lines of events from comments in a stream, whatever the chunks."""
+    """Tells events from comments in a stream, whatever the chunks."""
 
     def __init__(self) -> None:
-        self._line = b""
-        """The beginning of the line that is not whole: one octet is enough."""
+        self._reader = SseEvents()
 
     def has_event(self, data: bytes) -> bool:
-        """Whether there is anything of an event in the next piece."""
-        has_data = False
-        first, *rest = data.replace(b"\r", b"\n").split(b"\n")
-        for line in (self._line + first, *rest):
-            has_data = has_data or (line != b"" and not line.startswith(b":"))
-        last = rest[-1] if rest else self._line + first
-        self._line = last[:1]
-        return has_data
+        """Whether an event ends with the next piece, or has begun and has not ended."""
+        return bool(self._reader.feed(data)) or self._reader.begun is not None

@@ -3,7 +3,6 @@
 The bytes beside the names stay, and so do the chunks; a coded body becomes plain and one chunk.
 """
 
-import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,19 +12,10 @@ from tapeway.core.http.content_codings import coding_of, decode, without_coding_
 from tapeway.core.http.headers import media_type, request_fields
 from tapeway.core.json_rpc import AskedNames, CallNames, names_of, renamed
 from tapeway.core.model.messages import Request, Response
-from tapeway.core.streams import json_lines, sse
+from tapeway.core.streams.framings import FRAMINGS, events_of
 
-_LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|\Z)")
-_DATA = re.compile(rb"(?:\xef\xbb\xbf)?data: ?")
-
-
-class _Span(NamedTuple):
-    start: int
-    end: int
-
-
-_Message = tuple[_Span, ...]
-"""The lines of one message in a body."""
+_Message = Sequence[tuple[int, bytes]]
+"""The lines of one message, each with its place in the body."""
 
 
 class _Edit(NamedTuple):
@@ -80,7 +70,6 @@ class RenamedBody:
 
     def __init__(self, response: Response, names: AskedNames) -> None:
         """The body of the response is in memory, and not coded."""
-        self._body = response.body
         self._names = names
         self._place = 0
         self._messages = _messages(response)
@@ -90,8 +79,8 @@ class RenamedBody:
     def piece(self, data: bytes) -> bytes:
         """The next piece of the body under the names."""
         start, end = self._place, self._place + len(data)
-        while self._next is not None and self._next[0].start < end:
-            self._edits += _edits(self._body, self._next, self._names)
+        while self._next is not None and self._next[0][0] < end:
+            self._edits += _edits(self._next, self._names)
             self._next = next(self._messages, None)
         parts: list[bytes] = []
         done = start
@@ -109,36 +98,21 @@ class RenamedBody:
 
 def _messages(response: Response) -> Iterator[_Message]:
     body, media = response.body, media_type(response.head.value(b"content-type") or b"")
-    if media == sse.MEDIA_TYPE:
-        yield from _events(body)
-    elif media in json_lines.MEDIA_TYPES:
-        yield from ((_Span(*line.span(1)),) for line in _LINE.finditer(body) if line[1])
+    framing = FRAMINGS.get(media)
+    if framing is not None and framing.pieces is not None:
+        yield from [event.lines for event in events_of(framing, body)]
     elif body:
-        yield (_Span(0, len(body)),)
+        yield [(0, body)]
 
 
-def _events(body: bytes) -> Iterator[_Message]:
-    """The lines of data of each event."""
-    lines: list[_Span] = []
-    for line in _LINE.finditer(body):
-        if (data := _DATA.match(line[1])) is not None:
-            lines.append(_Span(line.start() + data.end(), line.end(1)))
-        elif not line[1] and lines:
-            yield tuple(lines)
-            lines = []
-    if lines:
-        yield tuple(lines)
-
-
-def _edits(body: bytes, message: _Message, names: AskedNames) -> Iterator[_Edit]:
-    lines = [body[line.start : line.end] for line in message]
-    text = b"\n".join(lines)
+def _edits(message: _Message, names: AskedNames) -> Iterator[_Edit]:
+    text = b"\n".join([line for _, line in message])
     if (asked := renamed(text, names)) == text:
         return
     # A name has no line break.
-    for line, before, after in zip(message, lines, asked.split(b"\n"), strict=True):
+    for (place, before), after in zip(message, asked.split(b"\n"), strict=True):
         if before != after:
-            yield _edit(line.start, before, after)
+            yield _edit(place, before, after)
 
 
 def _edit(place: int, before: bytes, after: bytes) -> _Edit:

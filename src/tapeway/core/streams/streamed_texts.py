@@ -18,13 +18,11 @@ import orjson
 
 from tapeway.core.http.headers import media_type
 from tapeway.core.json_text import Json, Pointer
-from tapeway.core.streams import json_lines, sse
+from tapeway.core.streams.events import BOM
+from tapeway.core.streams.framings import framing_of
 
 _TOKEN = re.compile(rb'("([^"\\]*(?:\\.[^"\\]*)*)")(\s*:)?|([\[\]{},])')
 _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
-_STREAM_TYPES = json_lines.MEDIA_TYPES | {sse.MEDIA_TYPE}
-_BETWEEN_LINES = re.compile(rb"\}[ \t]*\r?\n[ \t]*\{")
-_BOM = b"\xef\xbb\xbf"
 _MOST_NAMES = 64
 """Objects with more members are data, and no events."""
 
@@ -165,7 +163,7 @@ class StreamedTexts:
         # As the HTML standard reads events, but for data that ends with the body: that is read too.
         data: list[Extent] = []
         name = b""
-        start = len(_BOM) if self._body.startswith(_BOM) else 0
+        start = len(BOM) if self._body.startswith(BOM) else 0
         lines = iter(self._body[start:].splitlines(keepends=True))
         for line in lines:
             text = line.rstrip(b"\r\n")
@@ -183,7 +181,7 @@ class StreamedTexts:
                     data.append(extent)
             elif text.startswith((b"{", b"[")):
                 read_to = self._read_documents(start, end)
-            elif text.startswith(json_lines.RECORD_SEPARATOR):
+            elif text.startswith(b"\x1e"):
                 self._read_document([(start + 1, end)])
             elif text.startswith(b"event:"):
                 name = text[6:].strip()
@@ -328,12 +326,8 @@ def written_characters(content: bytes) -> list[str]:
 
 def _has_lines(body: bytes, content_type: bytes) -> bool:
     """Whether the documents are events or lines."""
-    if media_type(content_type) in _STREAM_TYPES:
-        return True
-    if body.startswith(b"{"):
-        # Some services use different media types for lines of JSON.
-        return _BETWEEN_LINES.search(body) is not None
-    return body.removeprefix(_BOM).startswith((b"data:", b"event:"))
+    framing = framing_of(media_type(content_type), body)
+    return framing is not None and framing.pieces is not None
 
 
 class _Form:

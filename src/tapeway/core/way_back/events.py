@@ -4,19 +4,8 @@ event: endpoint
 data: /messages/?session_id=abc
 """
 
-import re
-
+from tapeway.core.streams.events import Event, SseEvents
 from tapeway.core.way_back.addresses import WayBack
-
-_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r|\r\n\n|\n\r\n")
-_IS_ENDPOINT = re.compile(rb"(?:^(?:\xef\xbb\xbf)?|[\r\n])event: ?endpoint[ \t]*(?:[\r\n]|$)")
-_DATA = re.compile(rb"(?:(?<=^)|(?<=[\r\n]))data: ?([^\r\n]*)")
-
-_LINE_END = re.compile(rb"\r\n|\n|\r")
-_MARK = b"\xef\xbb\xbf"
-"""A stream may begin with a byte order mark."""
-_NAMES = tuple([m + n for m in (b"", _MARK) for n in (b"event: endpoint", b"event:endpoint")])
-_BEFORE = (b":", b"id:", b"retry:")
 
 MOST_HELD = 64 * 1024
 """A longer event names no endpoint."""
@@ -30,56 +19,45 @@ class EndpointEvents:
 
     def __init__(self, way_back: WayBack) -> None:
         self._way = way_back
+        self._reader = SseEvents(most=MOST_HELD)
         self._held = b""
-        """The beginning of an event that may be an `endpoint`."""
-        self._passing: bytes | None = None
-        """The last bytes of an event that is none, and whose end is to come."""
+        self._sent = 0
+        """How much of the stream has been sent."""
 
     def feed(self, piece: bytes) -> bytes:
         """What of the stream may be sent now."""
+        self._held += piece
         ready: list[bytes] = []
-        while piece:
-            part, piece = self._pass(piece) if self._passing is not None else self._hold(piece)
-            ready.append(part)
+        for event in self._reader.feed(piece):
+            if self._names_endpoint(event):
+                place, address = event.lines[0]
+                led = self._way.lead_reference(address.decode("latin-1")).encode("latin-1")
+                ready += [self._take(place), led]
+                self._take(place + len(address))
+        begun = self._reader.begun
+        is_held = begun is not None and _may_be_endpoint(begun)
+        ready.append(self._take(begun.start if begun and is_held else self._reader.size))
+        if len(self._held) > MOST_HELD:
+            ready.append(self.finish())
         return b"".join(ready)
 
     def finish(self) -> bytes:
         """The rest of the stream."""
-        held, self._held = self._held, b""
-        return held
+        return self._take(self._reader.size)
 
-    def _pass(self, piece: bytes) -> tuple[bytes, bytes]:
-        before = self._passing or b""
-        if (end := _EVENT_END.search(before + piece)) is None:
-            self._passing = (before + piece[-3:])[-3:]
-            return piece, b""
-        self._passing = None
-        cut = end.end() - len(before)
-        return piece[:cut], piece[cut:]
+    def _names_endpoint(self, event: Event) -> bool:
+        is_held = self._sent <= event.start and event.end - event.start <= MOST_HELD
+        is_named = event.early == event.name == "endpoint"
+        return is_named and len(event.lines) == 1 and is_held
 
-    def _hold(self, piece: bytes) -> tuple[bytes, bytes]:
-        held, self._held = self._held + piece, b""
-        if (end := _EVENT_END.search(held)) is not None:
-            return self._led_event(held[: end.end()]), held[end.end() :]
-        if len(held) <= MOST_HELD and _may_be_endpoint(held):
-            self._held = held
-            return b"", b""
-        self._passing = held[-3:]
-        return held, b""
-
-    def _led_event(self, event: bytes) -> bytes:
-        if _IS_ENDPOINT.search(event) is None or len(data_fields := [*_DATA.finditer(event)]) != 1:
-            return event
-        [data] = data_fields
-        led = self._way.lead_reference(data[1].decode("latin-1")).encode("latin-1")
-        return event[: data.start(1)] + led + event[data.end(1) :]
+    def _take(self, place: int) -> bytes:
+        """What is held, up to a place in the stream."""
+        count = max(0, place - self._sent)
+        taken, self._held = self._held[:count], self._held[count:]
+        self._sent += count
+        return taken
 
 
-def _may_be_endpoint(begun: bytes) -> bool:
+def _may_be_endpoint(begun: Event) -> bool:
     """Whether the beginning of an event may become an `endpoint`, whose name stands before its data."""
-    for line in _LINE_END.split(begun):
-        if line.startswith(_NAMES) or any(name.startswith(line) for name in _NAMES):
-            return True
-        if not line.startswith(_BEFORE) and not any(name.startswith(line) for name in _BEFORE):
-            return False
-    return True
+    return begun.early == "endpoint" or not begun.lines

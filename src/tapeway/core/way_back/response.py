@@ -7,8 +7,8 @@ from tapeway.core.http.content_codings import coding_of, decode, without_coding_
 from tapeway.core.http.headers import is_json, media_type
 from tapeway.core.matching.json_paths import Path
 from tapeway.core.model.messages import NO_CHUNK_TIMES, Response, ResponseHead
-from tapeway.core.streams import sse
 from tapeway.core.streams.end_marks import has_no_body
+from tapeway.core.streams.events import SSE
 from tapeway.core.way_back.addresses import WayBack
 from tapeway.core.way_back.events import EndpointEvents
 from tapeway.core.way_back.head import lead_head, names_addresses
@@ -32,7 +32,7 @@ def has_json(method: str, head: ResponseHead) -> bool:
 def has_endpoint_events(method: str, head: ResponseHead) -> bool:
     """Whether the body of a response to this method may say where to post messages to."""
     kind = media_type(head.value(b"content-type") or b"")
-    return method == "GET" and kind == sse.MEDIA_TYPE and not coding_of(head)
+    return method == "GET" and kind == SSE and not coding_of(head)
 
 
 def names_any_address(method: str, response: Response, members: Sequence[Path]) -> bool:

@@ -10,7 +10,7 @@ import orjson
 
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.messages import NO_CHUNK_TIMES, ChunkTimes, Framing, Response
-from tapeway.core.streams import json_lines, sse
+from tapeway.core.streams.framings import FRAMINGS
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields, millis
 
@@ -18,8 +18,6 @@ NAMES = ("framing", "at_ms", "chunks")
 """All fields about chunks; `framing` is written only where not `length`."""
 
 _FRAMINGS: dict[str, Framing] = {"length": "length", "chunked": "chunked", "close": "close"}
-_EVENT = re.compile(rb".+?(?:\r\n\r\n|\n\n|\r\r|\Z)", re.DOTALL)
-_LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
 _PACKED_CHUNK = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\+(\d{1,15})(?: |\Z)")
 _UNFRAMED = "needs a 'framing' of chunked or close beside it"
 _MANY_CHUNKS = 10_000
@@ -164,9 +162,7 @@ def _pair(value: Json, fields: Fields, index: int) -> tuple[float, int]:
 
 
 def _divided_by_media_type(body: bytes, media: str) -> list[bytes]:
-    media_type = media.encode("utf-8", "replace")
-    if media_type == sse.MEDIA_TYPE:
-        return _EVENT.findall(body)
-    if media_type in json_lines.MEDIA_TYPES:
-        return _LINE.findall(body)
-    return [body] if body else []
+    framing = FRAMINGS.get(media.encode("utf-8", "replace"))
+    if framing is None or framing.pieces is None:
+        return [body] if body else []
+    return [piece.encode("latin-1") for piece in framing.pieces.findall(body.decode("latin-1"))]

@@ -12,15 +12,13 @@ from collections.abc import Callable
 from tapeway.core import loose_json
 from tapeway.core.http.headers import media_type
 from tapeway.core.json_text import Json
-from tapeway.core.streams import json_lines, sse
+from tapeway.core.streams.framings import FRAMINGS, LINES, Framing
 from tapeway.formats.fields import Document
 
 NAME = "text_lines"
 """The field in place of `text`."""
 
 _JOINED = ("text", NAME, "body_b64")
-_EVENT = re.compile(r".+?(?:\r\n\r\n|\n\n|\r\r|\Z)", re.DOTALL)
-_LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
 _BASE64 = re.compile(r".{1,76}")
 """As MIME breaks base64 (RFC 2045 section 6.8)."""
 
@@ -71,11 +69,7 @@ def _in_parts(document: Document, change: _Change) -> Document:
 
 
 def _stream_lines(message: Document) -> list[str]:
-    kind = _kind(message)
-    text = message.get("text")
-    if not isinstance(text, str) or kind not in (sse.MEDIA_TYPE, *json_lines.MEDIA_TYPES):
-        return []
-    return (_EVENT if kind == sse.MEDIA_TYPE else _LINE).findall(text)
+    return _pieces(message, FRAMINGS.get(_kind(message)))
 
 
 def _kind(message: Document) -> bytes:
@@ -86,7 +80,14 @@ def _kind(message: Document) -> bytes:
 
 
 def _lines(part: Document) -> list[str]:
-    return _LINE.findall(text) if isinstance(text := part.get("text"), str) else []
+    return _pieces(part, LINES)
+
+
+def _pieces(message: Document, framing: Framing | None) -> list[str]:
+    text = message.get("text")
+    if framing is None or framing.pieces is None or not isinstance(text, str):
+        return []
+    return framing.pieces.findall(text)
 
 
 def _base64_lines(part: Document) -> list[str]:
