@@ -20,6 +20,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 from urllib.parse import quote
 
+from tapeway.core.automata import Prefilter
 from tapeway.core.http.content_codings import leniently_readable, readable_request
 from tapeway.core.http.headers import request_fields, stored_request_headers
 from tapeway.core.http.location import without_userinfo
@@ -31,6 +32,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
 )
 from tapeway.core.redaction import body_fields, coded_texts, framed_keys, patterns
+from tapeway.core.redaction.assignments import LONGEST_CONTEXT
 from tapeway.core.redaction.binary_content import binary_places, names_text
 from tapeway.core.redaction.credentials import (
     LINK_URL,
@@ -48,7 +50,7 @@ from tapeway.core.redaction.credentials import (
     value_credentials,
 )
 from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues
-from tapeway.core.redaction.patterns import Prefilter, secret_prefilter
+from tapeway.core.redaction.patterns import secret_prefilter
 from tapeway.core.redaction.spans import (
     PLACEHOLDER,
     Span,
@@ -567,7 +569,7 @@ class StreamRedactor:
         self._find, self._replacement, self._bound = (
             find,
             replacement,
-            bound + patterns.LONGEST_CONTEXT,
+            bound + LONGEST_CONTEXT,
         )
         # The window: the text received that may still be needed; `_sent` bytes of it were returned.
         self._window = b""
@@ -598,7 +600,7 @@ class StreamRedactor:
             self.replaced.append((base + span.start, base + span.end, len(hidden)))
         redacted = replace_spans(self._window[:end], settled)
         out = redacted[self._sent :]
-        released = max(0, end - patterns.LONGEST_CONTEXT)
+        released = max(0, end - LONGEST_CONTEXT)
         self._window, self._sent = self._window[released:], end - released
         self._window_start += released
         return out
