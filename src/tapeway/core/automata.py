@@ -3,7 +3,8 @@
 from typing import Any
 
 _NO_SPAN = (-1, -1)
-_MAX_AUTOMATON = 64 * 1024 * 1024
+MAX_AUTOMATON = 64 * 1024 * 1024
+"""The memory of the largest patterns."""
 
 
 class Prefilter:
@@ -45,4 +46,4 @@ def compile_for_bytes(pattern: bytes, *, max_mem: int | None = None) -> Any:
 
 def prefilter(*patterns: bytes) -> Prefilter:
     """The prefilter for these alternatives."""
-    return Prefilter(compile_for_bytes(b"|".join(patterns), max_mem=_MAX_AUTOMATON))
+    return Prefilter(compile_for_bytes(b"|".join(patterns), max_mem=MAX_AUTOMATON))

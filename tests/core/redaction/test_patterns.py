@@ -383,7 +383,12 @@ def test_what_prose_and_code_assign_to_the_name_of_a_secret_is_one(
 
 
 @pytest.mark.parametrize(
-    "text", ["password=", "password = ", "api_key:'", " -u a:", "password" + " " * 9, "=aaaaaaa"]
+    "text",
+    [
+        *("password=", "password = ", "api_key:'", " -u a:", "password" + " " * 9, "=aaaaaaa"),
+        *("password: ", 'name="password" ', "password: a=b;", " -p aaaaaaaaaaaa", "password {a"),
+        *("api_key --a b ", "password</a>", "password\\n", 'auth("a",', "=password,a"),
+    ],
 )
 def test_looking_for_assignments_takes_no_more_than_time_linear_in_the_length(text: str) -> None:
     assert list(find_assigned(text.encode() * 40_000, 0)) == []

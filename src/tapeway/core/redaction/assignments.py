@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from tapeway.core.automata import compile_for_bytes
+from tapeway.core.automata import MAX_AUTOMATON, compile_for_bytes
 from tapeway.core.redaction.credentials import ID_AND_SECRET, Secret
 from tapeway.core.redaction.opaque import is_opaque, is_stand_in
 from tapeway.core.redaction.secret_names import (
@@ -29,7 +29,8 @@ LONGEST_CONTEXT = 512
 _QUOTE = r"""(?:['"`\\*]|&(?:quot|apos);)"""
 """Also Markdown's, and the backslashes of JSON around it."""
 _SPACE = r"(?:[ \t]|\r?\n|\\+[rnt])"
-_CLOSE = rf"(?:{_QUOTE}|[)\]]){{0,8}}"
+_MARKS = rf"(?:{_QUOTE}|{TAG_START}\\{{0,4}}/[A-Za-z0-9]{{1,12}}{TAG_END})"
+_CLOSE = rf"(?:{_MARKS}|[)\]_]){{0,8}}"
 _YAML_BLOCK = r"[|>][-+0-9]{0,2}(?:\r?\n|(?:\\+r)?\\+n)[ \t]{1,40}"
 """What stands before the text of a block in YAML, also in a string of JSON."""
 _TYPE = (
@@ -38,9 +39,13 @@ _TYPE = (
 )
 """A type between a name and the equals sign, or the accessors of a property."""
 
-_Needs = Literal["", "quotes", "telling", "either", "both", "given"]
+_DASH = "(?:-|\u2013|\u2014|\u2192|\\\\{1,8}u(?:201[34]|2192))"
+_PAIR = r"[A-Za-z0-9_.-]{1,40}="
+
+_Needs = Literal["", "any", "quotes", "telling", "either", "both", "given"]
 """What a gap needs beside an opaque value.
 
+- `any`: nothing; without it, a password between semicolons may be any.
 - `quotes`: a value in quotes.
 - `telling`: a name that nothing but a secret has, such as that of a variable.
 - `either`, `both`: of these two.
@@ -62,20 +67,31 @@ class _Gap(NamedTuple):
 _GAPS = (
     # `apiKey: string = "…"`, `char API_KEY[33] = "…"`, `@password nvarchar(50) = N'…'`
     _Gap("both", rf"{_TYPE}:?=[ \t]{{0,24}}"),
-    # `api_key = "…"`, `os.environ['X'] ||= '…'`, `X => …`, `password: |`
+    # `api_key = "…"`, `os.environ['X'] ||= '…'`, `${X:-…}`, `password: |`
     _Gap(
         "",
-        rf"{_CLOSE}[ \t]{{0,24}}(?:[?:|+!=]{{0,2}}=>?|[?!]?:|[-~]>){_QUOTE}{{0,4}}[ \t]{{0,24}}"
-        rf"(?:{_YAML_BLOCK})?",
+        rf"{_CLOSE}[ \t]{{0,24}}(?:[?:|+!=]{{0,2}}=>?|[?!]?:-?|[-~]>|<-){_MARKS}{{0,4}}"
+        rf"[ \t]{{0,24}}(?:[!&][A-Za-z!]{{1,20}}[ \t])?(?:{_YAML_BLOCK})?",
     ),
+    # `Set-Cookie: a=…; Path=/`, `Cookie: a=b; c=…`
+    _Gap("any", rf"{_CLOSE}:[ \t]{{0,3}}{_PAIR}"),
+    _Gap("any", rf"{_CLOSE}:[ \t]{{0,3}}(?:{_PAIR}[^\s;=\"']{{0,80}};[ \t]?){{1,5}}{_PAIR}"),
+    # `process.env.X || "…"`, `getenv("X") or "…"`
+    _Gap("quotes", rf"{_CLOSE}[ \t]{{1,3}}(?:or|\|\||\?[?:])[ \t]{{1,3}}"),
     # `setenv("X", "…")`, `define('X', '…')`, `["X", "…"]`
     _Gap("quotes", rf"{_QUOTE}{{1,8}}[ \t]{{0,3}},{_SPACE}{{0,24}}"),
-    # `password("…")`
-    _Gap("both", rf"\({_SPACE}{{0,8}}"),
-    # `--password …`, `ENV X …`, `the password is …`, `| X | … |`
+    # `{api_key, "…"}`, `password("…")`
+    _Gap("both", rf"(?:[ \t]{{0,3}},|\(){_SPACE}{{0,8}}"),
+    # `auth=("ada", "…")`, `BasicCredentials("ada", "…")`
+    _Gap(
+        "quotes",
+        rf"=?\({_SPACE}{{0,8}}{_QUOTE}{{1,8}}[A-Za-z0-9_.@+-]{{1,64}}{_QUOTE}{{1,8}},{_SPACE}{{0,12}}",
+    ),
+    # `--password …`, `ENV X …`, `the password is …`, `| X | … |`, `API key — …`
     _Gap(
         "either",
-        rf"{_CLOSE}[ \t]{{0,24}}(?:[ \t]|\|[ \t]{{0,24}})(?:(?i:is|was|to|by|as):?[ \t]{{1,3}})?",
+        rf"{_CLOSE}(?:[ \t]{{0,24}}\|[ \t]{{0,24}}|[ \t]{{1,24}}(?:(?:{_DASH}|<<<)[ \t])?)"
+        r"(?:(?i:is|was|to|by|as):?[ \t]{1,3})?\(?",
     ),
     # `put-parameter --name X --value …`
     _Gap(
@@ -84,7 +100,7 @@ _GAPS = (
         r"--(?:[a-z-]{0,20}value|body)[ =]{1,3}",
     ),
     # `Your password:` and the value on a line of its own
-    _Gap("telling", rf"{_CLOSE}[ \t]{{0,3}}:{_QUOTE}{{0,4}}{_SPACE}{{1,16}}"),
+    _Gap("telling", rf"{_CLOSE}[ \t]{{0,3}}:{_MARKS}{{0,4}}{_SPACE}{{1,16}}"),
     # `<a name="x">…</a>`, `<key>x</key><string>…</string>`
     _Gap(
         "",
@@ -94,22 +110,24 @@ _GAPS = (
     # `{"name": "X", "value": "…"}`, `- name: X` and `value: …`, `<input name=x value=…>`
     _Gap(
         "given",
-        rf"{_QUOTE}{{0,8}}(?:,|{_SPACE}){{1,24}}{_QUOTE}{{0,8}}[A-Za-z_-]{{1,40}}{_QUOTE}{{0,8}}"
+        rf"{_QUOTE}{{0,8}}(?:[,;]|{_SPACE}){{1,24}}{_QUOTE}{{0,8}}[A-Za-z_-]{{1,40}}{_QUOTE}{{0,8}}"
         r"[ \t]{0,3}[:=]",
         rf"{_QUOTE}{{0,8}}(?:(?!\n[ \t]*- |\\n[ \t]*- )[^{{}}<>]){{0,300}}?(?<![A-Za-z])[A-Za-z_-]{{0,30}}"
         rf"(?i:value|content){_QUOTE}{{0,8}}[ \t]{{0,3}}[:=][ \t]{{0,3}}",
     ),
 )
+_OF_RUNS = re.compile(r"\{([01]),(?:3|4|8|12|16|24)\}")
+"""The bounds of runs of equal characters, which RE2 does not need."""
 _PLAIN = r"""[^\x00-\x20\x7f"'`<>{}()\[\],;&\\=]"""
 _SCHEME = "(?:(?i:bearer|basic|token) )?"
 _CALL_BEFORE = r"(?:(?:new )?[A-Za-z_][A-Za-z0-9_.:]{0,40}!?\()?"
 _PREFIX = r"(?:[A-Za-qs-z@$]|r#)?"
 _VALUE_START = (
-    rf"{_CALL_BEFORE}{_PREFIX}[\[(]{{0,2}}{_QUOTE}{{0,8}}{_SCHEME}{_QUOTE}{{0,8}}{_PLAIN}"
+    rf"{_CALL_BEFORE}{_PREFIX}[\[(<]{{0,2}}{_QUOTE}{{0,8}}{_SCHEME}{_QUOTE}{{0,8}}{_PLAIN}"
 )
 _IN_QUOTES = rf"""(?={_PREFIX}\\{{0,8}}['"`])"""
 _VALUE = (
-    rf"(?:{_CALL_BEFORE}{_IN_QUOTES}{_PREFIX})?(?:[\[(]{{1,2}}(?={_QUOTE}))?({_QUOTE}{{0,8}}){_SCHEME}{_QUOTE}{{0,8}}"
+    rf"(?:{_CALL_BEFORE}{_IN_QUOTES}{_PREFIX})?(?:[\[(<]{{1,2}}(?={_QUOTE}))?({_QUOTE}{{0,8}}){_SCHEME}{_QUOTE}{{0,8}}"
     rf"({_PLAIN}{{1,2048}}(?:\\/{_PLAIN}{{1,2048}}){{0,8}}={{0,2}})"
 )
 
@@ -130,6 +148,8 @@ _LONGEST_COMMAND = 300
 """How far before its option a command may be."""
 
 _NAME_BEFORE = re.compile(rb"[A-Za-z0-9_.-]{0,60}\Z")
+_FARTHEST = 460
+"""How far behind the beginning of a name a value with the word `value` may be."""
 _GIVEN = re.compile(rf"[:=][ \t]{{0,3}}{_QUOTE}{{0,8}}\Z".encode())
 _TELLING_KINDS = frozenset({"credential", "password", "login"})
 # `request.form.password`, in code.
@@ -151,6 +171,8 @@ def _candidates_with(group: str) -> str:
             for gap in _GAPS
         ]
     )
+    # Counted, the automaton would have a state for each number.
+    gaps = _OF_RUNS.sub(lambda count: "*" if count[1] == "0" else "+", gaps)
     options = f"{group}{_LOGIN_START})|{group}{_OPTION_START}){_PLAIN}{{12}}"
     return f"{group}{NAME_IN_TEXT})(?:{gaps})|{options}"
 
@@ -196,7 +218,7 @@ def _assigned_span(data: bytes, begin: int, name_end: int) -> Span | None:
     named = _Named(name, kind, first)
     for needs, gap in _BETWEEN:
         match = gap.match(data, name_end) if named.may_have(needs, data) else None
-        if match is None or not named.has(needs, is_quoted=bool(match[1])):
+        if match is None or not named.has(needs, is_quoted=match[1].strip(b"\\") != b""):
             continue
         value = match[2].rstrip(b".:")
         if _is_name(value) or (not match[1] and _is_call(data, *match.span(2))):
@@ -221,19 +243,26 @@ class _Named(NamedTuple):
             return self.tells
         if needs == "either":
             return self.tells or self.kind != "word"
-        return needs != "given" or (
+        if needs != "given":
+            return True
+        behind = data[self.start : self.start + _FARTHEST].lower()
+        return (b"value" in behind or b"content" in behind) and (
             _GIVEN.search(data, max(0, self.start - 16), self.start) is not None
         )
 
     def has(self, needs: _Needs, *, is_quoted: bool) -> bool:
         """Whether the value is what a gap needs, in quotes or not."""
-        return is_quoted or needs in ("", "telling", "given") or (needs == "either" and self.tells)
+        return (
+            is_quoted
+            or needs in ("", "any", "telling", "given")
+            or (needs == "either" and self.tells)
+        )
 
     @property
     def tells(self) -> bool:
         """Whether nothing but a secret has such a name."""
-        is_variable = self.name.isupper() and "_" in self.name
-        return is_variable or self.kind in _TELLING_KINDS or self.name == "--token"
+        is_variable = self.name.isupper() and ("_" in self.name or self.kind != "word")
+        return is_variable or self.kind in _TELLING_KINDS or self.name.startswith("--")
 
 
 def _is_name(value: bytes) -> bool:
@@ -297,4 +326,4 @@ def is_password(text: bytes, user: bytes) -> bool:
 
 @cache
 def _candidates() -> Any:
-    return compile_for_bytes(_candidates_with("(").encode())
+    return compile_for_bytes(_candidates_with("(").encode(), max_mem=MAX_AUTOMATON)

@@ -120,7 +120,8 @@ def _parts(text: bytes) -> Iterator[_Part]:
         yield from _in_escapes(text, _PERCENT, unquote_to_bytes)
     if text.find(b"\\u00") >= 0:
         yield from _in_escapes(text, _JSON_ESCAPE, _without_json_escapes)
-    if text.find(b"&#") >= 0:
+    # A single octet is found ten times as fast as two.
+    if text.find(b"&") >= 0 and text.find(b"&#") >= 0:
         yield from _in_escapes(text, _ENTITY, _without_entities)
 
 
