@@ -6,7 +6,7 @@ value is a secret; what else stands there is a word, a type, a call or a stand-i
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -178,9 +178,6 @@ def _candidates_with(group: str) -> str:
 
 
 CANDIDATE = _candidates_with("(?:")
-_BETWEEN = tuple(
-    [(gap.needs, re.compile(f"(?:{gap.exact or gap.text}){_VALUE}".encode())) for gap in _GAPS]
-)
 
 
 def find_assigned(data: bytes, start: int) -> Iterator[Span]:
@@ -216,7 +213,7 @@ def _assigned_span(data: bytes, begin: int, name_end: int) -> Span | None:
     if not kind or (kind == "generic" and name != "--token"):
         return None
     named = _Named(name, kind, first)
-    for needs, gap in _BETWEEN:
+    for needs, gap in _gaps_with_values():
         match = gap.match(data, name_end) if named.may_have(needs, data) else None
         if match is None or not named.has(needs, is_quoted=match[1].strip(b"\\") != b""):
             continue
@@ -327,3 +324,11 @@ def is_password(text: bytes, user: bytes) -> bool:
 @cache
 def _candidates() -> Any:
     return compile_for_bytes(_candidates_with("(").encode(), max_mem=MAX_AUTOMATON)
+
+
+@cache
+def _gaps_with_values() -> Sequence[tuple[_Needs, re.Pattern[bytes]]]:
+    # When they are needed: making them takes a tenth of a start.
+    return [
+        (gap.needs, re.compile(f"(?:{gap.exact or gap.text}){_VALUE}".encode())) for gap in _GAPS
+    ]
