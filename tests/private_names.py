@@ -1,7 +1,7 @@
 """The private names of libraries that the source uses: at most five, each with its reason."""
 
 ALLOWED: dict[tuple[str, str], str] = {
-    ("core/redaction/patterns.py", "_regexp"): (
+    ("core/automata.py", "_regexp"): (
         "the search of an RE2 pattern makes a generator and a match, which take longer than the "
         "search itself; each recording is searched several times"
     ),

@@ -74,6 +74,7 @@ class Planner:
             ):
                 return replay
         # Only what is asked for or missed is redacted: to be stored, and to be shown.
+        self._redaction.recall(cassette.head.run_id, cassette.placeholders)
         redacted, secrets = self._as_stored(cassette.head, cassette.rules, request, incoming)
         key = _stored_key(asked, redacted, large)
         if policy.replays:
@@ -186,6 +187,7 @@ class Planner:
             return incoming
         if MODE_POLICIES[mode].replays and self._is_next(cassette, large, incoming, mode):
             return incoming
+        self._redaction.recall(head.run_id, cassette.placeholders)
         return incoming._replace(large=await asyncio.to_thread(self._computed, large))
 
     def _is_next(

@@ -11,7 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tapeway.core.redaction.known_values import constant_part, value_pattern
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.known_values import (
+    RecordedPlaceholders,
+    constant_part,
+    value_pattern,
+)
+from tapeway.core.redaction.spans import fitted_placeholder, secret_digest, secret_placeholder
 
 
 def escaped(characters: str) -> Callable[[str], str]:
@@ -137,3 +143,62 @@ def test_many_backslashes_in_a_row_are_matched_in_linear_time() -> None:
     assert re.search(value_pattern(value), b"\\" * 5000) is None
     assert re.fullmatch(value_pattern(value), value)
     assert re.fullmatch(value_pattern(value), json.dumps(value.decode())[1:-1].encode())
+
+
+VALUE = b"Zq7TnV4mXc9LpR2sWk8HdY3b"
+WITH_SIGNS = b"Zq7T/nV4mX+c9LpR2sWk8H=="
+
+
+def placeholders_of(*values: bytes) -> RecordedPlaceholders:
+    recorded = RecordedPlaceholders("run-1")
+    for value in values:
+        recorded.add(b'{"a": "%b"}' % secret_placeholder(b"run-1", "hf_token", value))
+    return recorded
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{}",
+        "is it {}?",
+        "({}).",
+        '"{}"',
+        "/files/{}/x?a=1",
+        "a={}&b",
+        "<a>{}</a>",
+        "`{}`",
+        "{}:x y",
+    ],
+)
+@pytest.mark.parametrize("value", [VALUE, WITH_SIGNS, b"pW9xR3-tLz5Qv7Ym.2KdX8_q"])
+def test_the_value_of_a_recorded_placeholder_is_recognised_between_other_characters(
+    around: str, value: bytes
+) -> None:
+    if b"/" in value and "/files" in around:
+        value = value.translate(bytes.maketrans(b"+/", b"-_")).strip(b"=")
+    text = around.replace("{}", value.decode()).encode()
+
+    assert placeholders_of(value).find([text]) == [Secret("hf_token", value)]
+    assert placeholders_of(value[::-1]).find([text]) == []
+
+
+def test_a_placeholder_with_digits_or_of_a_kept_length_is_recognised_by_too() -> None:
+    digest = secret_digest(b"run-1", VALUE)
+    old = b"REDACTED.hf_token." + digest[:4].hex().encode()
+    for written in (old, fitted_placeholder("hf_token", digest, 30)):
+        recorded = RecordedPlaceholders("run-1")
+        recorded.add(b"a %b b" % written)
+        assert recorded.find([b"it is %b." % VALUE]) == [Secret("hf_token", VALUE)]
+
+
+def test_what_is_known_and_what_can_be_read_is_not_recognised() -> None:
+    word = b"customer_email_address"
+    recorded = placeholders_of(VALUE, word)
+    assert recorded.find([VALUE, word]) == [Secret("hf_token", VALUE)]
+
+    recorded.leave_out([VALUE])
+    assert recorded.find([VALUE]) == []
+
+    recorded.update(placeholders_of(VALUE, WITH_SIGNS))
+    assert recorded.find([VALUE, WITH_SIGNS]) == [Secret("hf_token", WITH_SIGNS)]
+    assert RecordedPlaceholders("run-2").find([VALUE]) == []

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.redaction import patterns
+from tapeway.core.redaction.assignments import LONGEST_CONTEXT
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import PLACEHOLDER
@@ -243,7 +244,7 @@ def test_what_is_let_out_may_end_at_any_place_of_a_secret(text: str) -> None:
     whole = before + text.encode() + end
     for place in range(-70, len(text) + 70, 3):
         # All but the bound is let out.
-        fed = len(before) + place + BOUND + patterns.LONGEST_CONTEXT
+        fed = len(before) + place + BOUND + LONGEST_CONTEXT
 
         assert through_a_window([whole[:fed], whole[fed:]]) == REDACTOR.value(whole)
 

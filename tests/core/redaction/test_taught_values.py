@@ -12,6 +12,7 @@ from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams import aws_frames
 from tapeway.core.streams.streamed_texts import StreamedTexts
 from tests.core.keys import JSON
+from tests.core.redaction.carriers import GIVEN, NOT_GIVEN
 from tests.core.redaction.example_messages import make_request
 from tests.support.event_stream_frames import frame
 
@@ -44,7 +45,7 @@ TEXTS = {
     ".netrc": f"machine x.test login ada password {VALUE}",
     "an element": f'<wsse:Password Type="PasswordText">{VALUE}</wsse:Password>',
     "an escaped element": f'&lt;Password a="b"&gt;{VALUE}&lt;/Password&gt;',
-}
+} | {text: text.replace("VALUE", VALUE) for text in GIVEN}
 
 
 def stored(request: Request) -> Request:
@@ -72,6 +73,23 @@ def test_a_value_in_a_text_is_replaced_in_later_recordings(text: str) -> None:
     assert json.loads(later.body)[0].startswith("REDACTED.")
 
 
+@pytest.mark.parametrize("text", GIVEN)
+@pytest.mark.parametrize("word", ["customer_email_address", "required", "YOUR_API_KEY_HERE"])
+def test_a_word_in_the_place_of_a_value_teaches_nothing(text: str, word: str) -> None:
+    body = json.dumps({"text": text.replace("VALUE", word)}).encode()
+
+    assert Redactor(SALT).request_and_secrets(make_request(JSON, body=body))[1] == []
+
+
+@pytest.mark.parametrize("text", NOT_GIVEN)
+def test_an_opaque_value_beside_a_name_that_is_not_given_it_teaches_nothing(text: str) -> None:
+    for written in (text, json.dumps(text), json.dumps({"in": json.dumps(text)})):
+        body = written.replace("VALUE", VALUE).encode()
+        response = Response(ResponseHead(200), body)
+
+        assert Redactor(SALT).response_and_secrets(response) == (response, [])
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -86,6 +104,20 @@ def test_the_value_of_an_element_is_replaced_whatever_its_attributes(body: str) 
 
     assert VALUE.encode() not in seen
     assert seen.count(b"REDACTED.") == 2
+
+
+@pytest.mark.parametrize("written", ["&#x{:X};", "&#{};", "&#x00{:x};", "&#0{};"])
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_a_value_in_the_numbers_of_its_letters_is_found(written: str, every: int) -> None:
+    pieces = [
+        letter if at % every else written.format(ord(letter)) for at, letter in enumerate(VALUE)
+    ]
+    body = f"<s><api_key>{VALUE}</api_key><n>so {''.join(pieces)}.</n></s>"
+    seen = stored(make_request(((b"content-type", b"text/xml"),), body=body.encode())).body
+
+    assert seen.count(b"REDACTED.") == 2
+    assert seen.endswith(b".</n></s>")
+    assert b"&#" not in seen
 
 
 def test_an_element_with_attributes_holds_any_password_in_a_request() -> None:
@@ -197,6 +229,17 @@ def frames(lines: Sequence[bytes]) -> tuple[bytes, bytes]:
     return aws_frames.MEDIA_TYPE, b"".join([frame("delta", line) for line in lines])
 
 
+def vercel(at: int, piece: str) -> object:
+    return (piece, {"toolCallId": "t1", "argsTextDelta": piece})[at]
+
+
+def named_lines(lines: Sequence[bytes]) -> tuple[bytes, bytes]:
+    names = [b"0" if line.startswith(b'"') else b"c" for line in lines]
+    return b"text/plain; charset=utf-8", b"".join(
+        [b"%b:%b\n" % pair for pair in zip(names, lines, strict=True)]
+    )
+
+
 def texts_of(response: Response) -> str:
     media = response.head.value(b"content-type") or b""
     body = response.body
@@ -213,6 +256,7 @@ STREAMS: dict[str, tuple[Callable[[int, str], object], Callable[..., tuple[bytes
     "Anthropic": (anthropic, events),
     "Gemini's array": (gemini, array),
     "Bedrock's frames": (bedrock, frames),
+    "Vercel's lines": (vercel, named_lines),
 }
 
 

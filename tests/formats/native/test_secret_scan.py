@@ -18,6 +18,7 @@ from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats.errors import pointer_text
 from tapeway.formats.native.document import decode, encode
 from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, patched
+from tests.core.redaction.carriers import GIVEN
 from tests.support.canary import sightings
 from tests.support.coded_bodies import flushed, pack
 from tests.support.exchanges import interaction
@@ -209,6 +210,20 @@ def test_a_secret_is_found_anywhere_and_redacted(
     assert sightings(secrets, {"document": dump(found.document)}) == []
     again = inspect(found.document)
     assert (again.document, again.findings) == (found.document, ())
+
+
+@pytest.mark.parametrize("text", GIVEN)
+def test_what_a_text_gives_to_a_name_is_found_there_and_in_later_interactions(text: str) -> None:
+    value = "Zq7TnV4mXc9LpR2sWk8HdY3b"
+    scanner = SecretScanner("run-1", KNOWN)
+    for said, place in (
+        (text.replace("VALUE", value), "request.json.text"),
+        (f"so {value}.", "request.json.text"),
+    ):
+        document = exchange(JSON_TYPE | {"json": {"text": said}}, {"text": "ok"})
+        found = scanner.interaction(decode(document, 0), document)
+        assert set(places(found.findings)) == {place}
+        assert value not in str(found.document)
 
 
 @pytest.mark.parametrize(("document", "place", "kind"), CASES.values(), ids=CASES)

@@ -187,7 +187,20 @@ PLACES: dict[str, tuple[bytes, bytes, bytes]] = {
         JSON,
         json.dumps({"data": base64.b64encode(f"see {TOKEN} there".encode()).decode()}).encode(),
     ),
+    "name": (b"POST /name", JSON, json.dumps({"by_key": {TOKEN: {"n": 1}}}).encode()),
+    "name of a parameter": (b"GET /files?%b=1" % TOKEN.encode(), b"Accept: */*", b""),
+    "UTF-16": (
+        b"POST /wide",
+        b"Content-Type: text/plain; charset=utf-16",
+        b"\xff\xfe" + f"is it {TOKEN}?".encode("utf-16-le"),
+    ),
 }
+
+
+def _with_other_token(body: bytes) -> bytes:
+    for codec in ("utf-8", "utf-16-le"):
+        body = body.replace(TOKEN.encode(codec), TOKEN[::-1].encode(codec))
+    return body
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -205,7 +218,7 @@ async def test_a_value_taught_by_one_recording_is_replaced_in_the_next_and_the_n
             other = await proxy.ask(
                 line.replace(TOKEN.encode(), TOKEN[::-1].encode()),
                 header,
-                body=body.replace(TOKEN.encode(), TOKEN[::-1].encode()),
+                body=_with_other_token(body),
             )
 
     assert replayed.status == 200, replayed.body
@@ -214,6 +227,27 @@ async def test_a_value_taught_by_one_recording_is_replaced_in_the_next_and_the_n
     stored = stored_in(tmp_path)
     assert TOKEN.encode() not in stored
     assert base64.b64encode(f"see {TOKEN}".encode())[:-4] not in stored
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("mode", ["record", "auto"])
+async def test_a_later_process_recognises_the_values_of_the_placeholders_in_requests(
+    mode: Mode, stream: bool, opened: OpenStore, tmp_path: Path
+) -> None:
+    taught = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+    body = json.dumps({"stream": stream, "messages": [{"content": f"cat: {TOKEN}"}]}).encode()
+    plain = json.dumps({"stream": stream, "messages": [{"content": "say it"}]}).encode()
+    async with answering(lambda *_: f"It is {TOKEN}, I think.") as url:
+        async with proxying(opened, "record", url) as proxy:
+            await proxy.ask(b"POST /teach", JSON, body=taught)
+        for asked in (body, plain):
+            async with proxying(opened, mode, url) as proxy:
+                assert TOKEN in said_by(await proxy.ask(CHAT, JSON, body=asked))
+        async with proxying(opened, "replay", url) as proxy:
+            said = [said_by(await proxy.ask(CHAT, JSON, body=asked)) for asked in (body, plain)]
+
+    assert TOKEN.encode() not in stored_in(tmp_path)
+    assert [text.startswith("It is REDACTED.hf_token.") for text in said] == [True, True]
 
 
 async def test_what_an_answer_teaches_is_replaced_in_its_own_request(

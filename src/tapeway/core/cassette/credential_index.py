@@ -41,6 +41,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Request
+from tapeway.core.redaction.known_values import RecordedPlaceholders
 
 _MOST_COMPARED = 1000
 """Of more recordings that differ only in texts with placeholders, the newest are compared."""
@@ -131,9 +132,13 @@ def open_digest(key: bytes) -> bytes:
 class CredentialIndex:
     """The recordings with credentials in one cassette."""
 
-    def __init__(self, interactions: Iterable[tuple[Interaction, bytes]], rules: Rules) -> None:
-        """`interactions` come with their match keys."""
+    def __init__(
+        self, interactions: Iterable[tuple[Interaction, bytes]], rules: Rules, salt: str
+    ) -> None:
+        """`interactions` come with their match keys; `salt` is the cassette's."""
         self._rules = rules
+        self.placeholders = RecordedPlaceholders(salt)
+        """Those in recorded requests, also of recordings that have been removed."""
         self._places: dict[bytes, CredentialPlaces] = {}
         self._open: dict[bytes, list[bytes]] = {}
         self._blank: dict[bytes, dict[tuple[Steps, ...], dict[bytes, list[bytes]]]] = {}
@@ -144,6 +149,7 @@ class CredentialIndex:
         """Add a recording with its match key."""
         if key in self._places or not _may_hold_any(interaction):
             return
+        _note_placeholders(interaction.request, self.placeholders)
         places = credential_places(RecordedRequest(interaction.request, self._rules), key)
         if places is not None:
             self._places[key] = places
@@ -214,6 +220,14 @@ def _may_hold_any(recorded: Interaction) -> bool:
     if isinstance(recorded, LazyInteraction):
         return recorded.file.may_hold_credentials(recorded.index)
     return True
+
+
+def _note_placeholders(request: Request, placeholders: RecordedPlaceholders) -> None:
+    if _is_redacted(request):
+        placeholders.add(request.target.encode("utf-8", "surrogatepass"))
+        placeholders.add(request.body)
+    for _, credential in request.credentials:
+        placeholders.add(credential.encode("utf-8", "surrogatepass"))
 
 
 def _is_redacted(request: Request) -> bool:

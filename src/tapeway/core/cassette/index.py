@@ -64,6 +64,7 @@ from tapeway.core.model.interaction import (
 )
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request
+from tapeway.core.redaction.known_values import RecordedPlaceholders
 from tapeway.errors import StoreError
 
 CallsModel = Callable[[Request], bool]
@@ -177,6 +178,11 @@ class CassetteIndex:
         Each of these recordings is read.
         """
         self._credential_index()
+
+    @property
+    def placeholders(self) -> RecordedPlaceholders:
+        """The placeholders in recorded requests, by which their values are met again."""
+        return self._credential_index().placeholders
 
     def parts(self) -> list[object]:
         """The parts of the index, to be freed one by one."""
@@ -773,7 +779,7 @@ class CassetteIndex:
         if self._credentials is None:
             exchanges = [exchange for exchange in map(exchange_of, self.snapshot()) if exchange]
             keyed = ((exchange, self._key_of[exchange.index]) for exchange in exchanges)
-            self._credentials = CredentialIndex(keyed, self.rules)
+            self._credentials = CredentialIndex(keyed, self.rules, self.head.run_id)
         return self._credentials
 
     def _allowed(

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
+from tapeway.core.automata import Prefilter, compile_for_bytes
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.document import parsed_request, with_rules, without_ignored
 from tapeway.core.matching.json_paths import Steps
@@ -26,7 +27,7 @@ from tapeway.core.redaction.credentials import (
     is_credential_header,
     own_parameters,
 )
-from tapeway.core.redaction.patterns import Prefilter, compile_for_bytes, is_known_key
+from tapeway.core.redaction.patterns import is_known_key
 from tapeway.core.redaction.secret_names import (
     CREDENTIAL_OBJECT,
     CREDENTIAL_TYPE,

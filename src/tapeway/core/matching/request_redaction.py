@@ -20,7 +20,7 @@ from tapeway.core.redaction.credentials import (
     request_head_credentials,
     userinfo_credentials,
 )
-from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.known_values import KnownValues, RecordedPlaceholders
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 
@@ -43,7 +43,8 @@ class RequestRedaction:
         """Changes when a secret is learnt: texts redacted before may still show the secret."""
         self._values = KnownValues(known)
         self._learned: OrderedDict[str, OrderedDict[bytes, Secret]] = OrderedDict()
-        self._cached_redactor = lru_cache(maxsize=256)(partial(Redactor, known=self._values))
+        self._recorded: OrderedDict[str, RecordedPlaceholders] = OrderedDict()
+        self._cached_redactor = lru_cache(maxsize=256)(self._redactor)
         # Clients use few paths with few sets of header fields.
         self._cached_target = lru_cache(maxsize=512)(self._target)
         self._cached_guard = lru_cache(maxsize=256)(partial(LeakGuard, known=self._values))
@@ -67,8 +68,13 @@ class RequestRedaction:
         learned.update({secret.value: secret for secret in reversed(new)})
         while len(learned) > MOST_LEARNED:
             learned.popitem(last=False)
+        self._recorded_with(salt).leave_out(learned)
         while len(self._learned) > _MOST_CASSETTES:
             self._learned.popitem(last=False)
+
+    def recall(self, salt: str, placeholders: RecordedPlaceholders) -> None:
+        """Have the values recognised that have these placeholders in the cassette with this salt."""
+        self._recorded_with(salt).update(placeholders)
 
     def redact(self, salt: str, request: Request, rules: Rules = NO_RULES) -> Request:
         """The request as the cassette with this salt and these rules would store it."""
@@ -132,6 +138,16 @@ class RequestRedaction:
     def guard_of(self, salt: str, secrets: Sequence[Secret]) -> LeakGuard:
         """A guard that refuses to write these secrets, the process's, or earlier secrets."""
         return self._cached_guard((*secrets, *self._learned_secrets(salt)))
+
+    def _redactor(self, salt: str, secrets: tuple[Secret, ...]) -> Redactor:
+        return Redactor(salt, secrets, self._values, self._recorded_with(salt))
+
+    def _recorded_with(self, salt: str) -> RecordedPlaceholders:
+        if (recorded := self._recorded.get(salt)) is None:
+            recorded = self._recorded[salt] = RecordedPlaceholders(salt)
+            if len(self._recorded) > _MOST_CASSETTES:
+                self._recorded.popitem(last=False)
+        return recorded
 
     def _target(self, salt: str, route: str, headers: Headers, target: str, base: str) -> str:
         request = Request(route, "", target, headers, base=base)

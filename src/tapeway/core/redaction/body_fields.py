@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import unquote_plus, unquote_to_bytes
 
+from tapeway.core.automata import compile_for_bytes
 from tapeway.core.http import forms
 from tapeway.core.http.headers import media_type
 from tapeway.core.redaction.credentials import (
@@ -22,7 +23,6 @@ from tapeway.core.redaction.credentials import (
     names_credential,
 )
 from tapeway.core.redaction.opaque import is_opaque
-from tapeway.core.redaction.patterns import compile_for_bytes
 from tapeway.core.redaction.secret_names import (
     CREDENTIAL_OBJECT,
     CREDENTIAL_TYPE,

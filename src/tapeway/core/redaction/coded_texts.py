@@ -1,4 +1,4 @@
-"""Finds secrets inside base64, percent-encoding and JSON's escapes of letters.
+"""Finds secrets inside base64, percent-encoding, JSON's escapes of letters and numbers of letters in XML.
 
 At most three encodings may be nested.
 
@@ -56,6 +56,8 @@ _RUN = re.compile(
 _PERCENT = re.compile(rb"%[0-9A-Fa-f]{2}")
 _JSON_ESCAPE = re.compile(rb"\\{1,8}u00[2-7][0-9A-Fa-f]")
 """Of a character in ASCII; each JSON around the JSON doubles the backslash."""
+_ENTITY = re.compile(rb"&#(?:[xX]0{0,4}([2-7][0-9A-Fa-f])|0{0,4}([3-9][0-9]|1[01][0-9]|12[0-6]));")
+"""Of a character in ASCII, in XML and HTML."""
 _ESCAPED = b"+/="
 """What base64 has of the characters that percent-encoding escapes."""
 _STRETCH = re.compile(rb'[^\s"]*')
@@ -118,6 +120,9 @@ def _parts(text: bytes) -> Iterator[_Part]:
         yield from _in_escapes(text, _PERCENT, unquote_to_bytes)
     if text.find(b"\\u00") >= 0:
         yield from _in_escapes(text, _JSON_ESCAPE, _without_json_escapes)
+    # A single octet is found ten times as fast as two.
+    if text.find(b"&") >= 0 and text.find(b"&#") >= 0:
+        yield from _in_escapes(text, _ENTITY, _without_entities)
 
 
 def _in_base64(text: bytes) -> Iterator[_Part]:
@@ -205,6 +210,12 @@ def _place_in_escapes(start: int, encoded: bytes, escape: re.Pattern[bytes], spa
 
 def _without_json_escapes(text: bytes) -> bytes:
     return _JSON_ESCAPE.sub(lambda match: bytes([int(match[0][-2:], 16)]), text)
+
+
+def _without_entities(text: bytes) -> bytes:
+    return _ENTITY.sub(
+        lambda match: bytes([int(match[1], 16) if match[1] else int(match[2])]), text
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from tapeway.core.automata import compile_for_bytes
 from tapeway.core.redaction import patterns
 from tapeway.core.redaction.key_patterns import KEY_PATTERNS
 from tapeway.core.redaction.spans import Span
@@ -88,4 +89,4 @@ def _is_control(octet: int) -> bool:
 @cache
 def _beginnings() -> Any:
     begins = [pattern.begins for pattern in KEY_PATTERNS if not pattern.before]
-    return patterns.compile_for_bytes("|".join(begins).encode())
+    return compile_for_bytes("|".join(begins).encode())

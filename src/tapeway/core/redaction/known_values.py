@@ -11,13 +11,19 @@ search for these constant parts comes first: nearly always there is none, and it
 
 import html.entities
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from tapeway.core.redaction.coded_texts import base64_forms
-from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.spans import PLACEHOLDER, Span
+from tapeway.core.redaction.credentials import MAX_VALUE, MIN_VALUE, Secret, searchable
+from tapeway.core.redaction.spans import (
+    PLACEHOLDER,
+    Span,
+    digest_start,
+    label_of,
+    placeholder_digest,
+)
 
 MIN_ENCODED = 12
 """Shorter values are not searched for in base64 and hex: too few characters depend on them alone.
@@ -32,6 +38,13 @@ _PADDING = "(?:%s){0,2}"
 _ALPHANUMERIC = re.compile("[A-Za-z0-9]+")
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _BACKSLASH, _SLASH = b"\\/"
+
+_BETWEEN = frozenset(b"\"'`<>{}()[],;&\\=\x7f") | frozenset(range(0x21))
+_RUNS = bytes([0x20 if octet in _BETWEEN else octet for octet in range(256)])
+_PARTS = [
+    re.compile(rb"[%b]{12,}" % signs) for signs in (rb"\w+/-", rb"\w.-", rb"\w-", b"A-Za-z0-9")
+]
+"""What a value between other characters may consist of."""
 
 # Most values do not occur, and compiling takes longer than finding that out.
 _compiled = lru_cache(maxsize=1024)(re.compile)
@@ -70,6 +83,78 @@ class KnownValues:
 
 
 NO_KNOWN_VALUES = KnownValues()
+
+
+class RecordedPlaceholders:
+    """The placeholders in the recordings of a cassette, by which their values are met again.
+
+    A placeholder has a part of a digest of its value. So a process that has never seen the value
+    recognises it where it stands between other characters, and nothing but the placeholder is kept.
+    """
+
+    def __init__(self, salt: str) -> None:
+        self._salt = salt.encode()
+        self._labels: dict[bytes, str] = {}
+        self._known: Collection[bytes] = ()
+        self._sought: dict[bytes, str] | None = {}
+        self._taken: tuple[RecordedPlaceholders, int] | None = None
+
+    def add(self, text: bytes) -> None:
+        """Add the placeholders in a recorded text."""
+        for placeholder in PLACEHOLDER.findall(text):
+            if (digest := placeholder_digest(placeholder)) is not None:
+                self._labels.setdefault(digest, label_of(placeholder))
+                self._sought = None
+
+    def update(self, others: "RecordedPlaceholders") -> None:
+        """Add others of the same cassette."""
+        # Asked for each recording: nearly always there are no new ones.
+        if self._taken != (taken := (others, len(others._labels))):
+            self._taken = taken
+            self._labels = {**others._labels, **self._labels}
+            self._sought = None
+
+    def leave_out(self, values: Iterable[bytes]) -> None:
+        """Look for none of these values: they are known."""
+        self._known = {digest_start(self._salt, value) for value in values}
+        self._sought = None
+
+    def find(self, texts: Iterable[bytes]) -> list[Secret]:
+        """The values of these placeholders in the texts."""
+        if self._sought is None:
+            self._sought = {
+                digest: label for digest, label in self._labels.items() if digest not in self._known
+            }
+        if not (sought := self._sought):
+            return []
+        runs = {
+            run
+            for text in texts
+            for run in text.translate(_RUNS).split()
+            if MIN_VALUE <= len(run) <= MAX_VALUE
+        }
+        return [
+            secret
+            for run in sorted(runs)
+            for digest, value in _digests_in(self._salt, run)
+            if digest in sought
+            for secret in searchable(sought[digest], value)
+        ]
+
+
+NO_PLACEHOLDERS = RecordedPlaceholders("")
+
+
+@lru_cache(maxsize=4096)
+def _digests_in(salt: bytes, run: bytes) -> Sequence[tuple[bytes, bytes]]:
+    """The digest of what may be a value in a run of characters: of all, and of parts with fewer signs.
+
+    Remembered, since the requests of a conversation repeat each other.
+    """
+    values = {run, run.rstrip(b".:!?"), run + b"=", run + b"=="}
+    for part in _PARTS:
+        values.update(part.findall(run))
+    return [(digest_start(salt, value), value) for value in values]
 
 
 @dataclass(frozen=True, slots=True)

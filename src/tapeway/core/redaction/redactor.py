@@ -20,6 +20,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 from urllib.parse import quote
 
+from tapeway.core.automata import Prefilter
 from tapeway.core.http.content_codings import leniently_readable, readable_request
 from tapeway.core.http.headers import request_fields, stored_request_headers
 from tapeway.core.http.location import without_userinfo
@@ -31,6 +32,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
 )
 from tapeway.core.redaction import body_fields, coded_texts, framed_keys, patterns
+from tapeway.core.redaction.assignments import LONGEST_CONTEXT
 from tapeway.core.redaction.binary_content import binary_places, names_text
 from tapeway.core.redaction.credentials import (
     LINK_URL,
@@ -47,8 +49,13 @@ from tapeway.core.redaction.credentials import (
     own_parameters,
     value_credentials,
 )
-from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues
-from tapeway.core.redaction.patterns import Prefilter, secret_prefilter
+from tapeway.core.redaction.known_values import (
+    NO_KNOWN_VALUES,
+    NO_PLACEHOLDERS,
+    KnownValues,
+    RecordedPlaceholders,
+)
+from tapeway.core.redaction.patterns import secret_prefilter
 from tapeway.core.redaction.spans import (
     PLACEHOLDER,
     Span,
@@ -82,7 +89,7 @@ class Redactor:
     known place.
 
     `known` are the process's own values, the same for every exchange; `secrets` those of this one.
-    Unless it `keeps_lengths`, its placeholders in octets that are no text are those of recordings
+    Values of the `recorded` placeholders teach wherever they stand. Unless it `keeps_lengths`, its placeholders in octets that are no text are those of recordings
     by earlier versions.
     """
 
@@ -91,10 +98,12 @@ class Redactor:
         salt: str,
         secrets: Iterable[Secret] = (),
         known: KnownValues = NO_KNOWN_VALUES,
+        recorded: RecordedPlaceholders = NO_PLACEHOLDERS,
         *,
         keeps_lengths: bool = True,
     ) -> None:
         self._salt = salt.encode()
+        self._recorded = recorded
         self._keeps_lengths = keeps_lengths
         self._known = known
         self._of_exchange = KnownValues(secrets)
@@ -108,7 +117,8 @@ class Redactor:
     def of_earlier_versions(self) -> "Redactor":
         """A redactor whose placeholders are those of recordings by earlier versions."""
         return Redactor(
-            self._salt.decode(), self._of_exchange.secrets, self._known, keeps_lengths=False
+            *(self._salt.decode(), self._of_exchange.secrets, self._known, self._recorded),
+            keeps_lengths=False,
         )
 
     def request(self, request: Request, credentials: CredentialHeaders = ()) -> Request:
@@ -150,7 +160,7 @@ class Redactor:
             own=own,
         )
         redactor = found.redactor
-        suspect = suspect or bool(found.spans)
+        suspect = suspect or bool(found.spans) or redactor is not self
         stored = Request(
             request.route,
             request.method,
@@ -213,12 +223,12 @@ class Redactor:
         found = self._found_in(
             body, content_type, searched, wide=wide, suspect=suspect, in_response=True
         )
-        if not suspect and not found.spans and not has_special_header(head.names):
-            return head, [], []
         redactor = found.redactor
+        suspect = suspect or bool(found.spans) or redactor is not self
+        if not suspect and not has_special_header(head.names):
+            return head, [], []
         if suspect:
             reason = redactor.value(reason)
-        suspect = suspect or bool(found.spans)
         head = replace(
             head,
             reason=reason.decode("utf-8", "surrogateescape"),
@@ -239,7 +249,11 @@ class Redactor:
         self, data: bytes, *, in_response: bool, content_type: bytes = b""
     ) -> tuple[bytes, list[Secret]]:
         """The redacted message, and the secrets that it taught."""
-        if not (self._is_suspect(data) or _may_have_framed_keys(data, content_type)):
+        if not (
+            self._is_suspect(data)
+            or _may_have_framed_keys(data, content_type)
+            or self._recorded.find([data])
+        ):
             return data, []
         found = self._found_in(
             data, content_type, suspect=True, in_response=in_response, streamed=False
@@ -370,6 +384,7 @@ class Redactor:
             texts = StreamedTexts(text, content_type)
             spans += _find_streamed(texts, self._find_in_streamed)
         taught = _taught_by([*spans, *(self._newly_found(head) if suspect else ())])
+        taught += self._recorded.find(chain([head, text], map(_whole, texts or ())))
         if new := self._unknown(taught):
             values = KnownValues(new)
             spans += _ending_with(framed, json_safe_spans(text, values.find(text)))
@@ -567,7 +582,7 @@ class StreamRedactor:
         self._find, self._replacement, self._bound = (
             find,
             replacement,
-            bound + patterns.LONGEST_CONTEXT,
+            bound + LONGEST_CONTEXT,
         )
         # The window: the text received that may still be needed; `_sent` bytes of it were returned.
         self._window = b""
@@ -598,10 +613,14 @@ class StreamRedactor:
             self.replaced.append((base + span.start, base + span.end, len(hidden)))
         redacted = replace_spans(self._window[:end], settled)
         out = redacted[self._sent :]
-        released = max(0, end - patterns.LONGEST_CONTEXT)
+        released = max(0, end - LONGEST_CONTEXT)
         self._window, self._sent = self._window[released:], end - released
         self._window_start += released
         return out
+
+
+def _whole(pieces: Sequence[Piece]) -> bytes:
+    return "".join([text for text, _, _ in pieces]).encode("utf-8", "surrogateescape")
 
 
 def _find_streamed(
@@ -612,8 +631,7 @@ def _find_streamed(
     The first span of each has its secret, the further ones none.
     """
     for pieces in texts:
-        whole = "".join([text for text, _, _ in pieces])
-        if spans := merge_spans(search(whole.encode("utf-8", "surrogateescape"))):
+        if spans := merge_spans(search(_whole(pieces))):
             yield from _spans_in_body(texts, pieces, spans)
         if _is_repeated(pieces):
             spans = merge_spans(search(pieces[-1][0].encode("utf-8", "surrogateescape")))

@@ -51,7 +51,11 @@ _TABLE: tuple[tuple[Kind, tuple[Use, ...], str], ...] = (
     ("credential", ("query", "link"), "refresh_token"),
     ("credential", ("query", "link", "header"), "api_key"),
     ("password", ("query", "header"), "password"),
-    ("password", (), "one_time_code otp_code pass_code pass_phrase passcode passphrase passwd"),
+    (
+        "password",
+        (),
+        "one_time_code otp_code pass_code pass_phrase passcode passphrase passwd requirepass",
+    ),
     ("login", ("header",), "authorization"),
     ("word", ("query", "header"), "secret"),
     ("word", ("query",), "pwd"),
@@ -59,7 +63,7 @@ _TABLE: tuple[tuple[Kind, tuple[Use, ...], str], ...] = (
     ("ambiguous", ("query",), "app_key bearer sas user_key"),
     ("ambiguous", ("header",), "auth"),
     ("ambiguous", (), "connection_string cookie credential credentials database_url dsn"),
-    ("ambiguous", (), "encryption_key jwt server_url webhook_url"),
+    ("ambiguous", (), "encryption_key identified_by jwt server_url webhook_url"),
     ("generic", ("header",), "token"),
     ("generic", (), "key"),
     # Names of parameters and headers alone, as they are spelled there.
@@ -129,13 +133,15 @@ _MOST_WORDS = 3
 _TWO_WORDS = 2
 _PATH = (b"/", b"~", b"./", b"../", b"C:")
 
+_JOINED = "(?:PASSWORD|PASSWD|PASSPHRASE)$"
+"""How a word ends that is no known name, such as `PGPASSWORD`."""
 VARIABLE = re.compile(
-    r"(?:^|_)(?:KEY|APIKEY|ACCESS_KEY_ID|TOKEN|BEARER_TOKEN_BEDROCK|PAT"
-    r"|SECRET|(?:PG)?PASSWORD|PASSWD|PASS|PASSPHRASE)$|_PWD$",
+    rf"(?:^|_)(?:KEY|APIKEY|ACCESS_KEY_ID|TOKEN|BEARER_TOKEN_BEDROCK|PAT|SECRET|PASS)$|{_JOINED}|_PWD$",
     re.IGNORECASE,
 )
 """Recognises the name of an environment variable that holds a credential."""
-_UPPER_CASE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_UPPER_CASE = re.compile(r"(?:^|\.)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$")
+_JOINED_WORD = re.compile(_JOINED, re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]+-(?:key|token)", re.IGNORECASE)
 
 # What follows names of the kind in JSON, in JSON inside a string, and in XML.
@@ -148,21 +154,8 @@ _NAME = (
     r"|[A-Z0-9]_(?:TOKEN|KEY|KEY_ID|PAT|PASS)|-(?i:key|token)"
     rf"|{_ESCAPED}(?:[\w.-]|{_ESCAPED}){{0,40}})"
 )
-YAML_BLOCK = r"[|>][-+0-9]{0,2}(?:\r?\n|(?:\\+r)?\\+n)[ \t]{1,40}"
-"""What stands before the text of a block in YAML, also in a string of JSON."""
-_VALUE_START = r"""['"\\]{0,6}[^\s"'<>{}()\[\],;&\\=]{6}"""
-NAME_ASSIGNED = (
-    rf"(?:(?i:{_STEMS})|[A-Z0-9]_(?:TOKEN|KEY|PAT|PASS)|-(?i:key|token))"
-    rf"""[0-9]?['"\\]{{0,6}}[ \t]{{0,3}}(?:=|:|:=|=>)[ \t]{{0,3}}(?:{YAML_BLOCK})?"""
-    rf"""(?:(?i:bearer|basic|token) )?{_VALUE_START}"""
-)
-"""Where such a name may be given a value in prose and in code, in RE2's syntax."""
-
-NAME_SPACED = (
-    rf"(?:--(?:[a-z-]*(?:{_STEMS})|token)|[A-Z0-9]_(?:TOKEN|KEY|PAT|PASS|PASSWORD|SECRET)"
-    rf"|login [^\s]{{1,64}} password) {{1,3}}{_VALUE_START}"
-)
-"""Where an option, a variable or a line of `.netrc` has a blank before its value, in RE2's syntax."""
+NAME_IN_TEXT = rf"(?:(?:(?i:{_STEMS})|[A-Z0-9]_(?:TOKEN|KEY|PAT|PASS)|-(?i:key|token))[0-9]{{0,2}})"
+"""The end of such a name in prose and in code, in RE2's syntax."""
 
 _SPACE = r"(?:\s|\\+[nrt])*"
 _COLON = rf'\\*"{_SPACE}:'
@@ -210,8 +203,9 @@ def name_kind(name: str) -> Kind:
             return kind
     if words and words[-1] in _LAST_WORD:
         return _LAST_WORD[words[-1]]
-    is_variable = _UPPER_CASE.fullmatch(name) and VARIABLE.search(name)
-    return "ambiguous" if is_variable or _is_header_name(name) else ""
+    is_variable = _UPPER_CASE.search(name) and VARIABLE.search(name)
+    is_joined = words and _JOINED_WORD.search(words[-1])
+    return "ambiguous" if is_variable or is_joined or _is_header_name(name) else ""
 
 
 def is_secret_field(name: str, value: bytes, *, is_field: bool, beside: bool = False) -> bool:

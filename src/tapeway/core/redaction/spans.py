@@ -26,6 +26,8 @@ key, unlike the placeholder of a long value.
 """
 
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
+_DIGITS = {letter: digit for digit, letter in _LETTERS.items() if digit != letter}
+_DIGEST_PART = 4
 _NOT_IN_LABEL = re.compile(r"[^A-Za-z_-]+")
 _LEAST_LABELLED = len("REDACTED.x.abcdefgh")
 _LEAST_UNLABELLED = len("RED.abcdefgh")
@@ -98,6 +100,19 @@ def fitted_placeholder(label: str, digest: bytes, size: int) -> bytes:
     return b"*" * size
 
 
+def digest_start(salt: bytes, value: bytes) -> bytes:
+    """The part of a secret's digest that its placeholders have."""
+    return secret_digest(salt, value)[:_DIGEST_PART]
+
+
+def placeholder_digest(placeholder: bytes) -> bytes | None:
+    """The part of the digest in a placeholder, None where it has only some of the letters."""
+    written = placeholder.rpartition(b".")[2].strip(b"-").decode()
+    # Earlier placeholders had the digits themselves.
+    digits = written.translate(_DIGITS) if written.isalpha() else written
+    return bytes.fromhex(digits) if len(digits) == 2 * _DIGEST_PART else None
+
+
 def label_of(placeholder: bytes) -> str:
     """The label that a placeholder shows."""
     label = placeholder.split(b".")[1].decode() if placeholder.count(b".") > 1 else "value"
@@ -105,7 +120,7 @@ def label_of(placeholder: bytes) -> str:
 
 
 def _letters(digest: bytes) -> str:
-    return digest[:4].hex().translate(_LETTERS)
+    return digest[:_DIGEST_PART].hex().translate(_LETTERS)
 
 
 def _written_label(label: str) -> str:

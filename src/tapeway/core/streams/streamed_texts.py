@@ -23,6 +23,11 @@ from tapeway.core.streams.framings import framing_of
 
 _TOKEN = re.compile(rb'("([^"\\]*(?:\\.[^"\\]*)*)")(\s*:)?|([\[\]{},])')
 _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
+_NAMED_LINE = re.compile(rb"([A-Za-z0-9]{1,8}):(?=[\"{\[])")
+"""The name before the JSON of a line, as `0:"Hello"` of Vercel's data streams."""
+_NAMED_LINES = re.compile(
+    _NAMED_LINE.pattern + rb"[^\r\n]*(?:\r?\n|\Z)(?:%b|\Z)" % _NAMED_LINE.pattern
+)
 _MOST_NAMES = 64
 """Objects with more members are data, and no events."""
 
@@ -185,6 +190,10 @@ class StreamedTexts:
                 self._read_document([(start + 1, end)])
             elif text.startswith(b"event:"):
                 name = text[6:].strip()
+            elif named := _NAMED_LINE.match(text):
+                self._read_document(
+                    [(start + named.end(), end)], self._top.inner[("line", named[1])]
+                )
             start += len(line)
             if read_to > end:
                 passed = islice(lines, self._body.count(b"\n", end, read_to))
@@ -215,8 +224,12 @@ class StreamedTexts:
             column.pieces.append((text, (len(self._documents), (), ()), None))
             self._documents.append([line])
 
-    def _read_document(self, lines: Sequence[Extent]) -> bool:
-        """Whether these lines together are a document; a number may be a piece of any text."""
+    def _read_document(self, lines: Sequence[Extent], top: _Column | None = None) -> bool:
+        """Whether these lines together are a document; a number may be a piece of any text.
+
+        Documents below one column make up texts of their own.
+        """
+        top = top or self._top
         text = self._body[lines[0][0] : lines[0][1]]
         if len(lines) > 1:
             text = b"\n".join([self._body[start:end] for start, end in lines])
@@ -226,9 +239,11 @@ class StreamedTexts:
         except orjson.JSONDecodeError:
             return False
         if isinstance(document, str):
-            self._top.pieces.append((document, (number, (), ()), None))
+            top.pieces.append((document, (number, (), ()), None))
         elif isinstance(document, dict | list):
-            self._learn(text, self._add(document, number))
+            located = self._add(document, number, top=top)
+            if top is self._top:
+                self._learn(text, located)
         else:
             return False
         self._documents.append(lines)
@@ -256,11 +271,13 @@ class StreamedTexts:
         else:
             self._add(value, 0)
 
-    def _add(self, document: Json, number: int, path: Pointer = ()) -> Sequence[_Found]:
+    def _add(
+        self, document: Json, number: int, path: Pointer = (), top: _Column | None = None
+    ) -> Sequence[_Found]:
         """Add the strings of a document that are not empty; returns them."""
         located: list[_Found] = []
         # Not recursive: services may nest deeper than that allows.
-        nodes: list[_Node] = [(document, self._top, path, ())]
+        nodes: list[_Node] = [(document, top or self._top, path, ())]
         for value, column, at, ids in nodes:
             if isinstance(value, dict):
                 if at == path or at[-1] in _WRAPPERS:
@@ -327,7 +344,9 @@ def written_characters(content: bytes) -> list[str]:
 def _has_lines(body: bytes, content_type: bytes) -> bool:
     """Whether the documents are events or lines."""
     framing = framing_of(media_type(content_type), body)
-    return framing is not None and framing.pieces is not None
+    if framing is not None:
+        return framing.pieces is not None
+    return _NAMED_LINES.match(body.removeprefix(BOM)) is not None
 
 
 class _Form:
