@@ -26,9 +26,9 @@ from tapeway.engine.report.forms import (
 )
 from tapeway.engine.report.forms import annotations as build_annotations
 from tapeway.engine.report.summary import CassetteReport
+from tapeway.engine.request_log import misses
 from tapeway.errors import ConfigError
 from tapeway.html_report.collection import LAST_LIMITS, ReportLimits
-from tapeway.server.error_responses import misses
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
 
