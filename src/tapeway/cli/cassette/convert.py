@@ -78,7 +78,8 @@ def convert(
     Standard error names what the other format cannot hold. Secrets are replaced as by cassette
     redact. B is read back and compared with A. Run the command again to resume an interrupted
     conversion into a store; a file of another format is written in one step at the end. A cassette
-    that --force replaces stays until the end.
+    that --force replaces stays until the end. Files whose names end in .gz are read and written
+    compressed.
     """
     if every and (from_format or to_format):
         raise click.UsageError("--all converts stores and folders: leave out --from and --to.")
