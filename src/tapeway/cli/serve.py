@@ -12,14 +12,14 @@ with without_authorities():
     from tapeway.server import lifecycle
 
 
-class _Serve(GroupedCommand):
+class _ServeCommand(GroupedCommand):
     groups: Mapping[str, Sequence[str]] = {
         "Common options": ("mode", "cassette", "store", "route", "upstream", "listen", "config"),
         **GROUPS,
     }
 
 
-@command(cls=_Serve)
+@command(cls=_ServeCommand)
 @click.argument("address", metavar="[HOST]:PORT", required=False)
 def serve(address: str | None, **flags: object) -> int:
     """Serve the proxy and the admin API until SIGTERM or SIGINT.

@@ -42,7 +42,7 @@ _NOT_CLEAN = 3
 """The exit code if the command succeeded, but its run does not count."""
 
 
-class _Run(PrefixCommand):
+class _RunCommand(PrefixCommand):
     groups: Mapping[str, Sequence[str]] = {
         "Common options": (
             *("mode", "cassette", "store", "route", "upstream"),
@@ -53,7 +53,7 @@ class _Run(PrefixCommand):
     }
 
 
-@command(cls=_Run, defaults=FREE_PORTS)
+@command(cls=_RunCommand, defaults=FREE_PORTS)
 @reports_option
 @html_max_option
 @click.option(
