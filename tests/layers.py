@@ -83,6 +83,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.journal": ("engine.kept_calls",),
     "engine.kept_calls": ("core",),
     "engine.told_apart": ("engine.journal",),
+    "engine.request_log": ("engine.journal",),
     "engine.report": ("engine.journal", "ports", "providers"),
     "engine.editing": ("engine.cassettes", "formats", "paging", "body_files", "cooperative"),
     "engine.decision": ("engine.large_bodies", "engine.journal", "providers"),
@@ -113,6 +114,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "server": (
         "engine",
+        "engine.request_log",
         "cooperative",
         "settings.options",
         "descriptors",

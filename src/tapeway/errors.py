@@ -4,6 +4,7 @@
     ├── ConfigError              a flag, variable or file key is invalid; exit code 2
     │   └── CommandNotFound           the program that `run` is to start does not exist; exit code 127
     ├── RequestError             the app's request cannot be served as sent (4xx)
+    │   ├── ClientLeft           400  the client left before its request or its answer ended
     │   ├── WebSocketOff         426  an upgrade to WebSocket where that is switched off
     │   ├── Foreign              403, 421  a page or a host name that this listener does not serve
     │   ├── NoRoute              404  no route matches this path
@@ -38,6 +39,8 @@ class TapewayError(Exception):
 
     status = 500
     code = "internal"
+    is_failure = True
+    """Whether a call that ends so has failed, and not only as its client or an option wanted it."""
 
     def __init__(self, message: str, *, status: int | None = None, code: str | None = None) -> None:
         super().__init__(message)
@@ -61,9 +64,16 @@ class RequestError(TapewayError):
     code = "bad_request"
 
 
+class ClientLeft(RequestError):
+    """The client left before its request or its answer ended."""
+
+    is_failure = False
+
+
 class WebSocketOff(RequestError):
     """WebSocket is switched off. A client falls back to HTTP at once only after a 426."""
 
+    is_failure = False
     status = 426
     code = "websocket_off"
 
@@ -74,6 +84,7 @@ class Foreign(RequestError):
     `asker` tells the log who asked, and `option` which option would serve the request, if one would.
     """
 
+    is_failure = False
     status = 403
     code = "foreign_origin"
 

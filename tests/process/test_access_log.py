@@ -15,8 +15,8 @@ from tests.support.reuse import reuse_all
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACED = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"), ("X-Request-Id", "order-7"))
 FIELDS = [
-    *("client_address", "method", "path", "cassette", "route", "outcome", "status", "bytes"),
-    *("duration_ms", "id", "request_id", "trace_id"),
+    *("client_address", "method", "path", "cassette", "route", "outcome", "status", "code"),
+    *("bytes", "duration_ms", "id", "request_id", "trace_id"),
 ]
 STORES = ((), ("--store", "sqlite:recorded.db"))
 
@@ -65,6 +65,28 @@ async def test_each_request_has_one_line_with_its_outcome(
     ] * 3
     assert (found[3]["request_id"], found[3]["trace_id"]) == (found[3]["id"], None)
     assert [line["bytes"] for line in found[:3]] == [len(answers[0].body)] * 3
+
+
+async def test_the_line_of_a_failed_call_has_the_code_and_a_warning_says_more(
+    tmp_path: Path,
+) -> None:
+    async with Upstream() as upstream:
+        url = upstream.url
+    options = ("--access-log", "--upstream", url)
+    async with Tapeway(tmp_path, *options) as tapeway:
+        for _ in range(12):
+            await tapeway.ask("/a", b"", *TRACED)
+
+    found = lines(tapeway)
+    assert [line["code"] for line in found] == ["upstream_unreachable"] * 12
+    warnings = [line for line in tapeway.log if line["logger"] == "tapeway.failures"]
+    equal = [line for line in warnings if line["path"] == "/a"]
+    assert [line["times"] for line in equal] == [1, 10, 12]
+    assert {(line["level"], line["route"], line["code"]) for line in equal} == {
+        ("warning", "default", "upstream_unreachable")
+    }
+    assert [line["id"] for line in equal] == [found[at]["id"] for at in (0, 9, 11)]
+    assert {line["request_id"] for line in equal} == {"order-7"}
 
 
 async def test_it_is_off_by_default_and_independent_of_the_level(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request
+from tapeway.engine.request_log import log_miss
 from tapeway.errors import Draining, StoreError, StoreFull, TapewayError, UpstreamError
-from tapeway.server.error_responses import error_response, log_miss
+from tapeway.server.error_responses import error_response
 from tapeway.upstream.client import UpstreamClient
 from tapeway.upstream.response import UpstreamAnswer
 from tests.server.in_process_proxy import RunningProxy, running_proxy

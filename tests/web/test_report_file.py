@@ -141,7 +141,7 @@ def test_the_report_of_a_running_tapeway_is_the_same_page(
 
     done = subprocess.run(
         [
-            *(*fork_server.command(), "report", "--html", "live.html"),
+            *(*fork_server.command(), "report", "--report", "live.html"),
             *("--admin", deck.admin_url, "--html-max", "1MiB"),
         ],
         cwd=tmp_path,
@@ -154,9 +154,30 @@ def test_the_report_of_a_running_tapeway_is_the_same_page(
     assert done.stdout == b""
 
 
+def test_the_report_of_a_running_tapeway_is_written_in_the_form_of_each_suffix(
+    deck: Deck, tmp_path: Path
+) -> None:
+    requests.get(f"{deck.proxy_url}/v1/models", timeout=60)
+    names = [f"x.{suffix}" for suffix in ("json", "xml", "md", "txt", "html")]
+
+    files = [part for name in names for part in ("--report", name)]
+    subprocess.run(
+        [*fork_server.command(), "report", *files, "--admin", deck.admin_url],
+        cwd=tmp_path,
+        check=True,
+    )
+
+    texts = [(tmp_path / name).read_text() for name in names]
+    beginnings = ('{"cassettes":[', "<?xml", "| cassette |", "default:", "<!doctype html>")
+    for text, beginning in zip(texts, beginnings, strict=True):
+        assert text.lower().startswith(beginning), text[:200]
+    assert json.loads(texts[0])["cassettes"][0]["name"] == "default"
+
+
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
+        (("--report", "x.pdf"), 2, "--report: x.pdf does not end in .json, .xml, .md, .txt, .html"),
         (("--html-max", "much"), 2, "--html-max"),
         (("--admin", "http://127.0.0.1:9"), 1, "does not answer"),
     ],
@@ -165,7 +186,7 @@ def test_what_keeps_it_from_being_made_is_said(
     tmp_path: Path, more: tuple[str, ...], code: int, said: str
 ) -> None:
     done = subprocess.run(
-        [*fork_server.command(), "report", "--html", "x.html", *more],
+        [*fork_server.command(), "report", "--report", "x.html", *more],
         cwd=tmp_path,
         check=False,
         capture_output=True,

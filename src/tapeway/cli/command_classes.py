@@ -4,7 +4,7 @@ Importing the server takes longer than most commands run, so a group imports a c
 call.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import click
@@ -64,7 +64,34 @@ class LazyGroup(click.Group):
             )
 
 
-class WrappingCommand(click.Command):
+class GroupedCommand(click.Command):
+    """A command whose help has the common options first, and the other ones by subject."""
+
+    groups: Mapping[str, Sequence[str]] = {}
+    """The options of each section of the help, by the names of their parameters.
+
+    An option of several sections is in the first of them.
+    """
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if not self.groups:
+            super().format_options(ctx, formatter)
+            return
+        rows = {
+            parameter.name: row
+            for parameter in self.get_params(ctx)
+            if isinstance(parameter, click.Option)
+            and (row := parameter.get_help_record(ctx)) is not None
+        }
+        for title, names in self.groups.items():
+            if here := [rows.pop(name) for name in names if name in rows]:
+                with formatter.section(title):
+                    formatter.write_dl(here)
+        with formatter.section("Other options"):
+            formatter.write_dl([*rows.values()])
+
+
+class WrappingCommand(GroupedCommand):
     """A command that takes a command line behind `--`, as `tapeway run -- pytest` does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -77,6 +104,10 @@ class WrappingCommand(click.Command):
 
 class PrefixCommand(WrappingCommand):
     """A WrappingCommand with options as the only arguments: the command may come without `--`."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """What the usage names: the command too, which is no argument of click's."""
+        return [*super().collect_usage_pieces(ctx), "-- COMMAND…"]
 
     allow_extra_args = True
     allow_interspersed_args = False

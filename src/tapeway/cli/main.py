@@ -33,7 +33,7 @@ class _Commands(LazyGroup):
             "Serve for the program that started this process, until that program ends.", hidden=True
         ),
         "run": LazyCommand("Run a command with the proxy around it.", "tapeway.cli.run.command"),
-        "report": LazyCommand("Write the journal of a running tapeway to an HTML file."),
+        "report": LazyCommand("Write the report of a running tapeway, in HTML with its journal."),
         "env": LazyCommand("Print the export lines that point each SDK at the proxy."),
         "cassette": LazyCommand(
             "Inspect and edit cassettes offline, in any store.", "tapeway.cli.cassette.group"

@@ -45,6 +45,29 @@ admin_option = click.option(
 log = logging.getLogger(__name__)
 
 
+GROUPS: Mapping[str, Sequence[str]] = {
+    "Listeners": (
+        *("listen", "admin_listen", "admin_token", "admin_tls", "tls_cert", "tls_key", "tls"),
+        *("page_url", "allow_origin", "allow_host"),
+        *("body_timeout", "send_timeout", "drain_timeout"),
+    ),
+    "What is recorded and replayed": (
+        *("mode", "cassette", "delivery", "pace", "repeats", "presets", "record_failures"),
+        *("require_marks", "record_headers", "record_statuses", "miss_status", "max_body"),
+        *("rewrite", "websocket", "max_age", "prices"),
+    ),
+    "Services": (
+        *("upstream", "route", "sign", "connect_timeout", "upstream_timeout", "allow_address"),
+        *("upstream_proxy", "upstream_ca", "upstream_cert", "insecure_upstream"),
+    ),
+    "Stores, settings and logs": (
+        *("store", "store_token", "store_ca", "config", "journal_size"),
+        *("log_format", "log_level", "access_log"),
+    ),
+}
+"""The sections of the help of commands that serve."""
+
+
 def command(
     *names: str,
     but: Collection[str] = (),

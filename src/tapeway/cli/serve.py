@@ -1,15 +1,25 @@
 """`tapeway serve`: the proxy and the admin API, until a signal ends them."""
 
+from collections.abc import Mapping, Sequence
+
 import click
 
-from tapeway.cli.options import command, prepare
+from tapeway.cli.command_classes import GroupedCommand
+from tapeway.cli.options import GROUPS, command, prepare
 from tapeway.importing import without_authorities
 
 with without_authorities():
     from tapeway.server import lifecycle
 
 
-@command()
+class _ServeCommand(GroupedCommand):
+    groups: Mapping[str, Sequence[str]] = {
+        "Common options": ("mode", "cassette", "store", "route", "upstream", "listen", "config"),
+        **GROUPS,
+    }
+
+
+@command(cls=_ServeCommand)
 @click.argument("address", metavar="[HOST]:PORT", required=False)
 def serve(address: str | None, **flags: object) -> int:
     """Serve the proxy and the admin API until SIGTERM or SIGINT.

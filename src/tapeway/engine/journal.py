@@ -5,7 +5,6 @@ All of it is bounded, and no entry contains a secret.
 
 import asyncio
 import itertools
-import logging
 import secrets
 from bisect import bisect_left
 from collections import Counter, deque
@@ -206,6 +205,13 @@ class ServedRequest(NamedTuple):
     def match_key(self) -> str | None:
         return key_text(self.key) if self.key else None
 
+    @property
+    def code(self) -> str | None:
+        """The code of tapeway's error, with which the message begins; None without an error."""
+        if self.outcome != "error":
+            return None
+        return (self.message or "").partition(":")[0]
+
     def written(self) -> "ServedRequest":
         """The entry with all of it redacted and as values, to be read several times."""
         kept = None if self.kept is None else self.kept.redacted()
@@ -241,37 +247,6 @@ class ServedRequests(Protocol):
 
     def add(self, served: ServedRequest) -> None:
         """Enter a request, before its answer goes out: whoever has the answer may ask for the entry."""
-
-
-access = logging.getLogger("tapeway.access")
-
-
-class AccessLog(ServedRequests):
-    """Logs a line for each request, at any level of other lines, and hands the request on."""
-
-    def __init__(self, journal: ServedRequests) -> None:
-        self._journal = journal
-        # An access log is wanted even if only warnings are logged.
-        access.setLevel(logging.INFO)
-
-    def add(self, served: ServedRequest) -> None:
-        served = served.written()
-        fields = {
-            "client_address": served.client_address,
-            "method": served.method,
-            "path": served.path,
-            "cassette": served.cassette,
-            "route": served.route,
-            "outcome": served.outcome,
-            "status": served.status,
-            "bytes": served.sent,
-            "duration_ms": round(served.duration_ms, 3),
-            "id": served.id,
-            "request_id": served.request_id,
-            "trace_id": served.trace_id,
-        }
-        access.info("request", extra=fields)
-        self._journal.add(served)
 
 
 class Attempts:
@@ -380,7 +355,7 @@ class Tally:
     def add(self, served: ServedRequest) -> None:
         """Count a request, and for a replay the tokens the upstream would have charged for it."""
         outcome = served.outcome
-        code = (served.message or "").partition(":")[0] if outcome == "error" else ""
+        code = served.code or ""
         before = None
         if served.key is not None:
             # Some SDKs number their attempts from the second one on.

@@ -1,9 +1,8 @@
 """Responses sent piece by piece: a live stream, a replay at the recorded pace, or a body file."""
 
 import asyncio
-import logging
 import math
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import ClassVar
@@ -32,8 +31,6 @@ from tapeway.engine.open_streams import RouteRequests, Signal
 from tapeway.errors import StoreError
 from tapeway.server.answers import chunks, frame, length_of
 from tapeway.server.messages import ClientRequest, WireResponse, abort
-
-log = logging.getLogger(__name__)
 
 PATIENCE_S = 5.0
 """How long an event of a replayed stream waits for requests that may never come."""
@@ -280,11 +277,14 @@ class LargeAnswer(WireResponse):
         response: Response,
         file: BodyFile,
         extra: Headers,
+        broken: Callable[[StoreError], None],
         *,
         keep_alive: bool,
     ) -> None:
+        """`broken` is told of an error for which the response is aborted."""
         super().__init__((), keep_alive=keep_alive)
         self._file = file
+        self._broken = broken
         self._lengths = response.arrivals().lengths
         self._head = frame(
             *(response.head, extra, length_of(response, raw.version)),
@@ -303,7 +303,7 @@ class LargeAnswer(WireResponse):
                 async for piece in frames:
                     await request.send(piece)
         except StoreError as exc:
-            log.warning("a response was aborted: %s", exc.message)
+            self._broken(exc)
             self._may_keep_alive = False
             abort(request)
         finally:

@@ -3,7 +3,6 @@
 Status 400 and `x-should-retry: false` keep clients from retrying a miss.
 """
 
-import logging
 import re
 from dataclasses import replace
 from http import HTTPStatus
@@ -14,11 +13,9 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.key import key_text
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.messages import Headers, Response, ResponseHead
+from tapeway.engine.request_log import page_of
 from tapeway.errors import Foreign, StoreError, TapewayError
 from tapeway.server.answers import serialise
-
-misses = logging.getLogger("tapeway.misses")
-"""The logger of misses alone: `tapeway run` silences misses, because the report names them."""
 
 _USE_HTTP: Headers = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 """A 426 names the protocol to use instead (RFC 9110 section 15.5.22)."""
@@ -86,21 +83,11 @@ def miss_response(
         "nearest": [recording.document for recording in miss.explanation.nearest],
         "suggestion": miss.explanation.suggestion,
         "journal": admin and f"{admin}/api/v1/journal?outcome=miss",
-        "page": _page_of(request_id, page),
+        "page": page_of(request_id, page),
     }
     body = _body("replay_miss", miss.message, request_id, tapeway, ollama=ollama)
     more = (*_DO_NOT_RETRY, *readable_by_page(request))
     return _response(status, _reason(miss.message), request_id, body, more)
-
-
-def log_miss(miss: Miss, request_id: str, page: str | None) -> None:
-    """Log a miss with the address of its page."""
-    address = _page_of(request_id, page)
-    misses.warning("%s", miss.message if address is None else f"{miss.message}; see {address}")
-
-
-def _page_of(request_id: str, page: str | None) -> str | None:
-    return f"{page}#/journal/{request_id}" if page else None
 
 
 def _body(

@@ -207,6 +207,7 @@ async def _drain_proxy(service: Service) -> None:
         service.broker.cancel()
         service.proxy.break_off()
         await _completed_within(_ABORT_S, _idle(service))
+    service.proxy.failures.end_rows()
 
 
 async def _idle(service: Service) -> None:

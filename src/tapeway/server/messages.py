@@ -27,7 +27,7 @@ from tapeway.core.matching.key import KeyAndBody
 from tapeway.core.model.client_login import ClientLogin
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.engine.open_streams import Signal
-from tapeway.errors import RequestError, StoreAway
+from tapeway.errors import ClientLeft, RequestError, StoreAway
 from tapeway.loop_guard import Interim, Passage
 from tapeway.providers.hosts import RoutedHost
 
@@ -231,7 +231,7 @@ async def read_body(
             "the request's body does not match its Content-Length or chunks"
         ) from None
     except ConnectionError:
-        raise RequestError("the client left before its request ended") from None
+        raise ClientLeft("the client left before its request ended") from None
     return await intake.finish()
 
 

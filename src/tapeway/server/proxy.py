@@ -61,8 +61,10 @@ from tapeway.engine.journal import (
 )
 from tapeway.engine.kept_calls import CallKeeper, RelayedBody
 from tapeway.engine.open_streams import Signal
+from tapeway.engine.request_log import FailedCall, FailureLog, log_miss
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import (
+    ClientLeft,
     Foreign,
     NoRoute,
     NoSlot,
@@ -89,7 +91,6 @@ from tapeway.server.error_responses import (
     ERROR_OUTCOME,
     error_response,
     foreign_response,
-    log_miss,
     miss_response,
 )
 from tapeway.server.hits import Hits
@@ -184,6 +185,7 @@ class Proxy:
             )
         self._guard = options.guard
         self._named_foreign: set[str] = set()
+        self.failures = FailureLog()
         self._open_waits = OpenWaits()
         self._stopping = Signal()
         self._upgrades = Upgrades(
@@ -460,7 +462,7 @@ class Proxy:
                 exchange.outgoing = outgoing
                 await playback.play(outgoing)
         except ConnectionError:
-            return self._abort(exchange, RequestError(_DISCONNECTED))
+            return self._abort(exchange, ClientLeft(_DISCONNECTED))
         except TapewayError as error:
             if outgoing is None:
                 raise
@@ -527,7 +529,7 @@ class Proxy:
                 raise
             return self._abort(exchange, error, relayed)
         except ConnectionError:
-            return self._abort(exchange, RequestError(_DISCONNECTED), relayed)
+            return self._abort(exchange, ClientLeft(_DISCONNECTED), relayed)
         self._ended(exchange, "live", head.status, response=relayed.response("complete"))
         return outgoing.end()
 
@@ -725,6 +727,8 @@ class Proxy:
             message = f"{message}; {exchange.note}" if message else exchange.note
         if exchange.elsewhere:
             self._back.warn_of(exchange, partial(self._path, exchange))
+        if error is not None and error.is_failure:
+            self._log_failure(exchange, error)
         explanation = NO_EXPLANATION if miss is None else miss.explanation
         tokens: tuple[int, ...] = ()
         model = NO_MODEL
@@ -768,6 +772,22 @@ class Proxy:
             )
         )
 
+    def _log_failure(self, exchange: Exchange, error: TapewayError) -> None:
+        address, texts = exchange.address, self._texts(exchange)
+        shown = texts if isinstance(texts, ClientTexts) else texts()
+        call = FailedCall(
+            cassette=exchange.cassette,
+            route=address.route.name if address else "",
+            method=exchange.method or exchange.raw.method,
+            path=shown.path,
+            status=error.status,
+            code=error.code,
+            message=error.message,
+            id=exchange.id,
+            request_id=shown.request_id or exchange.id,
+        )
+        self.failures.add(call)
+
     def _request_as_read(self, exchange: Exchange) -> Request:
         """The request. Of a request refused early, only the parts that were read."""
         raw, address = exchange.raw, exchange.address
@@ -810,7 +830,8 @@ class Proxy:
         permission = private_network_permission(raw.raw_headers, response.head)
         headers = (*outcome_headers(outcome, exchange.cassette, index), *permission)
         if response.file is not None:
-            return LargeAnswer(raw, response, response.file, headers, keep_alive=keep_alive)
+            broken = partial(self._log_failure, exchange)
+            return LargeAnswer(raw, response, response.file, headers, broken, keep_alive=keep_alive)
         pieces = serialise(
             response, headers, method=raw.method, version=raw.version, keep_alive=keep_alive
         )

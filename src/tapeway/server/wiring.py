@@ -22,9 +22,10 @@ from tapeway.core.http.foreign import ForeignGuard
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import AccessLog, RequestIds, RequestJournal, ServedRequests
+from tapeway.engine.journal import RequestIds, RequestJournal, ServedRequests
 from tapeway.engine.recorder import Policy
 from tapeway.engine.report.standards import Standards
+from tapeway.engine.request_log import AccessLog
 from tapeway.errors import ConfigError
 from tapeway.importing import imported
 from tapeway.loop_guard import LoopGuard

@@ -1,5 +1,6 @@
 """`tapeway cassette convert`: every format to every other, verified, with what is lost named."""
 
+import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -32,6 +33,35 @@ def smoke() -> Path:
     file = folder / "smoke.json"
     file.write_bytes(cassette_text("hello", "é\n", ""))
     return file
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("a.har.gz", ()), ("a.json.gz", ()), ("a.gz", ("--to", "vcr")), ("A.YAML.GZ", ())],
+)
+def test_a_file_that_ends_in_gz_is_written_compressed_and_read_again(
+    capsys: pytest.CaptureFixture[str], smoke: Path, name: str, options: tuple[str, ...]
+) -> None:
+    assert run(capsys, "smoke", name, *options)[0] == 0
+
+    assert gzip.decompress(Path(name).read_bytes()).strip()
+    first = Path(name).read_bytes()
+    assert run(capsys, "smoke", name, *options, "--force")[0] == 0
+    assert Path(name).read_bytes() == first
+    assert run(capsys, name, "again")[0] == 0
+    again = load(Path("cassettes/again.json").read_bytes())
+    assert again.interactions == load(smoke.read_bytes()).interactions
+
+
+@pytest.mark.usefixtures("smoke")
+def test_a_compressed_file_without_a_format_is_no_cassette_of_the_store(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, err = run(capsys, "smoke", "a.gz")
+
+    assert (code, out) == (2, "")
+    assert "a.gz: no format is known for this suffix; give --to" in err
+    assert [path.name for path in Path("cassettes").glob("*.json")] == ["smoke.json"]
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -24,8 +24,8 @@ def test_cassettes_are_listed_with_interactions_and_size(
     assert [line.split() for line in out.splitlines()] == [
         ["cassette", "interactions", "size", "last", "change"],
         ["b", "0", "154", "B", "2026-11-21T20:35:14+00:00"],
-        ["suite/one", "2", "1.8", "KiB", "2026-11-21T20:35:14+00:00"],
-        ["2", "cassettes,", "2", "interactions,", "2.0", "KiB"],
+        ["suite/one", "2", "2.0", "KiB", "2026-11-21T20:35:14+00:00"],
+        ["2", "cassettes,", "2", "interactions,", "2.1", "KiB"],
     ]
 
 

@@ -4,10 +4,13 @@ import asyncio
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tapeway.core.json_text import dump
+from tapeway.core.model.interaction import Interaction
 from tapeway.stores.file.store import FileStore
 from tests.cli.full_cassette import NAME, everything
 from tests.cli.invocation import run, written
@@ -71,6 +74,32 @@ def test_each_changed_cassette_is_compared_with_the_revision(
     git("commit", "-qm", "second")
     assert run(capsys, "diff", "HEAD")[0] == 0
     assert run(capsys, "diff", "HEAD~1")[0] == 1
+
+
+def with_id(number: int) -> Interaction:
+    """A recording of the same text, taken another time."""
+    item = chat(0, [user("hi")], "one")
+    body = dump({"id": f"chatcmpl-{number:029d}", **json.loads(item.response.body)})
+    return replace(item, response=replace(item.response, body=body))
+
+
+@pytest.fixture
+def recorded_anew() -> None:
+    """A cassette whose file differs from the revision in ids alone."""
+    written("suite/a", with_id(1))
+    git("commit", "-qam", "with an id")
+    written("suite/a", with_id(2))
+    assert git("diff", "--name-only", "HEAD") == "cassettes/suite/a.json\n"
+
+
+@pytest.mark.usefixtures("recorded_anew")
+def test_cassettes_that_are_equal_but_for_ids_and_times_are_counted_and_not_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(capsys, "diff", "HEAD") == (
+        *(0, "1 cassette as in HEAD, 1 equal but for ids and times\n", ""),
+    )
+    assert run(capsys, "diff", "HEAD", "--format", "markdown") == (0, "", "")
 
 
 @pytest.mark.parametrize("staged", [True, False])
@@ -223,6 +252,11 @@ def test_git_diff_shows_what_changed() -> None:
         "0 equal, 1 different, 0 only in a/cassettes/suite/a.json, "
         "0 only in b/cassettes/suite/a.json",
     ]
+
+
+@pytest.mark.usefixtures("driver", "recorded_anew")
+def test_git_diff_is_silent_about_a_cassette_without_a_difference() -> None:
+    assert git("diff", "HEAD", "--", "cassettes") == ""
 
 
 @pytest.mark.usefixtures("driver")

@@ -1,5 +1,6 @@
 """Rules: read as they are written, merged, and refused with the place and what to do."""
 
+import json
 import tomllib
 
 import pytest
@@ -114,6 +115,29 @@ def test_agenttape_ignore_changes_no_key_of_tapeways_and_is_replaced_whole() -> 
 
 def test_a_duplicate_rule_counts_once() -> None:
     assert rules.parse_rules({"match": ["Accept", "accept"]}).match == ("accept",)
+
+
+def test_rules_that_a_cassette_has_keep_their_places_beside_new_ones() -> None:
+    meta: dict[str, Json] = {
+        "rules": {"normalise": ["uuid"], "match": ["accept"], "ignore": ["body.b"]},
+        "note": "kept",
+    }
+    more = Rules(ignore=("body.a",), patterns=(("order", "order-[0-9]+"),))
+
+    merged = rules.merged_rules(rules.rules_of_meta(meta), more)
+    changed = rules.meta_with_rules(meta, merged)
+
+    assert json.dumps(changed) == json.dumps(
+        {
+            "rules": {
+                "normalise": ["uuid"],
+                "match": ["accept"],
+                "ignore": ["body.b", "body.a"],
+                "patterns": {"order": "order-[0-9]+"},
+            },
+            "note": "kept",
+        }
+    )
 
 
 @given(ANY)

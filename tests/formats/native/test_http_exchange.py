@@ -330,7 +330,7 @@ def test_the_chunks_of_a_partial_response_share_a_line() -> None:
     part = Response.of_chunks(ResponseHead(200, framing="chunked"), chunks)
     text = save(StoredCassette(FAILED_HEAD, (failed("cut", part),)))
 
-    assert b'\n        "chunks": [[1.0, 3], [2.0, 3]]}, "match_key": ' in text
+    assert b'\n        "chunks": [[1.0, 3], [2.0, 3]]\n      },\n      "match_key": ' in text
     assert json.loads(text)["interactions"][0]["partial"]["chunks"] == [[1.0, 3], [2.0, 3]]
 
 

@@ -152,27 +152,20 @@ def test_another_tools_lists_are_kept_as_they_are() -> None:
     assert encode(JSON.load(text).interactions[1]) == written[1] == tool
 
 
-def test_headers_that_differ_with_each_answer_share_a_line() -> None:
-    names = [
-        b"Content-Type",
-        b"Date",
-        b"Server",
-        b"x-request-id",
-        b"x-ratelimit-reset",
-        b"Set-Cookie",
-    ]
-    headers = (*((name, b"v" * 30) for name in names), (b"Set-Cookie", b"w"), (b"cf-ray", b"1"))
+def test_each_header_has_a_line() -> None:
+    headers = ((b"Date", b"v"), (b"Server", b"w"), (b"Set-Cookie", b"a"), (b"Set-Cookie", b"b"))
     head = ResponseHead(200, "OK", headers)
-    request = Request("openai", "GET", "/v1/a", (), b"", "https://a.example")
+    request = Request("openai", "GET", "/v1/a", headers[:2], b"", "https://a.example")
     text = JSON.save(StoredCassette(HEAD, (Interaction(0, request, Response(head)),)))
 
     assert (
-        b'        "headers": {\n'
-        b'          "Content-Type": "v",\n'
-        b'          "Date": "v", "Server": "v", "x-request-id": "v", "x-ratelimit-reset": "v", '
-        b'"Set-Cookie": ["v","w"], "cf-ray": "1"\n'
-        b"        },\n"
-    ) in text.replace(b"v" * 30, b"v")
+        b'        "headers": {\n          "Date": "v",\n          "Server": "w",\n'
+        b'          "Set-Cookie": ["a", "b"]\n        },\n'
+    ) in text
+    assert (
+        b'        "headers": {\n          "Date": "v",\n          "Server": "w"\n        },\n'
+        in text
+    )
     found = JSON.load(text).interactions[0]
     assert isinstance(found, Interaction)
     assert found.response.headers == headers

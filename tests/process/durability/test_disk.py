@@ -16,6 +16,10 @@ def error_of(answer: Answer) -> dict[str, str]:
     return error
 
 
+def error_id_of(answer: Answer) -> str:
+    return answer.value(b"x-request-id").decode()
+
+
 async def test_a_full_disk_is_told_to_the_client_and_works_again_once_there_is_room(
     tmp_path: Path,
 ) -> None:
@@ -32,6 +36,8 @@ async def test_a_full_disk_is_told_to_the_client_and_works_again_once_there_is_r
                 assert error_of(failed)["code"] == "recording_failed"
                 assert "no room to write the recording" in error_of(failed)["message"]
                 assert "free some" in error_of(failed)["message"]
+                [told] = [line for line in tapeway.log if line.get("code") == "recording_failed"]
+                assert (told["level"], told["id"]) == ("warning", error_id_of(failed))
                 assert (await tapeway.admin("GET", "/healthz"))[0] == 200
                 for target, body in kept.items():
                     assert (await tapeway.ask(target)).body == body

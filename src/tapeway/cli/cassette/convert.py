@@ -78,7 +78,7 @@ def convert(
     Standard error names what the other format cannot hold. Secrets are replaced as by cassette
     redact. B is read back and compared with A. A cassette that --force replaces stays until then.
     After an interruption, run the command again: it begins anew. --all passes over each cassette
-    that B holds already.
+    that B holds already. Files whose names end in .gz are read and written compressed.
     """
     if every and (from_format or to_format):
         raise click.UsageError("--all converts stores and folders: leave out --from and --to.")

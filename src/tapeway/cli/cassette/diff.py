@@ -54,7 +54,7 @@ def diff(
 
     A cassette is given by its name in the store, by its file, or as STORE#NAME. A single argument is
     a revision of git: each cassette in the folder is compared with the cassette of that revision,
-    also after a move.
+    also after a move. Only cassettes that differ or were moved are shown.
 
     \b
         tapeway cassette diff smoke smoke-new
@@ -103,6 +103,7 @@ async def _compare_revision(settings: Settings, name: str, form: _Form, *, heade
     diffs: list[CassetteDiff] = []
     changed: list[CassetteDiff] = []
     errors: list[str] = []
+    alike = 0
     names = revision.changed()
     with terminal.progress_of_all("comparing", [*names]) as every:
         for new in every:
@@ -114,14 +115,19 @@ async def _compare_revision(settings: Settings, name: str, form: _Form, *, heade
                 errors.append(f"{new}: {exc.message}")
                 continue
             diffs.append(compared)
-            if old != new or not compared.same or compared.alike:
+            if old != new or not compared.same:
                 changed.append(compared)
+            elif compared.alike:
+                alike += 1
     _print(changed, form)
     if form == "text":
         moved = sum(old != new for new, old in names.items())
         present = {*await store.names(), *revision.files}
         unchanged = len(present) - moved - len(changed) - len(errors)
-        click.echo(f"{terminal.counted(unchanged, 'cassette')} as in {terminal.line(name)}")
+        click.echo(
+            f"{terminal.counted(unchanged - alike, 'cassette')} as in {terminal.line(name)}"
+            + (f", {alike} equal but for ids and times" if alike else "")
+        )
     for error in errors:
         terminal.print_error(error)
     if errors:
@@ -195,8 +201,9 @@ def _drive(settings: Settings, arguments: Sequence[str], *, headers: bool) -> in
     except TapewayError as exc:
         click.echo(f"{terminal.line(path)}: {terminal.line(exc.message)}")
         return terminal.DONE
-    click.echo(terminal.styled(f"tapeway cassette diff {terminal.line(path)}", "heading"))
-    _print([diff_of_two], "text", alone=True)
+    if not diff_of_two.same:
+        click.echo(terminal.styled(f"tapeway cassette diff {terminal.line(path)}", "heading"))
+        _print([diff_of_two], "text", alone=True)
     return terminal.DONE
 
 

@@ -103,7 +103,8 @@ def verify(
 ) -> int:
     """Check that cassettes are complete and consistent.
 
-    Without a name, it checks all cassettes of the store, and a database also checks itself.
+    tapeway verify and tapeway cassette verify are one command: they differ in nothing but the name.
+    Without a name of a cassette, it checks all of the store, and a database also checks itself.
 
     \b
         tapeway cassette verify

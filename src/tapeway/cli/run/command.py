@@ -1,7 +1,7 @@
 """`tapeway run`: run a command with a proxy around it, and report the use of cassettes."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +12,14 @@ from tapeway.admin.models.control import Report
 from tapeway.cli import terminal
 from tapeway.cli.cassette_arguments import files_of
 from tapeway.cli.command_classes import PrefixCommand, wrapped_command
-from tapeway.cli.options import command, prepare
-from tapeway.cli.report import html_max_option, size_of
+from tapeway.cli.options import GROUPS, command, prepare
+from tapeway.cli.report import (
+    HTML,
+    check_report_files,
+    html_max_option,
+    reports_option,
+    size_of,
+)
 from tapeway.cli.run.isolation import enter_network_namespace
 from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped
 from tapeway.embedded.last import LAST, last_url, write_last
@@ -21,32 +27,34 @@ from tapeway.engine.report.forms import (
     TEXT_FORMS,
     Locate,
     SourcePlace,
-    check_report_file,
     text_report,
 )
 from tapeway.engine.report.forms import annotations as build_annotations
 from tapeway.engine.report.summary import CassetteReport
+from tapeway.engine.request_log import misses
 from tapeway.errors import ConfigError
 from tapeway.html_report.collection import LAST_LIMITS, ReportLimits
-from tapeway.server.error_responses import misses
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
 
 _FAILURE = 1
-_HTML = ".html"
-
 _NOT_CLEAN = 3
 """The exit code if the command succeeded, but its run does not count."""
 
 
-@command(cls=PrefixCommand, defaults=FREE_PORTS)
-@click.option(
-    "--report",
-    "reports",
-    metavar="FILE",
-    multiple=True,
-    help="Write the report: .json, .xml (JUnit), .md, .txt or .html. May be repeated.",
-)
+class _RunCommand(PrefixCommand):
+    groups: Mapping[str, Sequence[str]] = {
+        "Common options": (
+            *("mode", "cassette", "store", "route", "upstream"),
+            *("reports", "strict", "offline"),
+        ),
+        "Reports": ("annotations", "html_max", "stale", "prune"),
+        **GROUPS,
+    }
+
+
+@command(cls=_RunCommand, defaults=FREE_PORTS)
+@reports_option
 @html_max_option
 @click.option(
     "--strict",
@@ -121,9 +129,8 @@ def run(
         raise click.UsageError("give a command behind --.", context)
     if offline and flags["mode"] not in (None, "replay"):
         raise click.UsageError("--offline replays: give --mode replay, or none.", context)
-    for file in reports:
-        check_report_file(Path(file), "--report", (_HTML,))
-    asked = any(Path(report).suffix == _HTML for report in reports)
+    check_report_files(reports)
+    asked = any(Path(report).suffix == HTML for report in reports)
     page = ReportLimits(size_of(html_max)) if asked else LAST_LIMITS
     given = {name: value for name, value in flags.items() if value is not None}
     if offline:
@@ -210,7 +217,7 @@ def _write_report(path: Path, finished: FinishedCommand) -> bool:
     """Write the report in the form of the file's suffix; False, with an error, where that fails."""
     if path.suffix == ".json":
         text = _report_document(finished)
-    elif path.suffix == _HTML:
+    elif path.suffix == HTML:
         if finished.page is None:
             terminal.print_error(f"{path} could not be made: {finished.page_fault}")
             return False

@@ -21,7 +21,6 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.other_tools.reading.http_call import with_match_key
-from tapeway.formats.registry import TAPEWAY
 from tapeway.paging import CassetteWalk, walk_over
 
 
@@ -58,13 +57,13 @@ async def convert(
     Secrets are replaced if `known` is given. `fresh` becomes the head if the source has none. Raises
     ConfigError, StoreError and its children: the target is then unchanged.
     """
-    if target.format is not TAPEWAY and not force and target.path.exists():
+    if not target.is_in_store and not force and target.path.exists():
         raise endpoints.already_exists(target.argument)
     async with AsyncExitStack() as stack:
         to = None
-        if target.format is TAPEWAY:
+        if target.is_in_store:
             to = await stack.enter_async_context(open_cassette(target.argument, store))
-        if [source.format for source in sources] == [TAPEWAY]:
+        if [source.is_in_store for source in sources] == [True]:
             cassette = await stack.enter_async_context(open_cassette(sources[0].argument, store))
             return await _transfer(_from_store(cassette), to or target, known, [], force=force)
         return await import_files(sources, to or target, known, fresh, force=force)

@@ -28,7 +28,7 @@ from tapeway.stores.support.durable_files import FILE_MODE, FileText, store_erro
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A file of another tool, or, if the format is tapeway's own, a cassette in a store."""
+    """A file, or a cassette in a store."""
 
     argument: str
     format: Format
@@ -36,6 +36,13 @@ class Endpoint:
     @property
     def path(self) -> Path:
         return Path(self.argument)
+
+    @property
+    def is_in_store(self) -> bool:
+        """Whether this is a cassette in a store. Stores hold no compressed cassettes."""
+        return self.format is TAPEWAY and (
+            is_address(self.argument) or not _is_compressed(self.path)
+        )
 
 
 def source(argument: str, format_name: str | None) -> Endpoint:
@@ -64,8 +71,9 @@ def target(argument: str, format_name: str | None) -> Endpoint:
         return _in_store(argument, format_name, "--to")
     if format_name is not None:
         return Endpoint(argument, _named(format_name, argument))
-    file_format = registry.by_suffix(Path(argument).suffix)
-    if file_format is None and not valid_cassette_name(argument):
+    path = Path(argument)
+    file_format = registry.by_suffix(_suffix(path))
+    if file_format is None and (_is_compressed(path) or not valid_cassette_name(argument)):
         raise ConfigError(f"{argument}: no format is known for this suffix; {_choice('--to')}")
     return Endpoint(argument, file_format or TAPEWAY)
 
@@ -76,6 +84,7 @@ def is_in_store(argument: str) -> bool:
     return (
         cassette_arguments.is_in_store(argument)
         and not path.is_file()
+        and not _is_compressed(path)
         and registry.by_suffix(path.suffix) is None
     )
 
@@ -130,18 +139,23 @@ def serialize(file_format: Format, cassette: StoredCassette) -> ExportedCassette
 def write_file(path: Path, text: bytes, check: Callable[[bytes], None], *, force: bool) -> None:
     """Write a file for the owner alone, after `check` has accepted the text that was read back.
 
+    The file is compressed if its name ends in .gz.
+
     Raises ConfigError if it exists and `force` is not set, StoreError, and what `check` raises.
     """
     path = real_file(path)
+    compressed = _is_compressed(path)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
             with open(fd, "wb") as file:
-                file.write(text)
+                # Without a time in it: equal input gives equal bytes.
+                file.write(gzip.compress(text, mtime=0) if compressed else text)
                 file.flush()
                 os.fsync(fd)
-            check(draft.read_bytes())
+            written = draft.read_bytes()
+            check(gzip.decompress(written) if compressed else written)
             _move(draft, path, force=force)
         finally:
             with suppress(FileNotFoundError):
@@ -160,7 +174,7 @@ def already_exists(place: str) -> ConfigError:
 def _detect(path: Path) -> Format | None:
     try:
         if _is_compressed(path):
-            return registry.detect(read_file(path), Path(path.stem).suffix)
+            return registry.detect(read_file(path), _suffix(path))
         file = FileText(os.open(path, os.O_RDONLY | os.O_CLOEXEC), str(path))
         return registry.detect(file, path.suffix)
     except OSError as exc:
@@ -170,7 +184,12 @@ def _detect(path: Path) -> Format | None:
 
 
 def _is_compressed(path: Path) -> bool:
-    return path.suffix == ".gz"
+    return path.suffix.lower() == ".gz"
+
+
+def _suffix(path: Path) -> str:
+    """The suffix of a file, or of what a file holds compressed."""
+    return Path(path.stem).suffix if _is_compressed(path) else path.suffix
 
 
 def corrupt_file(shown: str | Path, fault: FormatFault) -> CassetteCorrupt:
@@ -202,7 +221,7 @@ def _in_store(argument: str, format_name: str | None, flag: str) -> Endpoint:
 
 
 def _named(format_name: str, argument: str) -> Format:
-    file_format = registry.by_name(format_name, Path(argument).suffix)
+    file_format = registry.by_name(format_name, _suffix(Path(argument)))
     if file_format is None:
         raise ConfigError(f"there is no format '{format_name}': known are {_names()}")
     return file_format

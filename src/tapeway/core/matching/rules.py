@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from urllib.parse import unquote
 
+from tapeway.core import loose_json
 from tapeway.core.http.headers import CASSETTE_HEADER, HOP_BY_HOP, HOPS_HEADER
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths, normalisers
@@ -175,8 +176,10 @@ def rules_of_meta(meta: Mapping[str, Json]) -> Rules:
 
 
 def meta_with_rules(meta: Mapping[str, Json], rules: Rules) -> dict[str, Json]:
-    """A copy of `meta` with these rules."""
-    return {**meta, "rules": dict(rules_document(rules))}
+    """A copy of `meta` with these rules; kinds of rules that were there keep their places."""
+    document, before = rules_document(rules), loose_json.fields(meta.get("rules"))
+    kept = {name: document[name] for name in before if name in document}
+    return {**meta, "rules": kept | document}
 
 
 def merged_rules(first: Rules, second: Rules) -> Rules:

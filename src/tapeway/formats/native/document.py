@@ -24,7 +24,6 @@ import orjson
 from tapeway.core import json_text
 from tapeway.core.cassette import cursors
 from tapeway.core.digests import sha256
-from tapeway.core.http.volatile_headers import differs_each_time
 from tapeway.core.json_text import (
     NON_FINITE_KEY,
     Json,
@@ -79,15 +78,15 @@ _LINE = 100
 _LEVELS_ON_A_LINE = 4
 _MOST_SEARCHED = 256 * 1024
 """Larger interactions have each value on a separate line."""
-# Complete lines after an opening bracket, up to the closing one. Not the document itself, and no
-# list of texts that are a stream's events.
+# Complete lines after an opening bracket, up to the closing one. Not the document itself, no
+# headers, and no list of texts that are a stream's events.
 _FEW_LINES = re.compile(
     # A single character first makes the search three times as fast.
-    rb"([\[{])(?<=[ \[][\[{])(?<!\"text\": \[)(?<!\"text_lines\": \[)"
+    rb"([\[{])(?<=[ \[][\[{])(?<!\"headers\": \{)(?<!\"text\": \[)"
+    rb"(?<!\"text_lines\": \[)"
     rb"\n ++((?:(?![}\]])[^\n]{1,%d}+(?<![\[{])\n ++){1,%d}+)(?=[}\]])" % (_LINE, _LINE // 8)
 )
 _LINE_BREAK = re.compile(rb"\n +")
-_TIMES = (b'\n    "at_ms": ', b'\n    "chunks": ')
 _PART = 64 * 1024
 """Large files are parsed in parts of about so many bytes."""
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http", "websocket")
@@ -289,7 +288,7 @@ def encode(interaction: AnyInteraction, read: ReadBodies = NOT_READ) -> Document
 
 def pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterator[bytes]:
     """The file of a head and documents in this order. Equal input gives equal bytes."""
-    before = json_text.write_non_finite(dump(root_fields(head), indent=True)).removesuffix(b"\n}")
+    before = json_text.write_non_finite(_head_text(head)).removesuffix(b"\n}")
     index, sharer = -1, PartSharer()
     # Singly: a large cassette is never in memory as a whole.
     for index, document in enumerate(documents):
@@ -361,12 +360,17 @@ def _indented(index: int, document: Document) -> bytes:
         case {"chunks": [[int() | float(), int()], *_] as chunks}:
             text = text.replace(*_chunk_line(chunks))
     if is_own(document):
-        match document.get("response"):
-            case {"headers": dict(headers)}:
-                text = text.replace(*_header_lines(headers))
-        text = _with_measures_on_one_line(_short_lines_joined(text))
+        text = _short_lines_joined(text)
     # A line break inside a string is an escape: each line break begins a line.
     return b"    " + json_text.write_non_finite(text).replace(b"\n", b"\n    ")
+
+
+def _head_text(head: CassetteHead) -> bytes:
+    text = dump(root_fields(head), indent=True)
+    match head.meta.get("rules"):
+        case dict(rules_of_head) if rules_of_head:
+            return text.replace(*_rule_lines(rules_of_head))
+    return text
 
 
 def _short_lines_joined(text: bytes) -> bytes:
@@ -395,30 +399,32 @@ def _chunk_line(chunks: list[Json]) -> tuple[bytes, bytes]:
     return name + spread, name + dump(chunks).replace(b",", b", ")
 
 
-def _header_lines(headers: Document) -> tuple[bytes, bytes]:
-    """Headers, each on a separate line; from the first volatile header to the last on one line."""
-    label = b'\n    "headers": '
-    spread = label + dump(headers, indent=True).replace(b"\n", b"\n    ")
-    volatile = [at for at, name in enumerate(headers) if differs_each_time(name.encode())]
-    if not volatile:
-        return spread, spread
-    texts = [dump(name) + b": " + dump(value) for name, value in headers.items()]
-    first, end = volatile[0], volatile[-1] + 1
-    lines = [*texts[:first], b", ".join(texts[first:end]), *texts[end:]]
-    return spread, label + b"{\n      " + b",\n      ".join(lines) + b"\n    }"
+def _rule_lines(rules: Document) -> tuple[bytes, bytes]:
+    # Of a rule with a path, a line would have the path and another one the pattern.
+    label = b'\n    "rules": '
+    spread = label + dump(rules, indent=True).replace(b"\n", b"\n    ")
+    members = [dump(name) + b": " + _rules_of_a_kind(value) for name, value in rules.items()]
+    return spread, label + _lines_in(b"{}", members, b"\n    ")
 
 
-def _with_measures_on_one_line(text: bytes) -> bytes:
-    """The text with the times of a response, the key and the latency in a single line."""
-    messages, key, rest = text.rpartition(b'\n  "match_key": ')
-    if not key:
-        return text
-    rest = rest.replace(b"\n  ", b" ", 1)
-    at = max(messages.rfind(label) for label in _TIMES)
-    end = messages.find(b"\n", at + 1)
-    if at >= 0 and messages[end:] == b"\n  },":
-        return messages[:end] + b"}, " + key.lstrip() + rest
-    return messages + key + rest
+def _rules_of_a_kind(value: Json) -> bytes:
+    match value:
+        case dict() if value:
+            entries = [dump(name) + b": " + _rule(rule) for name, rule in value.items()]
+            return _lines_in(b"{}", entries, b"\n      ")
+        case list() if value:
+            return _lines_in(b"[]", [*map(_rule, value)], b"\n      ")
+    return dump(value)
+
+
+def _rule(value: Json) -> bytes:
+    return b"[%b]" % b", ".join(map(dump, value)) if isinstance(value, list) else dump(value)
+
+
+def _lines_in(brackets: bytes, lines: list[bytes], end: bytes) -> bytes:
+    """Lines between brackets, a step further to the right than `end`, the last line's beginning."""
+    begin = end + b"  "
+    return brackets[:1] + begin + (b"," + begin).join(lines) + end + brackets[1:]
 
 
 def _is_custom(request: Json) -> bool:

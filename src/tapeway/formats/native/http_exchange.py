@@ -434,7 +434,6 @@ def _encode_response(
         fields["verdict"] = response.verdict
     if response.after_requests:
         fields[_AFTER_REQUESTS] = list(response.after_requests)
-    # The times come last: in a file, times share a line with the further measures of the recording.
     fields |= chunk_times.encode(response, for_dump=for_dump)
     if not (head.reason in _PLAIN_REASONS and head.version in _VERSIONS):
         if _UNWRITABLE.search(head.reason):

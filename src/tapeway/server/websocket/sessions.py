@@ -217,10 +217,6 @@ class SessionConnection:
         """Enter an ended session in the journal; cut the client off if the store failed."""
         if isinstance(answer, TapewayError):
             # The client sees no more than a lost connection.
-            log.warning(
-                "the WebSocket session %s was not recorded into cassette '%s': %s",
-                *(self._exchange.id, self._exchange.cassette, answer.message),
-            )
             self._services.ended(self._exchange, "error", answer.status, error=answer)
             self._client.abort()
             return

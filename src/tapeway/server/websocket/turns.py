@@ -25,7 +25,7 @@ from tapeway.core.websocket.request_protocol import (
 from tapeway.core.websocket.turns import LanePlace, ReplayLanes
 from tapeway.engine.journal import NOT_STORED, SentThroughSlot
 from tapeway.engine.response_buffer import ResponseReader
-from tapeway.errors import RequestError, TapewayError, UpstreamError, describe
+from tapeway.errors import ClientLeft, RequestError, TapewayError, UpstreamError, describe
 from tapeway.ports import UpgradeRefused, UpstreamSocket
 from tapeway.server.messages import Exchange
 from tapeway.server.websocket.connection import (
@@ -286,7 +286,7 @@ class TurnConnection:
         try:
             await self._answer_turn(turn)
         except ConnectionError:
-            self._note(turn, RequestError(_LEFT))
+            self._note(turn, ClientLeft(_LEFT))
         except TapewayError as error:
             self._note(turn, error)
             if not (self._has_left or _ends_connection(error)):

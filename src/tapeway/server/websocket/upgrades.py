@@ -24,7 +24,7 @@ from tapeway.core.websocket.sessions import SessionRecording
 from tapeway.engine.broker import Broker
 from tapeway.engine.decision import routes_of
 from tapeway.engine.open_streams import Signal
-from tapeway.errors import RequestError, WebSocketOff
+from tapeway.errors import ClientLeft, WebSocketOff
 from tapeway.ports import Dial, UpgradeRefused, UpstreamSocket
 from tapeway.providers.websocket.choice import protocol_of, session_dialect_of
 from tapeway.server.answers import outcome_headers
@@ -146,7 +146,7 @@ class Upgrades:
         except ConnectionError:
             if upstream is not None:
                 upstream.abort()
-            raise RequestError(_LEFT) from None
+            raise ClientLeft(_LEFT) from None
         finally:
             if upstream is not None:
                 upstream.release()
