@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -25,7 +25,6 @@ from ..embedded.client_variables import (
 from ..embedded.deck import Deck, DeckMode
 from ..embedded.last import last_url
 from ..embedded.server_process import ServerProcess
-from .environment import RunEnvironment
 
 _CONTROLLER = "_TAPEWAY_PYTEST"
 _TOKEN = "TAPEWAY_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
@@ -45,7 +44,6 @@ class Connection:
     slot: str
     mode: DeckMode
     is_worker: bool
-    environment: RunEnvironment
     server: ServerProcess | None = None
     """The server that this process started; perhaps it does not serve yet."""
     starts_server: bool = False
@@ -73,12 +71,12 @@ def connect(config: pytest.Config, given: str | None) -> Connection | None:
         raise pytest.UsageError(f"--tapeway: {exc}") from exc
 
 
-def _inherited() -> Mapping[str, Any] | None:
+def _inherited() -> Mapping[str, str] | None:
     """What the controller tells this worker; None outside of a worker."""
     text = os.environ.get(_CONTROLLER)
     if text is None or _WORKER not in os.environ:
         return None
-    values: dict[str, Any] = json.loads(text)
+    values: dict[str, str] = json.loads(text)
     # A test may run pytest itself, which inherits the variables too.
     return values if values["pid"] == str(os.getppid()) else None
 
@@ -169,18 +167,10 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
     }
     if token is not None:
         changed[_TOKEN] = token
-    environment = RunEnvironment.of(changed)
-    config.add_cleanup(environment.restore)
-    workers = RunEnvironment.of({_CONTROLLER: json.dumps({**values, "before": environment.before})})
-    config.add_cleanup(workers.restore)
+    changed[_CONTROLLER] = json.dumps(values)
+    _set(config, changed)
     return Connection(
-        deck,
-        _MAIN,
-        mode,
-        is_worker=False,
-        environment=environment,
-        server=server,
-        starts_server=server is not None,
+        deck, _MAIN, mode, is_worker=False, server=server, starts_server=server is not None
     )
 
 
@@ -201,22 +191,13 @@ def _own_server(config: pytest.Config) -> ServerProcess:
     return server
 
 
-def _join(config: pytest.Config, inherited: Mapping[str, Any]) -> Connection:
+def _join(config: pytest.Config, inherited: Mapping[str, str]) -> Connection:
     slot = os.environ[_WORKER]
     deck = Deck(inherited["proxy"], AdminClient(inherited["admin"], _admin_token()), slot)
     old, new = deck.url(slot=_MAIN), deck.url(slot=slot)
-    config.add_cleanup(RunEnvironment.of(dict(_moved_variables(old, new))).restore)
-    before: Mapping[str, str | None] = inherited["before"]
-    environment = RunEnvironment(before, {name: os.environ.get(name) for name in before})
+    _set(config, dict(_moved_variables(old, new)))
     mode = cast("DeckMode", inherited["mode"])
-    return Connection(
-        deck,
-        slot,
-        mode,
-        is_worker=True,
-        environment=environment,
-        starts_server=bool(inherited["own"]),
-    )
+    return Connection(deck, slot, mode, is_worker=True, starts_server=bool(inherited["own"]))
 
 
 def _admin_token() -> str | None:
@@ -228,3 +209,18 @@ def _moved_variables(old: str, new: str) -> Iterator[tuple[str, str]]:
     for name, value in os.environ.items():
         if value == old or value.startswith(f"{old}/"):
             yield name, new + value.removeprefix(old)
+
+
+def _set(config: pytest.Config, variables: Mapping[str, str]) -> None:
+    """Set variables until the run ends."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+
+    def restore() -> None:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    config.add_cleanup(restore)

@@ -1,6 +1,5 @@
 """What `@pytest.mark.tapeway(cassette=…, mode=…, rules=…)` asks for a test."""
 
-import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ MARKER_HELP = (
     "tapeway(cassette=NAME, mode=MODE, rules={…}): the cassette of a test, its mode and its matching "
     "rules. {test} in NAME stands for the test's own name without its parameters."
 )
-VCR = "vcr"
 _ARGUMENTS = ("cassette", "mode", "rules")
 
 
@@ -58,20 +56,6 @@ def recorded_as(item: pytest.Item) -> RecordedTest:
     own = cassette_name(item.nodeid)
     name = own if cassette is None else _formatted(item, str(cassette))
     return RecordedTest(name, name != own, cast("DeckMode | None", mode), rules)
-
-
-def is_of_vcr(item: pytest.Item) -> bool:
-    """Whether VCR.py answers a test: a marker or a fixture of pytest-recording or pytest-vcr says so.
-
-    pytest-recording has the fixture `vcr` in each test, so only an argument of that name counts.
-    """
-    if item.get_closest_marker(VCR) is not None:
-        return True
-    fixtures = getattr(item, "fixturenames", ())
-    arguments = (
-        inspect.signature(item.function).parameters if isinstance(item, pytest.Function) else ()
-    )
-    return "vcr_cassette" in fixtures or VCR in arguments
 
 
 def check(recorded: RecordedTest, admin: AdminClient) -> None:

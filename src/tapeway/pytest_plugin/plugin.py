@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Generator
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from ..embedded.deck import Deck
 from ..embedded.last import last_url
 from .cassette_fixture import TestCassette
 from .connection import Connection, connect
-from .markers import MARKER, MARKER_HELP, RecordedTest, check, is_of_vcr, recorded_as
+from .markers import MARKER, MARKER_HELP, RecordedTest, check, recorded_as
 from .names import distinct_names, scope_name
 from .outcome import RunOutcome
 from .recorder import TestRecorder
@@ -24,10 +23,6 @@ _FIXTURES = ("tapeway", "cassette")
 _NO_CASSETTES = (
     "there are no cassettes to replay yet: record some with --tapeway=record, or go without by "
     "--tapeway=off"
-)
-_CLIENT_OF_ALL_TESTS = (
-    "VCR.py does not know this address. Tests share a client that was made for tapeway: make the "
-    "client in the test, or bring the test over with `tapeway cassette convert`"
 )
 _OFF = "the fixture tapeway needs a proxy, and --tapeway=off runs without one: leave the option out"
 
@@ -216,10 +211,8 @@ class RunPlugin:
                 self._recorder.begin(item.nodeid, recorded)
             except DeckError as exc:
                 self._faults[item.nodeid] = str(exc)
-        environment = self._connection.environment
         try:
-            with environment.without() if is_of_vcr(item) else nullcontext():
-                return (yield)
+            return (yield)
         finally:
             self._recorder.end()
 
@@ -230,15 +223,9 @@ class RunPlugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
+        self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if (
-            report.failed
-            and is_of_vcr(item)
-            and self._connection.deck.proxy_url in report.longreprtext
-        ):
-            report.sections.append(("tapeway", _CLIENT_OF_ALL_TESTS))
         if (take := self._recorder.current) is None:
             return report
         if report.when == "setup":
@@ -263,8 +250,7 @@ class RunPlugin:
         if fixturedef.scope == "function" or fixturedef.argname in _FIXTURES:
             return (yield)
         cassette = scope_name(fixturedef.scope, request.node.nodeid)
-        # Tests of VCR.py and others may share what the fixture makes.
-        with self._recorder.in_scope(cassette), self._connection.environment.within():
+        with self._recorder.in_scope(cassette):
             answer = yield
         # The finalizer that is added last is called first.
         fixturedef.addfinalizer(lambda: self._recorder.point_at_scope(cassette))
