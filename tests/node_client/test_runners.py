@@ -26,6 +26,8 @@ class Runner:
     failed: str
     said: tuple[str, ...]
     """What else the second run says."""
+    record: str
+    """The command that records what one test missed."""
 
     def __str__(self) -> str:
         return self.program
@@ -43,6 +45,7 @@ RUNNERS = [
         ),
         "chat.test/fails_after_it_asked-114618",
         (ASTRAY, "tapeway: 4 replayed, 2 missed, 1 failed"),
+        "npx jest chat.test.js -t 'fails after it asked$'",
     ),
     Runner(
         "node-test",
@@ -55,6 +58,8 @@ RUNNERS = [
         ),
         "chat.test/fails_after_it_asked-787156",
         (ASTRAY, "two tests have this name"),
+        "node --import tapeway/node-test --test "
+        "--test-name-pattern='fails after it asked$' chat.test.mjs",
     ),
     Runner(
         "playwright",
@@ -67,6 +72,7 @@ RUNNERS = [
         ),
         "chat.spec/fails_after_it_asked-446753",
         ("tapeway: 2 replayed, 2 missed",),
+        "npx playwright test chat.spec.ts -g 'fails after it asked'",
     ),
 ]
 
@@ -125,3 +131,4 @@ def test_each_test_records_and_replays_and_one_that_missed_fails(
     assert changed.returncode != 0
     for text in (DIFFERENCE, f"there is no cassette '{runner.failed}'", *runner.said):
         assert text in said
+    assert f"record it with TAPEWAY_MODE=record {runner.record}" in said

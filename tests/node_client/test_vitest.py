@@ -73,6 +73,8 @@ def test_each_test_records_to_a_cassette_of_its_own_and_replays_from_it(project:
     assert set(missed) == {"openai", "a miss that the code handles", FAILS}
     for title in ("openai", "a miss that the code handles"):
         assert difference in missed[title]
+        command = f"TAPEWAY_MODE=record npx vitest run sdks.test.ts -t '{title}$'"
+        assert f"record with: {command}" in missed[title]
     assert "there is no cassette 'sdks.test/fails_after_it_asked" in missed[FAILS]
     assert "POST /v1/chat/completions" in "".join(astray)
     assert "GET /v1/models" in "".join(astray)

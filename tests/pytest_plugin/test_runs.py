@@ -124,6 +124,10 @@ def test_a_changed_prompt_fails_its_test_alone_and_says_what_changed(recorded: P
     write(recorded, TESTS.replace('ask("one")', 'ask("uno")'))
     done = run(recorded, "--tapeway-report=r.xml", "--tapeway-report=r.md")
 
+    command = "record with: pytest --tapeway=auto test_it.py::test_one\n"
+    assert command in done.stdout
+    for file in ("r.xml", "r.md", ".tapeway/last.html"):
+        assert "pytest --tapeway=auto test_it.py::test_one" in (recorded / file).read_text()
     assert done.returncode == 1
     assert "1 failed, 6 passed" in done.stdout
     assert "-- tapeway --" in done.stdout

@@ -16,7 +16,7 @@ const MOST_SHOWN = 10;
 /** @typedef {import("./index.cjs").CassetteOptions} CassetteOptions */
 /** @typedef {import("./index.cjs").SentRequest} SentRequest */
 /**
- * @typedef {{ id: string, method: string, path: string, message: string, suggestion: string | null,
+ * @typedef {{ id: string, method: string, path: string, message: string, suggestion: string | null, record_command: string | null,
  *   nearest: { differences: { path: string, recorded?: unknown, requested?: unknown }[], more: number }[] }} Miss
  */
 
@@ -38,8 +38,9 @@ class TestTake {
    * @param {boolean} shared Whether other tests may use the same cassette.
    * @param {CassetteOptions} options
    * @param {Set<string>} told Ids of the misses through this slot that a test was told of.
+   * @param {string | null} recordCommand The command that records what is missed.
    */
-  constructor(connection, slot, cassette, shared, options, told) {
+  constructor(connection, slot, cassette, shared, options, told, recordCommand) {
     this._connection = connection;
     this._admin = connection.tapeway.admin;
     this.slot = slot;
@@ -48,6 +49,7 @@ class TestTake {
     this.mode = modeHere(modeOf(options.mode) ?? connection.mode);
     this._rules = options.rules ?? null;
     this._told = told;
+    this._recordCommand = recordCommand;
     // The take that began with the test. A rewind, or a change of mode, begins further ones.
     this._first = 0;
     /** @type {unknown} */
@@ -57,7 +59,7 @@ class TestTake {
   /** Point the slot at the cassette. */
   async begin() {
     if (this._records && !this.shared) this._before = await this._exported();
-    const body = { cassette: this.cassette, mode: this.mode, rules: this._rules };
+    const body = { cassette: this.cassette, mode: this.mode, rules: this._rules, record_command: this._recordCommand };
     this._first = (await this._admin.call("PUT", this._place, { body })).take;
   }
 
@@ -163,6 +165,8 @@ function statusOf(error) {
  */
 function missText(misses) {
   const lines = misses.slice(0, MOST_SHOWN).flatMap((miss) => [miss.message, ...details(miss).map((line) => `  ${line}`)]);
+  const commands = new Set(misses.map((miss) => miss.record_command));
+  for (const command of commands) if (command && !lines.some((line) => line.includes(command))) lines.push(`record with: ${command}`);
   if (misses.length > MOST_SHOWN) lines.push(`${misses.length - MOST_SHOWN} more misses`);
   return lines.join("\n");
 }

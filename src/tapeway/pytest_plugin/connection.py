@@ -46,6 +46,8 @@ class Connection:
     is_worker: bool
     server: ServerProcess | None = None
     """The server that this process started; perhaps it does not serve yet."""
+    record_command: str | None = None
+    """The command that tapeway has been told to name for what was missed."""
     starts_server: bool = False
     """Whether this run started the tapeway, here or in the process above."""
 
@@ -164,13 +166,18 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
         "admin": admin.url,
         "mode": mode,
         "own": "" if server is None else "1",
+        "record_command": clients.record_command or "",
     }
     if token is not None:
         changed[_TOKEN] = token
     changed[_CONTROLLER] = json.dumps(values)
     _set(config, changed)
     return Connection(
-        deck, _MAIN, mode, is_worker=False, server=server, starts_server=server is not None
+        *(deck, _MAIN, mode),
+        is_worker=False,
+        server=server,
+        record_command=clients.record_command,
+        starts_server=server is not None,
     )
 
 
@@ -197,7 +204,12 @@ def _join(config: pytest.Config, inherited: Mapping[str, str]) -> Connection:
     old, new = deck.url(slot=_MAIN), deck.url(slot=slot)
     _set(config, dict(_moved_variables(old, new)))
     mode = cast("DeckMode", inherited["mode"])
-    return Connection(deck, slot, mode, is_worker=True, starts_server=bool(inherited["own"]))
+    return Connection(
+        *(deck, slot, mode),
+        is_worker=True,
+        record_command=inherited["record_command"] or None,
+        starts_server=bool(inherited["own"]),
+    )
 
 
 def _admin_token() -> str | None:

@@ -14,6 +14,7 @@ from .connection import Connection, connect
 from .markers import MARKER, MARKER_HELP, RecordedTest, check, recorded_as
 from .names import distinct_names, scope_name
 from .outcome import RunOutcome
+from .record_command import RecordCommand
 from .recorder import TestRecorder
 from .reports import check_report, miss_section
 
@@ -130,7 +131,8 @@ class RunPlugin:
     def __init__(self, config: pytest.Config, connection: Connection) -> None:
         self._config = config
         self._connection = connection
-        self._recorder = TestRecorder(connection, config.rootpath)
+        command = RecordCommand(config, connection.record_command)
+        self._recorder = TestRecorder(connection, config.rootpath, command)
         self._outcome = RunOutcome(config, connection)
         # A sidecar shows the page itself.
         self._page = last_url(config.rootpath) if connection.starts_server else None

@@ -14,6 +14,7 @@ from ..embedded.deck import DeckMode
 from ..embedded.last import own_folder
 from .connection import Connection
 from .markers import RecordedTest
+from .record_command import RecordCommand
 
 _MOST_MISSES = 1000
 
@@ -105,11 +106,12 @@ class TestRecorder:
 
     __test__ = False
 
-    def __init__(self, connection: Connection, root: Path) -> None:
+    def __init__(self, connection: Connection, root: Path, command: RecordCommand) -> None:
         self._connection = connection
         self._deck = connection.deck
         self._slot = connection.slot
         self._root = root
+        self._command = command
         self.results = RunResults()
         self.current: TestTake | None = None
         self._scopes: list[str] = []
@@ -117,7 +119,13 @@ class TestRecorder:
 
     def point_at_scope(self, cassette: str) -> None:
         """Point the slot at the cassette of a scope wider than a test."""
-        number = self._deck.point(self._slot, cassette, self._connection.mode)
+        tests = [] if self.current is None else [self.current.node_id]
+        number = self._deck.point(
+            self._slot,
+            cassette,
+            self._connection.mode,
+            record_command=self._command.of(tests),
+        )
         if self.current is not None:
             self.current.leave(number)
 
@@ -135,7 +143,13 @@ class TestRecorder:
         if (take := self.current) is not None:
             recorded = take.recorded
             take.enter(
-                self._deck.point(self._slot, recorded.cassette, take.mode, rules=recorded.rules)
+                self._deck.point(
+                    self._slot,
+                    recorded.cassette,
+                    take.mode,
+                    rules=recorded.rules,
+                    record_command=self._command.of([take.node_id]),
+                )
             )
 
     def misses(self, take: TestTake) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from tapeway.core.http.cors import readable_by_page
 from tapeway.core.http.sdk_conventions import error_document
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.key import key_text
-from tapeway.core.misses.miss import Miss
+from tapeway.core.misses.miss import RECORD_NOTE, Miss
 from tapeway.core.model.messages import Headers, Response, ResponseHead
 from tapeway.errors import Foreign, StoreError, TapewayError
 from tapeway.server.answers import serialise
@@ -85,6 +85,7 @@ def miss_response(
         "match_key": key_text(miss.key),
         "nearest": [recording.document for recording in miss.explanation.nearest],
         "suggestion": miss.explanation.suggestion,
+        "record_command": miss.record_command,
         "journal": admin and f"{admin}/api/v1/journal?outcome=miss",
         "page": _page_of(request_id, page),
     }
@@ -94,9 +95,11 @@ def miss_response(
 
 
 def log_miss(miss: Miss, request_id: str, page: str | None) -> None:
-    """Log a miss with the address of its page."""
-    address = _page_of(request_id, page)
-    misses.warning("%s", miss.message if address is None else f"{miss.message}; see {address}")
+    """Log a miss with the command that records it, and with the address of its page."""
+    line, address = miss.message, _page_of(request_id, page)
+    if miss.record_command is not None and RECORD_NOTE not in line:
+        line += f"{RECORD_NOTE}{miss.record_command}"
+    misses.warning("%s", line if address is None else f"{line}; see {address}")
 
 
 def _page_of(request_id: str, page: str | None) -> str | None:

@@ -25,6 +25,7 @@ from tapeway.ports import UpgradeRefused, UpstreamSocket
 from tapeway.server.error_responses import log_miss
 from tapeway.server.messages import Exchange
 from tapeway.server.miss_explainer import Explainer
+from tapeway.server.record_command import RecordCommands
 from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.recorded_messages import RecordedTurns
 
@@ -77,6 +78,7 @@ class ConnectionServices:
 
     broker: Broker
     explainer: Explainer
+    commands: RecordCommands
     stopping: Signal
     ended: Callable[..., None]
     """Enters an exchange in the journal."""
@@ -119,7 +121,8 @@ class ConnectionServices:
 
     async def note_miss(self, exchange: Exchange, miss: Miss) -> Miss:
         """Enter a miss in log and journal; return the miss with the explanation."""
-        explained = await self.explainer.explain(miss)
+        slot = exchange.address.slot if exchange.address else None
+        explained = self.commands.told(await self.explainer.explain(miss), slot)
         log_miss(explained, exchange.id, self.page)
         self.ended(exchange, "miss", 400, None, explained.message, miss=explained)
         return explained

@@ -30,6 +30,7 @@ from tapeway.providers.websocket.choice import protocol_of, session_dialect_of
 from tapeway.server.answers import outcome_headers
 from tapeway.server.messages import Exchange, WireResponse
 from tapeway.server.miss_explainer import Explainer
+from tapeway.server.record_command import RecordCommands
 from tapeway.server.websocket.connection import (
     ConnectionServices,
     OpenConnection,
@@ -97,6 +98,7 @@ class Upgrades:
         self,
         broker: Broker,
         explainer: Explainer,
+        commands: RecordCommands,
         dial: Dial | None,
         stopping: Signal,
         *,
@@ -118,7 +120,8 @@ class Upgrades:
         self._ended = ended
         self._refused = refused
         self._services = ConnectionServices(
-            broker, explainer, stopping, ended, begun, self._dialled, delivery, pace, page
+            *(broker, explainer, commands, stopping, ended, begun, self._dialled),
+            *(delivery, pace, page),
         )
 
     async def serve(self, exchange: Exchange, address: RequestAddress) -> WireResponse:
