@@ -43,7 +43,7 @@ RUNNERS = [
                 *("concurrent/one", "concurrent/two", "concurrent/three"),
             }
         ),
-        "chat.test/fails_after_it_asked-114618",
+        "chat.test/fails-after-it-asked",
         (ASTRAY, "tapeway: 4 replayed, 2 missed, 1 failed"),
         "npx jest chat.test.js -t 'fails after it asked$'",
     ),
@@ -52,11 +52,11 @@ RUNNERS = [
         ("node", "--import", "tapeway/node-test", "--test"),
         frozenset(
             {
-                *("chat.test/spider", "chat.test/with_subtests-277213"),
+                *("chat.test/spider", "chat.test/with-subtests"),
                 *("concurrent/a", "concurrent/b", "concurrent/c"),
             }
         ),
-        "chat.test/fails_after_it_asked-787156",
+        "chat.test/fails-after-it-asked",
         (ASTRAY, "two tests have this name"),
         "node --import tapeway/node-test --test "
         "--test-name-pattern='fails after it asked$' chat.test.mjs",
@@ -67,10 +67,10 @@ RUNNERS = [
         frozenset(
             {
                 *("chat.spec/spider", "shared/one"),
-                "chat.spec/an_application_behind_the_worker_s_slot-503884",
+                "chat.spec/an-application-behind-the-worker_s-slot-503884",
             }
         ),
-        "chat.spec/fails_after_it_asked-446753",
+        "chat.spec/fails-after-it-asked",
         ("tapeway: 2 replayed, 2 missed",),
         "npx playwright test chat.spec.ts -g 'fails after it asked'",
     ),

@@ -4,6 +4,7 @@
 const { randomBytes } = require("node:crypto");
 const { TapewayError } = require("./admin.cjs");
 const { recordCommand } = require("./record-command.cjs");
+const { resultsFolder, summary, takeResults } = require("./run-results.cjs");
 const { attach, isBelow, serve } = require("./server.cjs");
 
 // Tells the processes of a run what the first one found out.
@@ -13,7 +14,7 @@ const RUN = "_TAPEWAY_NODE";
 /** @typedef {import("./server.cjs").Tapeway} Tapeway */
 /** @typedef {import("./record-command.cjs").Runner} Runner */
 /** @typedef {import("./names.cjs").TestPlace} TestPlace */
-/** @typedef {{ root: string, mode: Mode, runner: Runner, recordCommand: string | null }} Run `recordCommand` holds for all tests. */
+/** @typedef {{ root: string, mode: Mode, runner: Runner, recordCommand: string | null, results: string }} Run `recordCommand` holds for all tests. */
 /** @typedef {Run & { tapeway: Tapeway, slot: string }} Connection A process of a run. */
 
 /**
@@ -33,7 +34,7 @@ async function startRun(root, runner) {
   // What comes past the slots is never asked live.
   if (!attached && wanted !== "replay") await tapeway.mode("replay");
   /** @type {Run} */
-  const run = { root, mode: wanted, runner, recordCommand: known || null };
+  const run = { root, mode: wanted, runner, recordCommand: known || null, results: resultsFolder() };
   const restore = setVariables({ ...tapeway.environment, [RUN]: JSON.stringify(run) });
   const before = await counts(tapeway);
   return async () => {
@@ -42,6 +43,9 @@ async function startRun(root, runner) {
     const said = Object.keys(after).map((kind) => [(after[kind] ?? 0) - (before[kind] ?? 0), kind]);
     const told = said.filter(([count]) => count).map((each) => each.join(" "));
     process.stderr.write(`tapeway: ${told.join(", ") || "no requests"}\n`);
+    const lines = await summary(tapeway.admin, takeResults(run.results), root, run.recordCommand ?? recordCommand(runner))
+      .catch((error) => [`warning: no more can be said of this run: ${error.message}`]);
+    for (const line of lines) process.stderr.write(`tapeway: ${line}\n`);
     await tapeway.stop();
   };
 }

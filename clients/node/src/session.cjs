@@ -128,7 +128,7 @@ class TestSession {
     if (outer) await outer.end(false);
     else if (!shared) this._claim(name, id, once);
     const command = recordCommandOf(this._connection, place);
-    const take = new TestTake(this._connection, this._connection.slot, name, shared, options, this._told, command);
+    const take = new TestTake(this._connection, this._connection.slot, name, shared, options, this._told, command, id);
     await take.begin();
     this._running.set(id, take);
   }
@@ -151,7 +151,7 @@ class TestSession {
     const slot = `${this._connection.slot}-${++this._count}`;
     // Of tests that run at the same time nobody knows which one this is.
     const command = recordCommandOf(this._connection, this._file === undefined ? undefined : { file: this._file, titles: [] });
-    const take = new TestTake(this._connection, slot, name, users > 0, options, new Set(), command);
+    const take = new TestTake(this._connection, slot, name, users > 0, options, new Set(), command, name);
     await take.begin();
     this._inUse.set(name, users + 1);
     return take;

@@ -6,8 +6,9 @@ const path = require("node:path");
 const { isDeepStrictEqual } = require("node:util");
 const { TapewayError } = require("./admin.cjs");
 const { modeHere, modeOf } = require("./connection.cjs");
+const { addResult, ownFolder } = require("./run-results.cjs");
 
-const FAILED_FOLDER = ".tapeway/failed";
+const FAILED_FOLDER = "failed";
 const MOST_MISSES = 1000;
 const MOST_DIFFERENCES = 5;
 const MOST_SHOWN = 10;
@@ -39,8 +40,9 @@ class TestTake {
    * @param {CassetteOptions} options
    * @param {Set<string>} told Ids of the misses through this slot that a test was told of.
    * @param {string | null} recordCommand The command that records what is missed.
+   * @param {string} test What people call it.
    */
-  constructor(connection, slot, cassette, shared, options, told, recordCommand) {
+  constructor(connection, slot, cassette, shared, options, told, recordCommand, test) {
     this._connection = connection;
     this._admin = connection.tapeway.admin;
     this.slot = slot;
@@ -50,6 +52,7 @@ class TestTake {
     this._rules = options.rules ?? null;
     this._told = told;
     this._recordCommand = recordCommand;
+    this._test = test;
     // The take that began with the test. A rewind, or a change of mode, begins further ones.
     this._first = 0;
     /** @type {unknown} */
@@ -113,7 +116,8 @@ class TestTake {
   /** @param {boolean} failed @param {boolean} prunes Whether what was not used is known. */
   async _settle(failed, prunes) {
     try {
-      await this._connection.tapeway.eject(this.cassette, { prune: prunes && this.mode === "record" && !failed });
+      const report = await this._connection.tapeway.eject(this.cassette, { prune: prunes && this.mode === "record" && !failed });
+      addResult(this._connection.results, { report });
     } catch (error) {
       // Nothing was asked, or the test has ejected it.
       if (codeOf(error) !== "not_inserted") throw error;
@@ -129,11 +133,12 @@ class TestTake {
    * @param {unknown} now
    */
   async _setAside(now) {
-    const folder = path.join(this._connection.root, FAILED_FOLDER);
+    const folder = path.join(ownFolder(this._connection.root), FAILED_FOLDER);
     const file = path.join(folder, `${this.cassette}.json`);
     await mkdir(path.dirname(file), { recursive: true });
-    await writeFile(path.join(folder, "..", ".gitignore"), "*\n");
     await writeFile(file, JSON.stringify(now, null, 2));
+    const setAside = `what ${this._test} recorded is in ${path.relative(process.cwd(), file)}`;
+    addResult(this._connection.results, { setAside });
     if (this._before === undefined) await this._admin.call("DELETE", this._stored);
     else await this._admin.call("PUT", this._stored, { body: this._before, query: { secrets: "keep" } });
   }

@@ -134,7 +134,7 @@ class RunPlugin:
         self._connection = connection
         command = RecordCommand(config, connection.record_command)
         self._recorder = TestRecorder(connection, config.rootpath, command)
-        self._outcome = RunOutcome(config, connection)
+        self._outcome = RunOutcome(config, connection, command)
         # A sidecar shows the page itself.
         self._page = last_url(config.rootpath) if connection.starts_server else None
         self._recorded: dict[str, RecordedTest] = {}

@@ -61,6 +61,7 @@ from tapeway.engine.journal import (
 )
 from tapeway.engine.kept_calls import CallKeeper, RelayedBody
 from tapeway.engine.open_streams import Signal
+from tapeway.engine.record_command import RecordCommands
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import (
     Foreign,
@@ -106,7 +107,6 @@ from tapeway.server.messages import (
     read_body,
 )
 from tapeway.server.miss_explainer import Explainer
-from tapeway.server.record_command import RecordCommands
 from tapeway.server.way_back import ResponsesBack
 from tapeway.server.websocket.upgrades import Upgrades
 

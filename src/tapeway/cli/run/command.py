@@ -19,6 +19,7 @@ from tapeway.cli.run.isolation import enter_network_namespace
 from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.embedded.last import LAST, last_url, write_last
+from tapeway.engine.record_command import without_secrets
 from tapeway.engine.report.forms import (
     TEXT_FORMS,
     Locate,
@@ -31,7 +32,6 @@ from tapeway.engine.report.summary import CassetteReport
 from tapeway.errors import ConfigError
 from tapeway.html_report.collection import LAST_LIMITS, ReportLimits
 from tapeway.server.error_responses import misses
-from tapeway.server.record_command import without_secrets
 from tapeway.settings.options import Settings, process_secrets
 from tapeway.stores.opening import open_store
 

@@ -19,13 +19,13 @@ from tapeway.core.streams.pacing import Pace
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.engine.broker import Broker
 from tapeway.engine.open_streams import Signal
+from tapeway.engine.record_command import RecordCommands
 from tapeway.engine.single_flight import Pending
 from tapeway.errors import TapewayError, UpstreamError
 from tapeway.ports import UpgradeRefused, UpstreamSocket
 from tapeway.server.error_responses import log_miss
 from tapeway.server.messages import Exchange
 from tapeway.server.miss_explainer import Explainer
-from tapeway.server.record_command import RecordCommands
 from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.recorded_messages import RecordedTurns
 

@@ -24,13 +24,13 @@ from tapeway.core.websocket.sessions import SessionRecording
 from tapeway.engine.broker import Broker
 from tapeway.engine.decision import routes_of
 from tapeway.engine.open_streams import Signal
+from tapeway.engine.record_command import RecordCommands
 from tapeway.errors import RequestError, WebSocketOff
 from tapeway.ports import Dial, UpgradeRefused, UpstreamSocket
 from tapeway.providers.websocket.choice import protocol_of, session_dialect_of
 from tapeway.server.answers import outcome_headers
 from tapeway.server.messages import Exchange, WireResponse
 from tapeway.server.miss_explainer import Explainer
-from tapeway.server.record_command import RecordCommands
 from tapeway.server.websocket.connection import (
     ConnectionServices,
     OpenConnection,
