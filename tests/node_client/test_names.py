@@ -36,7 +36,7 @@ def in_node(**given: object) -> dict[str, list[object]]:
 
 def test_titles_become_the_names_that_pytest_gives() -> None:
     draw = random.Random(25)
-    alphabet = [*"aZ09._- é\U0001f389\\:(\u0663", "con", "nul.", "x" * 40]
+    alphabet = [*"aZ09._-\té\U0001f389\\:(\u0663", "con", "nul.", "x" * 40]
     titles = ["plain", *("".join(draw.choices(alphabet, k=draw.randint(1, 8))) for _ in range(300))]
     titles = [title for title in titles if "::" not in title]
     folders = [["f"], ["_a", "con"], [*"abcdefghij"]]
@@ -48,6 +48,18 @@ def test_titles_become_the_names_that_pytest_gives() -> None:
 
     assert names == [cassette_name(node_id) for _, node_id in cases]
     assert len({*names}) > 600
+
+
+def test_blanks_become_hyphens_without_digits_where_nothing_clashes() -> None:
+    tests = [["names a spider"], ["deep", "in it"], ["what, now"], ["a b"], ["a-b"]]
+
+    (names,) = in_node(joins=[], files=[["chat.test.ts", tests]])["files"]
+
+    assert isinstance(names, list)
+    assert names[:2] == ["chat.test/names-a-spider", "chat.test/deep.in-it"]
+    assert names[2].startswith("chat.test/what_-now-")
+    assert [name[: len("chat.test/a-b-")] for name in names[3:]] == ["chat.test/a-b-"] * 2
+    assert len({*names}) == len(tests)
 
 
 def test_a_file_has_one_name_for_each_of_its_tests() -> None:

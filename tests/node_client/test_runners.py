@@ -26,6 +26,8 @@ class Runner:
     failed: str
     said: tuple[str, ...]
     """What else the second run says."""
+    record: str
+    """The command that records what one test missed."""
 
     def __str__(self) -> str:
         return self.program
@@ -41,20 +43,23 @@ RUNNERS = [
                 *("concurrent/one", "concurrent/two", "concurrent/three"),
             }
         ),
-        "chat.test/fails_after_it_asked-114618",
+        "chat.test/fails-after-it-asked",
         (ASTRAY, "tapeway: 4 replayed, 2 missed, 1 failed"),
+        "npx jest chat.test.js -t 'fails after it asked$'",
     ),
     Runner(
         "node-test",
         ("node", "--import", "tapeway/node-test", "--test"),
         frozenset(
             {
-                *("chat.test/spider", "chat.test/with_subtests-277213"),
+                *("chat.test/spider", "chat.test/with-subtests"),
                 *("concurrent/a", "concurrent/b", "concurrent/c"),
             }
         ),
-        "chat.test/fails_after_it_asked-787156",
+        "chat.test/fails-after-it-asked",
         (ASTRAY, "two tests have this name"),
+        "node --import tapeway/node-test --test "
+        "--test-name-pattern='fails after it asked$' chat.test.mjs",
     ),
     Runner(
         "playwright",
@@ -62,11 +67,12 @@ RUNNERS = [
         frozenset(
             {
                 *("chat.spec/spider", "shared/one"),
-                "chat.spec/an_application_behind_the_worker_s_slot-503884",
+                "chat.spec/an-application-behind-the-worker_s-slot-503884",
             }
         ),
-        "chat.spec/fails_after_it_asked-446753",
+        "chat.spec/fails-after-it-asked",
         ("tapeway: 2 replayed, 2 missed",),
+        "npx playwright test chat.spec.ts -g 'fails after it asked'",
     ),
 ]
 
@@ -125,3 +131,4 @@ def test_each_test_records_and_replays_and_one_that_missed_fails(
     assert changed.returncode != 0
     for text in (DIFFERENCE, f"there is no cassette '{runner.failed}'", *runner.said):
         assert text in said
+    assert f"record it with TAPEWAY_MODE=record {runner.record}" in said

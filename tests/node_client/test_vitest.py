@@ -9,10 +9,10 @@ from tapeway.testing import ThreadedStandIn
 from tests.node_client.npm_project import PACKAGE, Output, Projects, cassettes, remaining_in, run
 
 OWN = {
-    *("openai", "openai__streamed-956919", "anthropic", "ai", "langchain"),
-    *("a_miss_that_the_code_handles-816001", "passes_at_the_second_try-910513"),
+    *("openai", "openai_-streamed-956919", "anthropic", "ai", "langchain"),
+    *("a-miss-that-the-code-handles", "passes-at-the-second-try"),
     *(
-        "rules.another_user-960141",
+        "rules.another-user",
         "names.Alike-688614",
         "names.alike-813666",
         "names.twice",
@@ -57,15 +57,26 @@ def test_each_test_records_to_a_cassette_of_its_own_and_replays_from_it(project:
     }
     # What a failed test recorded, and the first try of one that then passed.
     assert cassettes(folder / ".tapeway/failed") == {
-        "sdks.test/fails_after_it_asked-457065",
-        "sdks.test/passes_at_the_second_try-910513",
+        "sdks.test/fails-after-it-asked",
+        "sdks.test/passes-at-the-second-try",
     }
 
+    failed = ".tapeway/failed/sdks.test/fails-after-it-asked.json"
+    assert f"set aside: what sdks.test.ts::{FAILS} recorded is in {failed}" in recording.stderr
     # As installed from a folder, of which vitest loads parts in a way of its own.
     (folder / "node_modules").mkdir(exist_ok=True)
     (folder / "node_modules" / "tapeway").symlink_to(PACKAGE)
     # Without keys and without a service; what is missing is not asked for.
-    _, missed = vitest(folder, CI="true", TAPEWAY_MODE="auto", CHANGED="Name a bug.", ASTRAY="1")
+    replaying, missed = vitest(
+        folder, CI="true", TAPEWAY_MODE="auto", CHANGED="Name a bug.", ASTRAY="1"
+    )
+
+    assert "tapeway: 1 miss: there is no cassette 'sdks.test/" in replaying.stderr
+    causes = "misses, one cause: messages[0].content: Name a spider. → Name a bug."
+    assert causes in replaying.stderr
+    assert "to record what was missed: TAPEWAY_MODE=record npx vitest run" in replaying.stderr
+    assert "look at it in a browser: .tapeway/last.html" in replaying.stderr
+    assert "Name a bug." in (folder / ".tapeway/last.html").read_text()
 
     difference = "messages[0].content: Name a spider. → Name a bug."
     # Of tests that run at the same time, one is told of the requests past the cassettes of both.
@@ -73,7 +84,9 @@ def test_each_test_records_to_a_cassette_of_its_own_and_replays_from_it(project:
     assert set(missed) == {"openai", "a miss that the code handles", FAILS}
     for title in ("openai", "a miss that the code handles"):
         assert difference in missed[title]
-    assert "there is no cassette 'sdks.test/fails_after_it_asked" in missed[FAILS]
+        command = f"TAPEWAY_MODE=record npx vitest run sdks.test.ts -t '{title}$'"
+        assert f"record with: {command}" in missed[title]
+    assert "there is no cassette 'sdks.test/fails-after-it-asked" in missed[FAILS]
     assert "POST /v1/chat/completions" in "".join(astray)
     assert "GET /v1/models" in "".join(astray)
     assert all("was sent while no test had a cassette for it" in text for text in astray)

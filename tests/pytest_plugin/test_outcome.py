@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tapeway.pytest_plugin.outcome import RunOutcome
+from tapeway.pytest_plugin.record_command import RecordCommand
 
 ROOT = Path("/project")
 SOURCE = pytest.Config.ArgsSource
@@ -20,9 +21,9 @@ def outcome(
     config = SimpleNamespace(
         option=option, args_source=source, invocation_params=given, rootpath=ROOT
     )
-    return RunOutcome(
-        cast("Any", config), cast("Any", SimpleNamespace(deck=None, starts_server=False))
-    )
+    connection = SimpleNamespace(deck=None, starts_server=False)
+    command = RecordCommand(cast("Any", config), None)
+    return RunOutcome(cast("Any", config), cast("Any", connection), command)
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,13 @@ def test_a_changed_prompt_fails_its_test_alone_and_says_what_changed(recorded: P
     write(recorded, TESTS.replace('ask("one")', 'ask("uno")'))
     done = run(recorded, "--tapeway-report=r.xml", "--tapeway-report=r.md")
 
+    command = "pytest --tapeway=auto test_it.py::test_one\n"
+    assert f"record with: {command}" in done.stdout
+    # A miss that is alone and has no rule is in the summary too.
+    assert "\n1 miss: messages[0].content: one → uno\n" in done.stdout
+    assert f"\nto record what was missed: {command}" in done.stdout
+    for file in ("r.xml", "r.md", ".tapeway/last.html"):
+        assert "pytest --tapeway=auto test_it.py::test_one" in (recorded / file).read_text()
     assert done.returncode == 1
     assert "1 failed, 6 passed" in done.stdout
     assert "-- tapeway --" in done.stdout
@@ -143,6 +150,8 @@ def test_what_a_failed_test_recorded_is_set_aside(recorded: Path, upstream: str)
 
     assert done.returncode == 1
     assert "2 failed, 6 passed" in done.stdout
+    file = ".tapeway/failed/test_it/test_new.json"
+    assert f"set aside: what test_it.py::test_new recorded is in {file}\n" in done.stdout
     assert cassettes(recorded) == before
     aside = [
         json.loads((recorded / f".tapeway/failed/test_it/{name}.json").read_text())
@@ -194,6 +203,7 @@ def test_unused_recordings_of_passed_tests_and_orphans_are_named(
     write(tmp_path, "def test_two():\n    ask('a')\ndef test_fails():\n    pass\n")
     orphans = run(tmp_path, "--tapeway-orphans")
 
+    assert "\nto drop what is not used: pytest --tapeway-prune\n" in warned.stdout
     named = [
         "not used: #1 POST /v1/chat/completions of test_it/test_two",
         "not used: all recordings of test_it/test_one",

@@ -89,3 +89,19 @@ def test_an_option_of_the_plugin_gives_each_test_a_cassette(tmp_path: Path, upst
     _, names = wrapped(tmp_path, *options, more=("--tapeway=auto",))
 
     assert names == list(cassettes(tmp_path)) == ["test_it/test_one", "test_it/test_two"]
+
+
+def test_a_miss_names_the_line_of_the_run_around_it(tmp_path: Path) -> None:
+    write(tmp_path, "def test_one():\n    ask('one')\n")
+    arguments = ("--mode", "replay", "--", *fork_server.command(), *ARGUMENTS, "--tapeway=replay")
+    done = subprocess.run(
+        [*fork_server.command(), "run", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=ENVIRON,
+        check=False,
+    )
+
+    assert "record it with tapeway run --mode auto -- " in done.stdout, done.stdout + done.stderr
+    assert "pytest --tapeway=auto" not in done.stdout

@@ -33,7 +33,20 @@ class AdminClient {
    * @returns {Promise<any>}
    * @throws {TapewayError}
    */
-  async call(method, path, { body, query = {} } = {}) {
+  async call(method, path, sent = {}) {
+    return JSON.parse(await this.text(method, path, sent));
+  }
+
+  /**
+   * The answer of a call as a text.
+   *
+   * @param {"GET" | "PUT" | "POST" | "DELETE"} method
+   * @param {string} path
+   * @param {{ body?: unknown, query?: Record<string, string> }} [sent]
+   * @returns {Promise<string>}
+   * @throws {TapewayError}
+   */
+  async text(method, path, { body, query = {} } = {}) {
     /** @type {Record<string, string>} */
     const headers = { Accept: "application/json" };
     if (this._token) headers["Authorization"] = `Bearer ${this._token}`;
@@ -41,7 +54,7 @@ class AdminClient {
     const search = new URLSearchParams(query).toString();
     const url = `${this.url}/api/v1/${path}${search && `?${search}`}`;
     const [status, text] = await this._exchange(url, method, headers, body);
-    if (status < 400) return JSON.parse(text);
+    if (status < 400) return text;
     throw refusal(status, text);
   }
 

@@ -3,6 +3,8 @@
 
 const { randomBytes } = require("node:crypto");
 const { TapewayError } = require("./admin.cjs");
+const { recordCommand } = require("./record-command.cjs");
+const { resultsFolder, summary, takeResults } = require("./run-results.cjs");
 const { attach, isBelow, serve } = require("./server.cjs");
 
 // Tells the processes of a run what the first one found out.
@@ -10,23 +12,30 @@ const RUN = "_TAPEWAY_NODE";
 
 /** @typedef {import("./index.cjs").Mode} Mode */
 /** @typedef {import("./server.cjs").Tapeway} Tapeway */
-/** @typedef {{ root: string, mode: Mode }} Run */
-/** @typedef {{ root: string, mode: Mode, tapeway: Tapeway, slot: string }} Connection A process of a run. */
+/** @typedef {import("./record-command.cjs").Runner} Runner */
+/** @typedef {import("./names.cjs").TestPlace} TestPlace */
+/** @typedef {{ root: string, mode: Mode, runner: Runner, recordCommand: string | null, results: string }} Run `recordCommand` holds for all tests. */
+/** @typedef {Run & { tapeway: Tapeway, slot: string }} Connection A process of a run. */
 
 /**
  * Start the tapeway of a run, or attach to the one in the environment, and set the variables that the
  * processes of the run inherit.
  *
  * @param {string} root The folder of tapeway.toml and the cassettes.
+ * @param {Runner} runner
  * @returns {Promise<() => Promise<void>>} Ends it, and tells what became of its requests.
  */
-async function startRun(root) {
+async function startRun(root, runner) {
   const attached = process.env["TAPEWAY_ADMIN_URL"] ? attach() : undefined;
   const wanted = modeHere(modeOf(process.env["TAPEWAY_MODE"]) ?? (await attached?.mode()) ?? "replay");
-  const tapeway = attached ?? (await serve({ mode: wanted, folder: root }));
+  const given = process.env["TAPEWAY_RECORD_COMMAND"];
+  const tapeway = attached ?? (await serve({ mode: wanted, folder: root, recordCommand: given || recordCommand(runner) }));
+  const { record_command: known } = attached ? await attached.admin.call("GET", "clients") : { record_command: given };
   // What comes past the slots is never asked live.
   if (!attached && wanted !== "replay") await tapeway.mode("replay");
-  const restore = setVariables({ ...tapeway.environment, [RUN]: JSON.stringify({ root, mode: wanted }) });
+  /** @type {Run} */
+  const run = { root, mode: wanted, runner, recordCommand: known || null, results: resultsFolder() };
+  const restore = setVariables({ ...tapeway.environment, [RUN]: JSON.stringify(run) });
   const before = await counts(tapeway);
   return async () => {
     restore();
@@ -34,6 +43,9 @@ async function startRun(root) {
     const said = Object.keys(after).map((kind) => [(after[kind] ?? 0) - (before[kind] ?? 0), kind]);
     const told = said.filter(([count]) => count).map((each) => each.join(" "));
     process.stderr.write(`tapeway: ${told.join(", ") || "no requests"}\n`);
+    const lines = await summary(tapeway.admin, takeResults(run.results), root, run.recordCommand ?? recordCommand(runner))
+      .catch((error) => [`warning: no more can be said of this run: ${error.message}`]);
+    for (const line of lines) process.stderr.write(`tapeway: ${line}\n`);
     await tapeway.stop();
   };
 }
@@ -75,7 +87,7 @@ function join(worker) {
       process.env[name] = `${tapeway.url}/@~${slot}${below(tapeway.url, value)}`;
     }
   }
-  return { root: run.root, mode: run.mode, tapeway, slot };
+  return { ...run, tapeway, slot };
 }
 
 /** @param {string} root @param {string} url */
@@ -99,4 +111,14 @@ function modeHere(mode) {
   return mode === "auto" && /^(?:true|1)$/i.test(process.env["CI"] ?? "") ? "replay" : mode;
 }
 
-module.exports = { join, modeHere, modeOf, startRun };
+/**
+ * The command that records what a test missed, or any of a run.
+ *
+ * @param {Connection} connection
+ * @param {TestPlace} [place]
+ */
+function recordCommandOf({ runner, recordCommand: known }, place) {
+  return known ?? recordCommand(runner, place);
+}
+
+module.exports = { join, modeHere, modeOf, recordCommandOf, startRun };

@@ -15,7 +15,8 @@ const END = Symbol.for("tapeway.end");
  */
 async function globalSetup(runner = {}) {
   const root = runner.config?.root ?? (runner.configFile && path.dirname(runner.configFile)) ?? runner.rootDir;
-  const end = await startRun(root ?? process.cwd());
+  const name = runner.config ? "vitest" : runner.configFile ? "playwright" : "jest";
+  const end = await startRun(root ?? process.cwd(), name);
   /** @type {Place} */ (globalThis)[END] = end;
   return end;
 }

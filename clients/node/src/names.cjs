@@ -1,8 +1,9 @@
 "use strict";
-// The cassette names of tests: `src/chat.test/greets-419876`, by the rules of the pytest plugin.
+// The cassette names of tests: `src/chat.test/greets-by-name`, by the rules of the pytest plugin but for blanks.
 //
-// A name is the same on every machine and under every selection of tests. Six digits are added where
-// characters had to be replaced or the name was cut, so that two tests never share one.
+// A name is the same on every machine and under every selection of tests. Blanks become `-`. Six digits
+// are added where other characters had to be replaced or the name was cut, so that two tests never
+// share one.
 
 const { crc32 } = require("node:zlib");
 
@@ -72,12 +73,17 @@ function joined(segments, id) {
     kept.splice(MOST_FOLDERS - 1, kept.length - MOST_FOLDERS, segment(middle));
   }
   const name = kept.join("/");
-  return name === segments.join("/") ? name : numbered(name, id);
+  return name === withoutBlanks(segments.join("/")) ? name : numbered(name, id);
+}
+
+/** @param {string} text */
+function withoutBlanks(text) {
+  return text.replaceAll(" ", "-");
 }
 
 /** @param {string} text */
 function segment(text) {
-  let found = text.replace(/[^A-Za-z0-9._-]/gu, "_").slice(0, LONGEST);
+  let found = withoutBlanks(text).replace(/[^A-Za-z0-9._-]/gu, "_").slice(0, LONGEST);
   if (found.endsWith(".")) found = `${found.slice(0, -1)}_`;
   if (!/^[A-Za-z0-9]/.test(found) || WINDOWS_DEVICE.test(found)) found = `x${found}`.slice(0, LONGEST);
   return found;

@@ -11,7 +11,7 @@ export { withCassette };
 
 // There is no set-up before the process of a test file that could have started one.
 if (!connect(String(process.pid))) {
-  await startRun(process.cwd());
+  await startRun(process.cwd(), "node");
   connect(String(process.pid));
 }
 

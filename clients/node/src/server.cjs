@@ -68,7 +68,8 @@ class RunningTapeway {
 
 /** @param {ServeOptions} [options] */
 async function serve(options = {}) {
-  const { command, folder, ...given } = options;
+  // Without one, tapeway run would name its own line, which is about the process that holds it.
+  const { command, folder, ...given } = { recordCommand: 'await tapeway.mode("auto")', ...options };
   // Other users can see arguments in the process list, and these may hold passwords.
   const { variables, flags } = handedOver(given);
   const names = Object.keys(variables);

@@ -4,7 +4,7 @@
 const { AsyncLocalStorage } = require("node:async_hooks");
 const { CassetteError, MOST_MISSES, TestTake } = require("./takes.cjs");
 const { TapewayError } = require("./admin.cjs");
-const { join } = require("./connection.cjs");
+const { join, recordCommandOf } = require("./connection.cjs");
 const { testId } = require("./names.cjs");
 
 /** @typedef {import("./index.cjs").CassetteOptions} CassetteOptions */
@@ -29,6 +29,8 @@ class TestSession {
     /** @type {Map<string, unknown>} Why tests that lost the slot fail. */
     this._lost = new Map();
     this._count = 0;
+    /** @type {string | undefined} The file of the test that began last. */
+    this._file = undefined;
     /** @type {Promise<unknown>} Settled when nobody changes which test has the slot. */
     this._turn = Promise.resolve();
     sendThroughOwnSlots(connection.tapeway.url);
@@ -52,7 +54,7 @@ class TestSession {
    *   `once`: no test runs again, so that a second one of this name is another one.
    */
   begin(place, wanted) {
-    return this._inTurn(() => this._begin(testId(place), wanted));
+    return this._inTurn(() => this._begin(place, wanted));
   }
 
   /**
@@ -109,8 +111,10 @@ class TestSession {
     return done;
   }
 
-  /** @param {string} id @param {Parameters<TestSession["begin"]>[1]} wanted */
-  async _begin(id, { name, shared, concurrent = false, once = false, options = {} }) {
+  /** @param {TestPlace} place @param {Parameters<TestSession["begin"]>[1]} wanted */
+  async _begin(place, { name, shared, concurrent = false, once = false, options = {} }) {
+    const id = testId(place);
+    this._file = place.file;
     const others = [...this._running.keys()].filter((each) => each !== id);
     // A subtest belongs to its test.
     if (others.some((each) => id.startsWith(`${each}::`))) return;
@@ -123,7 +127,8 @@ class TestSession {
     const outer = this._running.get(id);
     if (outer) await outer.end(false);
     else if (!shared) this._claim(name, id, once);
-    const take = new TestTake(this._connection, this._connection.slot, name, shared, options, this._told);
+    const command = recordCommandOf(this._connection, place);
+    const take = new TestTake(this._connection, this._connection.slot, name, shared, options, this._told, command, id);
     await take.begin();
     this._running.set(id, take);
   }
@@ -144,7 +149,9 @@ class TestSession {
   async _enter(name, options) {
     const users = this._inUse.get(name) ?? 0;
     const slot = `${this._connection.slot}-${++this._count}`;
-    const take = new TestTake(this._connection, slot, name, users > 0, options, new Set());
+    // Of tests that run at the same time nobody knows which one this is.
+    const command = recordCommandOf(this._connection, this._file === undefined ? undefined : { file: this._file, titles: [] });
+    const take = new TestTake(this._connection, slot, name, users > 0, options, new Set(), command, name);
     await take.begin();
     this._inUse.set(name, users + 1);
     return take;

@@ -6,8 +6,9 @@ const path = require("node:path");
 const { isDeepStrictEqual } = require("node:util");
 const { TapewayError } = require("./admin.cjs");
 const { modeHere, modeOf } = require("./connection.cjs");
+const { addResult, ownFolder } = require("./run-results.cjs");
 
-const FAILED_FOLDER = ".tapeway/failed";
+const FAILED_FOLDER = "failed";
 const MOST_MISSES = 1000;
 const MOST_DIFFERENCES = 5;
 const MOST_SHOWN = 10;
@@ -16,7 +17,7 @@ const MOST_SHOWN = 10;
 /** @typedef {import("./index.cjs").CassetteOptions} CassetteOptions */
 /** @typedef {import("./index.cjs").SentRequest} SentRequest */
 /**
- * @typedef {{ id: string, method: string, path: string, message: string, suggestion: string | null,
+ * @typedef {{ id: string, method: string, path: string, message: string, suggestion: string | null, record_command: string | null,
  *   nearest: { differences: { path: string, recorded?: unknown, requested?: unknown }[], more: number }[] }} Miss
  */
 
@@ -38,8 +39,10 @@ class TestTake {
    * @param {boolean} shared Whether other tests may use the same cassette.
    * @param {CassetteOptions} options
    * @param {Set<string>} told Ids of the misses through this slot that a test was told of.
+   * @param {string | null} recordCommand The command that records what is missed.
+   * @param {string} test What people call it.
    */
-  constructor(connection, slot, cassette, shared, options, told) {
+  constructor(connection, slot, cassette, shared, options, told, recordCommand, test) {
     this._connection = connection;
     this._admin = connection.tapeway.admin;
     this.slot = slot;
@@ -48,6 +51,8 @@ class TestTake {
     this.mode = modeHere(modeOf(options.mode) ?? connection.mode);
     this._rules = options.rules ?? null;
     this._told = told;
+    this._recordCommand = recordCommand;
+    this._test = test;
     // The take that began with the test. A rewind, or a change of mode, begins further ones.
     this._first = 0;
     /** @type {unknown} */
@@ -57,7 +62,7 @@ class TestTake {
   /** Point the slot at the cassette. */
   async begin() {
     if (this._records && !this.shared) this._before = await this._exported();
-    const body = { cassette: this.cassette, mode: this.mode, rules: this._rules };
+    const body = { cassette: this.cassette, mode: this.mode, rules: this._rules, record_command: this._recordCommand };
     this._first = (await this._admin.call("PUT", this._place, { body })).take;
   }
 
@@ -111,7 +116,8 @@ class TestTake {
   /** @param {boolean} failed @param {boolean} prunes Whether what was not used is known. */
   async _settle(failed, prunes) {
     try {
-      await this._connection.tapeway.eject(this.cassette, { prune: prunes && this.mode === "record" && !failed });
+      const report = await this._connection.tapeway.eject(this.cassette, { prune: prunes && this.mode === "record" && !failed });
+      addResult(this._connection.results, { report });
     } catch (error) {
       // Nothing was asked, or the test has ejected it.
       if (codeOf(error) !== "not_inserted") throw error;
@@ -127,11 +133,12 @@ class TestTake {
    * @param {unknown} now
    */
   async _setAside(now) {
-    const folder = path.join(this._connection.root, FAILED_FOLDER);
+    const folder = path.join(ownFolder(this._connection.root), FAILED_FOLDER);
     const file = path.join(folder, `${this.cassette}.json`);
     await mkdir(path.dirname(file), { recursive: true });
-    await writeFile(path.join(folder, "..", ".gitignore"), "*\n");
     await writeFile(file, JSON.stringify(now, null, 2));
+    const setAside = `what ${this._test} recorded is in ${path.relative(process.cwd(), file)}`;
+    addResult(this._connection.results, { setAside });
     if (this._before === undefined) await this._admin.call("DELETE", this._stored);
     else await this._admin.call("PUT", this._stored, { body: this._before, query: { secrets: "keep" } });
   }
@@ -163,6 +170,8 @@ function statusOf(error) {
  */
 function missText(misses) {
   const lines = misses.slice(0, MOST_SHOWN).flatMap((miss) => [miss.message, ...details(miss).map((line) => `  ${line}`)]);
+  const commands = new Set(misses.map((miss) => miss.record_command));
+  for (const command of commands) if (command && !lines.some((line) => line.includes(command))) lines.push(`record with: ${command}`);
   if (misses.length > MOST_SHOWN) lines.push(`${misses.length - MOST_SHOWN} more misses`);
   return lines.join("\n");
 }

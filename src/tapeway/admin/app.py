@@ -53,6 +53,7 @@ def make_application(
     version: str,
     proxy: str = "",
     named_routes: Sequence[str] = (),
+    record_command: str | None = None,
     certificate: str | None = None,
     hosts: Collection[str] = (),
     clock: Callable[[], float] = time.monotonic,
@@ -62,8 +63,8 @@ def make_application(
     """The admin API of this broker.
 
     The application takes calls whose Host names `listener` or one of `hosts`. `proxy` is the URL of
-    the proxy, `named_routes` are the routes named in the settings, and `certificate` is the file of
-    the listener's certificate, if any.
+    the proxy, `named_routes` are the routes named in the settings, `record_command` is the option,
+    and `certificate` is the file of the listener's certificate, if any.
 
     Raises ConfigError if other machines could reach the listener and there is no token.
     """
@@ -74,6 +75,7 @@ def make_application(
         version=version,
         proxy=proxy,
         named_routes=named_routes,
+        record_command=record_command,
         certificate=certificate,
         metrics=cache(lambda: _metrics(broker, version)),
         counts=InteractionCounts(),

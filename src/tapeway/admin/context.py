@@ -26,6 +26,8 @@ class HandlerContext:
     """The URL of the proxy for clients on this machine."""
     named_routes: Sequence[str]
     """The routes that the settings name."""
+    record_command: str | None
+    """The option: the command that records what was missed."""
     certificate: str | None
     """The file with the certificate of the admin listener, where it speaks TLS."""
     metrics: "Callable[[], Metrics]"

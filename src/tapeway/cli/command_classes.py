@@ -12,6 +12,7 @@ import click
 from tapeway.importing import imported
 
 _WRAPPED = "tapeway.wrapped_command"
+_GIVEN = "tapeway.given_options"
 
 
 class LazyCommand(NamedTuple):
@@ -99,6 +100,7 @@ class WrappingCommand(GroupedCommand):
             at = args.index("--")
             ctx.meta[_WRAPPED] = tuple(args[at + 1 :])
             args = args[:at]
+        ctx.meta[_GIVEN] = tuple(args)
         return super().parse_args(ctx, args)
 
 
@@ -118,7 +120,14 @@ class PrefixCommand(WrappingCommand):
             raise click.UsageError(f"put -- before the command: '{rest[0]}' is no option.", ctx)
         if rest:
             ctx.meta[_WRAPPED] = tuple(rest)
+            ctx.meta[_GIVEN] = ctx.meta[_GIVEN][: -len(rest)]
         return rest
+
+
+def given_options(context: click.Context) -> tuple[str, ...]:
+    """The options in front of the command behind `--`, as they were written."""
+    given: tuple[str, ...] = context.meta[_GIVEN]
+    return given
 
 
 def wrapped_command(context: click.Context) -> tuple[str, ...] | None:

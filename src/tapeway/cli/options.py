@@ -62,7 +62,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "Stores, settings and logs": (
         *("store", "store_token", "store_ca", "config", "journal_size"),
-        *("log_format", "log_level", "access_log"),
+        *("log_format", "log_level", "access_log", "record_command"),
     ),
 }
 """The sections of the help of commands that serve."""

@@ -20,11 +20,13 @@ class ClientSetup:
     """How clients reach a proxy: suffixes of its URL, by variable and by route.
 
     `keys` are the names of each provider's key: an SDK refuses to start without a value.
+    `record_command` records what was missed, None where the proxy names a switch of its mode.
     """
 
     variables: Mapping[str, str]
     routes: Mapping[str, str]
     keys: Sequence[Sequence[str]]
+    record_command: str | None = None
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Self:
@@ -34,7 +36,7 @@ class ClientSetup:
             {name: str(url).removeprefix(proxy) for name, url in answer[kind].items()}
             for kind in ("base_urls", "routes")
         )
-        return cls(variables, routes, answer["keys"])
+        return cls(variables, routes, answer["keys"], answer.get("record_command"))
 
 
 def client_variables(

@@ -95,9 +95,18 @@ class Deck:
         mode: DeckMode | None = None,
         *,
         rules: Mapping[str, object] | None = None,
+        record_command: str | None = None,
     ) -> int:
-        """Point a slot at a cassette, which gets these rules too; returns the number of its take."""
-        sent = {"cassette": cassette, "mode": mode, "rules": None if rules is None else {**rules}}
+        """Point a slot at a cassette, which gets these rules too; returns the number of its take.
+
+        Log, page and reports name `record_command` for what is missed through the slot.
+        """
+        sent = {
+            "cassette": cassette,
+            "mode": mode,
+            "rules": None if rules is None else {**rules},
+            "record_command": record_command,
+        }
         answer = self.admin.call("PUT", f"slots/{segment(slot)}", sent)
         take: int = answer["take"]
         return take

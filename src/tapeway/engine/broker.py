@@ -322,7 +322,12 @@ class Broker:
         return target
 
     async def set_slot(
-        self, name: str, cassette: str, mode: Mode | None = None, rules: Rules = NO_RULES
+        self,
+        name: str,
+        cassette: str,
+        mode: Mode | None = None,
+        rules: Rules = NO_RULES,
+        record_command: str | None = None,
     ) -> Sequence[str]:
         """Point a slot at a cassette, in a new take, and add rules to the cassette.
 
@@ -331,7 +336,9 @@ class Broker:
         """
         if rules != NO_RULES:
             await self.add_rules(cassette, rules)
-        return await self.source.steer(lambda now: with_slot(now, name, cassette, mode))
+        return await self.source.steer(
+            lambda now: with_slot(now, name, cassette, mode, record_command=record_command)
+        )
 
     async def remove_slot(self, name: str) -> Sequence[str]:
         """Remove a slot; its cassette stays loaded. Raises NoSlot."""

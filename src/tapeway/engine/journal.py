@@ -181,6 +181,8 @@ class ServedRequest(NamedTuple):
     client_address: str = ""
     tail: UnreachedTail | None = None
     """Of a replayed session: what of its recording was not reached."""
+    record_command: str | None = None
+    """The command that records a missed request."""
 
     @property
     def path(self) -> str:
@@ -303,6 +305,7 @@ class MissedCall:
     nearest: tuple[NearestRecording, ...] = ()
     suggestion: str | None = None
     times: int = 1
+    record_command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,6 +447,7 @@ class Tally:
                 *(served.method, served.path, message),
                 served.nearest if explained else (),
                 served.suggestion if explained else None,
+                record_command=served.record_command,
             )
 
 

@@ -5,7 +5,7 @@ import logging
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tapeway.core.misses.miss import Miss
+from tapeway.core.misses.miss import RECORD_NOTE, Miss
 from tapeway.engine.journal import ServedRequest, ServedRequests
 
 misses = logging.getLogger("tapeway.misses")
@@ -26,9 +26,11 @@ def page_of(request_id: str, page: str | None) -> str | None:
 
 
 def log_miss(miss: Miss, request_id: str, page: str | None) -> None:
-    """Log a miss with the address of its page."""
-    address = page_of(request_id, page)
-    misses.warning("%s", miss.message if address is None else f"{miss.message}; see {address}")
+    """Log a miss with the command that records it, and with the address of its page."""
+    line, address = miss.message, page_of(request_id, page)
+    if miss.record_command is not None and RECORD_NOTE not in line:
+        line += f"{RECORD_NOTE}{miss.record_command}"
+    misses.warning("%s", line if address is None else f"{line}; see {address}")
 
 
 class AccessLog(ServedRequests):

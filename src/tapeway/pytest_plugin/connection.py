@@ -8,10 +8,11 @@ imported. The workers of pytest-xdist inherit the variables, and replace the slo
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -36,6 +37,34 @@ _HEAD = 4096
 _JOURNAL_SIZE = 100_000
 
 
+class OuterVariables:
+    """The variables that tapeway changed, with their values from before the run."""
+
+    def __init__(self, before: Mapping[str, str | None]) -> None:
+        self.before = before
+        self._others: Mapping[str, str | None] = before
+        """The values that are not in the environment now."""
+        self._in_force = False
+
+    @contextmanager
+    def in_force(self, wanted: bool) -> Iterator[None]:
+        """Have the values from before the run in the environment, or else those of tapeway."""
+        if wanted == self._in_force:
+            yield
+            return
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        now = {name: os.environ.get(name) for name in self._others}
+        _put(self._others)
+        self._others = now
+        self._in_force = not self._in_force
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """A process of a test run and its tapeway: `slot` is that process's own."""
@@ -43,9 +72,12 @@ class Connection:
     deck: Deck
     slot: str
     mode: DeckMode
+    outer: OuterVariables
     is_worker: bool
     server: ServerProcess | None = None
     """The server that this process started; perhaps it does not serve yet."""
+    record_command: str | None = None
+    """The command that tapeway has been told to name for what was missed."""
     starts_server: bool = False
     """Whether this run started the tapeway, here or in the process above."""
 
@@ -71,12 +103,12 @@ def connect(config: pytest.Config, given: str | None) -> Connection | None:
         raise pytest.UsageError(f"--tapeway: {exc}") from exc
 
 
-def _inherited() -> Mapping[str, str] | None:
+def _inherited() -> Mapping[str, Any] | None:
     """What the controller tells this worker; None outside of a worker."""
     text = os.environ.get(_CONTROLLER)
     if text is None or _WORKER not in os.environ:
         return None
-    values: dict[str, str] = json.loads(text)
+    values: dict[str, Any] = json.loads(text)
     # A test may run pytest itself, which inherits the variables too.
     return values if values["pid"] == str(os.getppid()) else None
 
@@ -158,19 +190,30 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
     deck = Deck(proxy, admin, _MAIN, clients)
     url, dummies = deck.url(slot=_MAIN), mode == "replay"
     changed = client_variables(clients, url, admin.url, os.environ, dummies=dummies)
-    values = {
+    values: dict[str, Any] = {
         "pid": str(os.getpid()),
         "proxy": proxy,
         "admin": admin.url,
         "mode": mode,
         "own": "" if server is None else "1",
+        "record_command": clients.record_command or "",
     }
+    # Around `tapeway run`, they lead to the proxy already.
+    outer = {
+        name: None if value is not None and _is_below(proxy, value) else value
+        for name, value in ((name, os.environ.get(name)) for name in changed)
+    }
+    values["outer"] = outer
     if token is not None:
         changed[_TOKEN] = token
     changed[_CONTROLLER] = json.dumps(values)
     _set(config, changed)
     return Connection(
-        deck, _MAIN, mode, is_worker=False, server=server, starts_server=server is not None
+        *(deck, _MAIN, mode, OuterVariables(outer)),
+        is_worker=False,
+        server=server,
+        record_command=clients.record_command,
+        starts_server=server is not None,
     )
 
 
@@ -191,13 +234,18 @@ def _own_server(config: pytest.Config) -> ServerProcess:
     return server
 
 
-def _join(config: pytest.Config, inherited: Mapping[str, str]) -> Connection:
+def _join(config: pytest.Config, inherited: Mapping[str, Any]) -> Connection:
     slot = os.environ[_WORKER]
     deck = Deck(inherited["proxy"], AdminClient(inherited["admin"], _admin_token()), slot)
     old, new = deck.url(slot=_MAIN), deck.url(slot=slot)
     _set(config, dict(_moved_variables(old, new)))
     mode = cast("DeckMode", inherited["mode"])
-    return Connection(deck, slot, mode, is_worker=True, starts_server=bool(inherited["own"]))
+    return Connection(
+        *(deck, slot, mode, OuterVariables(inherited["outer"])),
+        is_worker=True,
+        record_command=inherited["record_command"] or None,
+        starts_server=bool(inherited["own"]),
+    )
 
 
 def _admin_token() -> str | None:
@@ -207,8 +255,12 @@ def _admin_token() -> str | None:
 
 def _moved_variables(old: str, new: str) -> Iterator[tuple[str, str]]:
     for name, value in os.environ.items():
-        if value == old or value.startswith(f"{old}/"):
+        if _is_below(old, value):
             yield name, new + value.removeprefix(old)
+
+
+def _is_below(root: str, url: str) -> bool:
+    return url == root or url.startswith(f"{root}/")
 
 
 def _set(config: pytest.Config, variables: Mapping[str, str]) -> None:
@@ -216,11 +268,13 @@ def _set(config: pytest.Config, variables: Mapping[str, str]) -> None:
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
 
-    def restore() -> None:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+    config.add_cleanup(lambda: _put(before))
 
-    config.add_cleanup(restore)
+
+def _put(variables: Mapping[str, str | None]) -> None:
+    """Set variables, or remove those that are None."""
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

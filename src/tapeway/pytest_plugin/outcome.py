@@ -10,6 +10,7 @@ import pytest
 from ..embedded.admin_client import DeckError, segment
 from ..embedded.last import LAST
 from .connection import Connection
+from .record_command import RecordCommand
 from .recorder import RunResults
 from .reports import leave_page, notes_of, write_report
 
@@ -29,8 +30,11 @@ _NO_NOTES: Mapping[str, Any] = {
 class RunOutcome:
     """Gathers what the processes of a run found, and settles how the run ended."""
 
-    def __init__(self, config: pytest.Config, connection: Connection) -> None:
+    def __init__(
+        self, config: pytest.Config, connection: Connection, command: RecordCommand
+    ) -> None:
         self._config = config
+        self._command = command
         self._deck = connection.deck
         # Another tapeway's page can still be opened when the run has ended.
         self._leaves_page = connection.starts_server
@@ -81,6 +85,10 @@ class RunOutcome:
         self._said |= {
             "not written": unwritten,
             "not kept": self._results.not_kept,
+            "set aside": self._results.set_aside,
+            "to record what was missed": [self._command.of(self._results.missed)]
+            if self._results.missed
+            else [],
             "cassettes that no test names": orphans,
             "to delete them": [shlex.join(["tapeway", "cassette", "rm", *orphans])]
             if orphans
@@ -88,6 +96,9 @@ class RunOutcome:
             "cannot be read": self._unreadable(),
             "requests after their test had ended": late,
             "not used": unused if option.tapeway_unused != "ignore" else [],
+            "to drop what is not used": ["pytest --tapeway-prune"]
+            if unused and option.tapeway_unused != "ignore"
+            else [],
             "stale": stale,
         }
         self._ask_for_notes()
@@ -114,8 +125,11 @@ class RunOutcome:
         terminal.section("tapeway")
         counted = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
         terminal.line(counted or "no requests")
-        for line in self._notes["causes"]:
+        causes = self._notes["causes"]
+        for line in causes[:_MOST_NAMED]:
             terminal.line(line, red=True)
+        if (others := len(causes) - _MOST_NAMED) > 0:
+            terminal.line(f"{others} more causes", red=True)
         for line in (*self._notes["gains"], *self._notes["notices"], *self._refused):
             terminal.line(line)
         said_of = {

@@ -14,8 +14,10 @@ from .connection import Connection, connect
 from .markers import MARKER, MARKER_HELP, RecordedTest, check, recorded_as
 from .names import distinct_names, scope_name
 from .outcome import RunOutcome
+from .record_command import RecordCommand
 from .recorder import TestRecorder
 from .reports import check_report, miss_section
+from .vcr_tests import left_to_vcr, vcr_hint
 
 _CONNECTION = pytest.StashKey[Connection | None]()
 _PLUGIN = "tapeway-run"
@@ -130,8 +132,9 @@ class RunPlugin:
     def __init__(self, config: pytest.Config, connection: Connection) -> None:
         self._config = config
         self._connection = connection
-        self._recorder = TestRecorder(connection, config.rootpath)
-        self._outcome = RunOutcome(config, connection)
+        command = RecordCommand(config, connection.record_command)
+        self._recorder = TestRecorder(connection, config.rootpath, command)
+        self._outcome = RunOutcome(config, connection, command)
         # A sidecar shows the page itself.
         self._page = last_url(config.rootpath) if connection.starts_server else None
         self._recorded: dict[str, RecordedTest] = {}
@@ -139,6 +142,8 @@ class RunPlugin:
         """Names and rules that tapeway takes."""
         self._faults: dict[str, str] = {}
         """Why tests cannot run, by their node ids."""
+        self._left: set[str] = set()
+        """Tests that VCR.py answers, by their node ids."""
         self._runs_tests = connection.is_worker or getattr(config.option, "dist", "no") == "no"
 
     def cassette(self) -> TestCassette:
@@ -171,6 +176,7 @@ class RunPlugin:
                 if not self._connection.is_worker:
                     raise
                 self._faults[item.nodeid] = str(exc)
+        self._left |= {item.nodeid for item in items if left_to_vcr(item)}
         own = {
             key: recorded.cassette
             for key, recorded in self._recorded.items()
@@ -206,6 +212,9 @@ class RunPlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        if item.nodeid in self._left:
+            with self._connection.outer.in_force(True):
+                return (yield)
         if (recorded := self._recorded.get(item.nodeid)) is not None:
             try:
                 self._recorder.begin(item.nodeid, recorded)
@@ -223,9 +232,13 @@ class RunPlugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
-        self, call: pytest.CallInfo[None]
+        self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
+        if item.nodeid in self._left:
+            if hint := vcr_hint(report, self._connection.deck.url(slot=self._connection.slot)):
+                report.sections.append(("tapeway", hint))
+            return report
         if (take := self._recorder.current) is None:
             return report
         if report.when == "setup":
@@ -250,7 +263,10 @@ class RunPlugin:
         if fixturedef.scope == "function" or fixturedef.argname in _FIXTURES:
             return (yield)
         cassette = scope_name(fixturedef.scope, request.node.nodeid)
-        with self._recorder.in_scope(cassette):
+        tests = [other for other in request.session.items if request.node in other.listchain()]
+        # A client that other tests use too must not lead past tapeway.
+        left = all(test.nodeid in self._left for test in tests)
+        with self._connection.outer.in_force(left), self._recorder.in_scope(cassette):
             answer = yield
         # The finalizer that is added last is called first.
         fixturedef.addfinalizer(lambda: self._recorder.point_at_scope(cassette))

@@ -1,6 +1,7 @@
 """Points this process's slot at the cassette of each test; keeps recordings of passed tests."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from ..embedded.deck import DeckMode
 from ..embedded.last import own_folder
 from .connection import Connection
 from .markers import RecordedTest
+from .record_command import RecordCommand
 
 _MOST_MISSES = 1000
 
@@ -86,6 +88,10 @@ class RunResults:
     """When each test ended (ISO 8601), and its node id."""
     not_kept: list[str] = field(default_factory=list)
     """Reasons why something could not be stored."""
+    set_aside: list[str] = field(default_factory=list)
+    """What a failed test recorded, and the file that holds it."""
+    missed: list[str] = field(default_factory=list)
+    """The node ids of tests with a miss."""
     rewound: int = 0
     """How many tests began a take themselves: nobody knows what such a test used before."""
 
@@ -105,11 +111,12 @@ class TestRecorder:
 
     __test__ = False
 
-    def __init__(self, connection: Connection, root: Path) -> None:
+    def __init__(self, connection: Connection, root: Path, command: RecordCommand) -> None:
         self._connection = connection
         self._deck = connection.deck
         self._slot = connection.slot
         self._root = root
+        self._command = command
         self.results = RunResults()
         self.current: TestTake | None = None
         self._scopes: list[str] = []
@@ -117,7 +124,13 @@ class TestRecorder:
 
     def point_at_scope(self, cassette: str) -> None:
         """Point the slot at the cassette of a scope wider than a test."""
-        number = self._deck.point(self._slot, cassette, self._connection.mode)
+        tests = [] if self.current is None else [self.current.node_id]
+        number = self._deck.point(
+            self._slot,
+            cassette,
+            self._connection.mode,
+            record_command=self._command.of(tests),
+        )
         if self.current is not None:
             self.current.leave(number)
 
@@ -135,7 +148,13 @@ class TestRecorder:
         if (take := self.current) is not None:
             recorded = take.recorded
             take.enter(
-                self._deck.point(self._slot, recorded.cassette, take.mode, rules=recorded.rules)
+                self._deck.point(
+                    self._slot,
+                    recorded.cassette,
+                    take.mode,
+                    rules=recorded.rules,
+                    record_command=self._command.of([take.node_id]),
+                )
             )
 
     def misses(self, take: TestTake) -> list[dict[str, Any]]:
@@ -163,6 +182,8 @@ class TestRecorder:
         self._deck.admin.call("DELETE", f"slots/{segment(self._slot)}")
         name = take.recorded.cassette
         self.results.ended.append((datetime.now(UTC).isoformat(), take.node_id))
+        if take.told:
+            self.results.missed.append(take.node_id)
         if take.missing:
             self.results.missing.append((name, take.missing))
         bad = not take.succeeded or take.mode != "replay"
@@ -177,7 +198,8 @@ class TestRecorder:
             self.results.reports.append(report)
         # A test may eject its cassette itself, and no report tells then whether the test recorded.
         if not take.succeeded and take.records and (now := self._export(name)) != take.before:
-            self._set_aside(name, now, take.before)
+            file = self._set_aside(name, now, take.before)
+            self.results.set_aside.append(f"what {take.node_id} recorded is in {file}")
 
     def _rewound(self, take: TestTake) -> bool:
         """Whether a rewind, an eject or the like began a take after the slot was pointed last."""
@@ -186,8 +208,11 @@ class TestRecorder:
 
     def _set_aside(
         self, name: str, now: dict[str, Any] | None, before: dict[str, Any] | None
-    ) -> None:
-        """Move a failed test's recordings out of the store, and restore the cassette of before."""
+    ) -> str:
+        """Move a failed test's recordings out of the store, and restore the cassette of before.
+
+        Returns the file of the recordings.
+        """
         path = own_folder(self._root) / "failed" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(now, indent=2), encoding="utf-8")
@@ -196,6 +221,7 @@ class TestRecorder:
             self._deck.admin.call("DELETE", address)
         else:
             self._deck.admin.call("PUT", address, before, secrets="keep")
+        return os.path.relpath(path)
 
     def _export(self, name: str) -> dict[str, Any] | None:
         try:

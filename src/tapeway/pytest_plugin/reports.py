@@ -33,6 +33,12 @@ def miss_section(misses: Sequence[Document], printed: str = "", page: str | None
         lines += [f"  {line}" for line in miss.get("details", ())]
         if page is not None:
             lines.append(f"look at it in a browser: {page}#/journal/{miss['id']}")
+    commands = [miss.get("record_command") for miss in misses]
+    lines += [
+        f"record with: {command}"
+        for command in dict.fromkeys(commands)
+        if command is not None and not any(command in line for line in (printed, *lines))
+    ]
     if (more := len(misses) - _MOST_MISSES) > 0:
         lines.append("1 more miss" if more == 1 else f"{more} more misses")
     return "\n".join(lines)

@@ -82,6 +82,7 @@ def miss_response(
         "match_key": key_text(miss.key),
         "nearest": [recording.document for recording in miss.explanation.nearest],
         "suggestion": miss.explanation.suggestion,
+        "record_command": miss.record_command,
         "journal": admin and f"{admin}/api/v1/journal?outcome=miss",
         "page": page_of(request_id, page),
     }

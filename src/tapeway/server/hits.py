@@ -343,6 +343,7 @@ class Hits:
                     (),
                     asked.client_address,
                     None,
+                    None,
                 )
             )
         )

@@ -61,6 +61,7 @@ from tapeway.engine.journal import (
 )
 from tapeway.engine.kept_calls import CallKeeper, RelayedBody
 from tapeway.engine.open_streams import Signal
+from tapeway.engine.record_command import RecordCommands
 from tapeway.engine.request_log import FailedCall, FailureLog, log_miss
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import (
@@ -131,6 +132,10 @@ class ProxyOptions:
     admin: str | None = None
     page: str | None = None
     """The URL of the page that shows misses, up to the fragment."""
+    admin_token: bool = False
+    """Whether the admin API asks for a token."""
+    record_command: str | None = None
+    """The command that records what was missed; without one, the admin API switches the mode."""
     delivery: Delivery = "buffer"
     pace: Pace = AT_ONCE
     websocket: bool = True
@@ -165,6 +170,12 @@ class Proxy:
         self._now = now
         self._new_id, self._salt = ids.new, ids.new()
         self._explainer = Explainer(broker.redaction, broker.store, broker.cassettes.neighbours)
+        self._commands = RecordCommands(
+            *(broker, self._salt),
+            configured=options.record_command,
+            admin=options.admin,
+            token=options.admin_token,
+        )
         self._addresses = RequestAddresses(broker.routes, owner)
         self._keeper = CallKeeper(broker.redaction, self._salt)
         self._in_flight = 0
@@ -189,7 +200,7 @@ class Proxy:
         self._open_waits = OpenWaits()
         self._stopping = Signal()
         self._upgrades = Upgrades(
-            *(broker, self._explainer, dial, self._stopping),
+            *(broker, self._explainer, self._commands, dial, self._stopping),
             max_message=options.max_body,
             enabled=options.websocket,
             delivery=options.delivery,
@@ -321,7 +332,8 @@ class Proxy:
         if isinstance(plan, Miss):
             if is_preflight(raw.method, raw.raw_headers):
                 return self._permit(exchange)
-            return self._miss(exchange, await self._explainer.explain(plan))
+            explained = await self._explainer.explain(plan)
+            return self._miss(exchange, self._commands.told(explained, address.slot))
         exchange.note = plan.note
         if self._loops.leads_elsewhere(plan.request):
             return await self._ask(exchange, plan)
@@ -769,6 +781,7 @@ class Proxy:
                 tuple(exchange.elsewhere),
                 exchange.raw.connection.client_address,
                 tail,
+                None if miss is None else miss.record_command,
             )
         )
 

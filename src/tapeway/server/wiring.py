@@ -136,6 +136,8 @@ def make_proxy(
         rewrite=settings.rewrite,
         admin=admin,
         page=settings.page_url or (admin and f"{admin}/"),
+        admin_token=settings.admin_token is not None,
+        record_command=settings.record_command,
         delivery=settings.delivery,
         pace=settings.pace,
         websocket=settings.websocket,
@@ -182,6 +184,7 @@ def make_admin(
             version=VERSION,
             proxy=proxy,
             named_routes=served_routes(settings),
+            record_command=settings.record_command,
             certificate=settings.tls_cert if settings.admin_tls else None,
         )
         runner: AdminRunner = runners.AdminRunner(application)

@@ -43,10 +43,14 @@ def client_environment(
 
 def clients(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
     """How clients reach a proxy with these settings, in the form of the admin API, without a URL."""
-    return clients_of(resolve_routes(settings, environ), served_routes(settings), "")
+    return clients_of(
+        resolve_routes(settings, environ), served_routes(settings), "", settings.record_command
+    )
 
 
-def clients_of(table: RouteTable, named: Iterable[str], proxy: str) -> dict[str, Any]:
+def clients_of(
+    table: RouteTable, named: Iterable[str], proxy: str, record_command: str | None
+) -> dict[str, Any]:
     """How clients reach a proxy at a URL; `named` are the routes named in the settings."""
     return {
         "proxy": proxy,
@@ -55,6 +59,7 @@ def clients_of(table: RouteTable, named: Iterable[str], proxy: str) -> dict[str,
             name: f"{proxy}/{name}{_suffix(name)}" for name in sorted({*PROVIDERS, *table.routes})
         },
         "keys": [list(names) for names in KEY_VARIABLES],
+        "record_command": record_command,
     }
 
 

@@ -140,6 +140,13 @@ class Settings:
         "Where people open the page, such as https://host/tapeway/: errors and the log name misses there. "
         "By default the admin API's own address.",
     )
+    record_command: str | None = _option(
+        parsers.optional(parsers.text),
+        "COMMAND",
+        None,
+        "The command that records what was missed, such as `make record`: log, page and reports name it. "
+        "By default a call of the admin API that switches the mode.",
+    )
     admin_token: str | None = _option(
         _TOKEN,
         "TOKEN",

@@ -21,7 +21,8 @@ from tests.support.memory import living
 
 KEYS = [
     *("id", "at", "cassette", "route", "method", "path", "outcome", "status", "interaction"),
-    *("duration_ms", "match_key", "message", "nearest", "suggestion", "attempt", "slot", "take"),
+    *("duration_ms", "match_key", "message", "nearest", "suggestion"),
+    *("record_command", "attempt", "slot", "take"),
     *("client_address", "request_id", "trace_id", "asked", "answered"),
     *("model", "tokens"),
 ]
@@ -53,6 +54,7 @@ async def test_an_entry_says_what_became_of_a_request_and_why(open_world: World)
         "message": None,
         "nearest": [],
         "suggestion": None,
+        "record_command": None,
         "attempt": None,
         "slot": None,
         "take": None,
@@ -113,7 +115,7 @@ async def test_a_miss_that_nothing_is_near_to_says_why_and_calls_tell_model_and_
     page = await open_world.got("/api/v1/journal?gist=true")
 
     assert [(entry["answered"], entry["model"]) for entry in page["entries"]] == [
-        ("no such cassette; record it with --mode auto (pytest: --tapeway=record)", None),
+        ("no such cassette", None),
         ("nothing is recorded for this method and path", None),
         ("answer: 1", "m"),
     ]

@@ -74,8 +74,7 @@ def test_a_message_is_short_whatever_the_values_and_the_rule() -> None:
 
 def test_a_missing_cassette_says_how_to_record_it_and_which_one_may_be_meant() -> None:
     assert message(explanation=MissExplanation(absent=("a/c",))).endswith(
-        "there is no cassette 'a/b'; is 'a/c' meant? Else record it with --mode auto "
-        "(pytest: --tapeway=record)"
+        "there is no cassette 'a/b' (is 'a/c' meant?); record it with --mode auto"
     )
 
 

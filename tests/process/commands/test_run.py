@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shlex
 import signal
 import socket
 import subprocess
@@ -211,10 +212,12 @@ for path in ("/v1/models", "/nowhere"):
 
 
 def test_all_misses_of_a_cassette_that_does_not_exist_are_one_line(tmp_path: Path) -> None:
-    ended = run(tmp_path, "--mode=replay", command=app(tmp_path, "one", "two", "three"))
+    command = app(tmp_path, "one", "two", "three")
+    ended = run(tmp_path, "--mode=replay", command=command)
 
     (line,) = [row for row in ended.stderr.splitlines() if "there is no cassette" in row]
-    assert line.endswith("record it with --mode auto (pytest: --tapeway=record) (3 times)")
+    recording = f"tapeway run --mode auto -- {shlex.join(command)}"
+    assert line.endswith(f"there is no cassette 'default'; record it with {recording} (3 times)")
 
 
 def test_a_folder_that_takes_no_report_is_a_warning(tmp_path: Path) -> None:
@@ -281,11 +284,12 @@ def test_what_could_not_be_recorded_is_code_3_and_is_said(
 
 def test_each_form_of_the_report_goes_by_its_suffix(tmp_path: Path) -> None:
     forms = [f"--report=report.{suffix}" for suffix in ("json", "xml", "md", "txt")]
-    ended = run(tmp_path, "--mode=replay", *forms, command=app(tmp_path, "words"))
+    command = app(tmp_path, "words")
+    ended = run(tmp_path, "--mode=replay", *forms, command=command)
     assert ended.returncode == 3
     missed = (
-        "POST /v1/chat/completions: there is no cassette 'default'; record it with --mode auto "
-        "(pytest: --tapeway=record)"
+        "POST /v1/chat/completions: there is no cassette 'default'; record it with tapeway run "
+        f"--mode auto {shlex.join(forms)} -- {shlex.join(command)}"
     )
 
     report = json.loads((tmp_path / "report.json").read_text())

@@ -172,8 +172,8 @@ async def test_where_the_cassette_does_not_exist_it_says_so_and_names_those_that
         far = await missed(proxy, BODY, b"Tapeway-Cassette: zebra")
 
     start = "replay miss: POST /v1/chat/completions: there is no cassette"
-    record = "record it with --mode auto (pytest: --tapeway=record)"
-    assert said["message"] == f"{start} 'suite/logni'; is 'suite/login' meant? Else {record}"
+    record = "record it with --mode auto"
+    assert said["message"] == f"{start} 'suite/logni' (is 'suite/login' meant?); {record}"
     assert far["message"] == f"{start} 'zebra'; {record}"
     assert (said["tapeway"]["nearest"], said["tapeway"]["suggestion"]) == ([], None)
 

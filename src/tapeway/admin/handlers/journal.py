@@ -34,7 +34,13 @@ from tapeway.core.matching.rules import (
     rules_document,
     rules_of_meta,
 )
-from tapeway.core.misses.miss import ABSENT_NOTE, RULE_NOTE, MissedRequest, changed_value
+from tapeway.core.misses.miss import (
+    ABSENT_NOTE,
+    RECORD_NOTE,
+    RULE_NOTE,
+    MissedRequest,
+    changed_value,
+)
 from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
 from tapeway.engine.journal import EntryQueue, MissedCall, ServedRequest
 from tapeway.engine.report.lines import miss_lines
@@ -195,6 +201,7 @@ def journal_entry(entry: ServedRequest, gist: _CallGist | None = None) -> Journa
             NearRecording.model_validate(near, from_attributes=True) for near in entry.nearest
         ],
         suggestion=entry.suggestion,
+        record_command=entry.record_command,
         details=_details(entry),
         slot=entry.slot,
         take=entry.take,
@@ -256,8 +263,9 @@ def _why_missed(entry: ServedRequest) -> str:
             return f"{path}: {changed_value(difference, around=_AROUND_DIFFERENCE)}{others}"
     message = entry.message or ""
     # The row has method, path and cassette already.
-    why = message.partition(f"cassette '{entry.cassette}'")[2].lstrip(";, ")
-    return f"no such cassette; {why}" if ABSENT_NOTE in message else why or message
+    after = message.partition(f"cassette '{entry.cassette}'")[2]
+    why = after.partition(RECORD_NOTE)[0]
+    return f"no such cassette{why}" if ABSENT_NOTE in message else why.lstrip(";, ") or message
 
 
 async def _batches(

@@ -123,7 +123,7 @@ def _notes(sent: EndedRun, renamed: Mapping[str, str]) -> RunNotes:
     places = {name: SourcePlace(place.file, place.line) for name, place in sent.places.items()}
     common = causes([missed_call(miss) for document in documents for miss in document["misses"]])
     return RunNotes(
-        causes=[cause.line for cause in common if cause.rule is not None or cause.times > 1],
+        causes=[cause.line for cause in common],
         gains=[*gains_of_all(reports)],
         notices=[*_notices(documents)],
         unreached=[

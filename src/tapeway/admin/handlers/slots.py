@@ -33,7 +33,9 @@ async def put_slot(
     """Point a slot at a cassette, in a new take of its own."""
     change = call.body
     rules = NO_RULES if change.rules is None else given_rules(change.rules)
-    laggards = await context.broker.set_slot(call.slot, change.cassette, change.mode, rules)
+    laggards = await context.broker.set_slot(
+        call.slot, change.cassette, change.mode, rules, change.record_command
+    )
     return _in_force(context, call.slot, laggards)
 
 

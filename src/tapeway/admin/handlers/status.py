@@ -50,7 +50,10 @@ async def status(context: HandlerContext, call: PlainCall) -> Status:
 
 async def clients(context: HandlerContext, call: PlainCall) -> Clients:
     """The proxy's URL, and how to point SDKs there: variables, base URLs, names of keys."""
-    return Clients(**clients_of(context.broker.routes, context.named_routes, context.proxy))
+    found = clients_of(
+        context.broker.routes, context.named_routes, context.proxy, context.record_command
+    )
+    return Clients(**found)
 
 
 def _listed(broker: Broker, loaded: list[CassetteCounts]) -> list[LoadedCassette]:

@@ -147,6 +147,9 @@ class Clients(ResponseModel):
     keys: list[list[str]] = Field(
         description="The variables of each provider's key. In a replay, SDKs need a dummy in one."
     )
+    record_command: Text | None = Field(
+        None, description="The option `record_command`: the command that records what was missed."
+    )
 
 
 class InForce(ResponseModel):
@@ -254,6 +257,7 @@ class Missed(ResponseModel):
     suggestion: Text | None = Field(
         description="The rule for `[rules]` that would make the nearest recording match."
     )
+    record_command: Text | None = Field(None, description="The command that records the request.")
     times: int
 
 

@@ -80,6 +80,9 @@ class JournalEntry(ResponseModel):
     suggestion: Text | None = Field(
         description="For a miss: the rule for `[rules]` that would make the nearest recording match."
     )
+    record_command: Text | None = Field(
+        None, description="For a miss: the command that records the request."
+    )
     details: list[Text] = Field(
         default=[],
         exclude_if=lambda lines: not lines,

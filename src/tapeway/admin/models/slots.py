@@ -15,6 +15,10 @@ class SlotChange(RequestModel):
     rules: dict[str, object] | None = Field(
         None, description="Keys and values of `[rules]` to add to the cassette."
     )
+    record_command: Text | None = Field(
+        None,
+        description="The command that records what is missed through the slot: log, page and reports name it.",
+    )
 
 
 class Checked(ResponseModel):

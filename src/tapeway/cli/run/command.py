@@ -1,6 +1,7 @@
 """`tapeway run`: run a command with a proxy around it, and report the use of cassettes."""
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from tapeway.admin.handlers.control import reported_cassette
 from tapeway.admin.models.control import Report
 from tapeway.cli import terminal
 from tapeway.cli.cassette_arguments import files_of
-from tapeway.cli.command_classes import PrefixCommand, wrapped_command
+from tapeway.cli.command_classes import PrefixCommand, given_options, wrapped_command
 from tapeway.cli.options import GROUPS, command, prepare
 from tapeway.cli.report import (
     HTML,
@@ -22,7 +23,9 @@ from tapeway.cli.report import (
 )
 from tapeway.cli.run.isolation import enter_network_namespace
 from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped
+from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.embedded.last import LAST, last_url, write_last
+from tapeway.engine.record_command import without_secrets
 from tapeway.engine.report.forms import (
     TEXT_FORMS,
     Locate,
@@ -34,7 +37,7 @@ from tapeway.engine.report.summary import CassetteReport
 from tapeway.engine.request_log import misses
 from tapeway.errors import ConfigError
 from tapeway.html_report.collection import LAST_LIMITS, ReportLimits
-from tapeway.settings.options import Settings
+from tapeway.settings.options import Settings, process_secrets
 from tapeway.stores.opening import open_store
 
 _FAILURE = 1
@@ -142,6 +145,10 @@ def run(
         )
     if settings.admin_listen is not None and settings.page_url is None:
         settings = replace(settings, page_url=last_url(Path()))
+    if settings.record_command is None:
+        line = _recording_line(given_options(context), wrapped)
+        redaction = RequestRedaction(process_secrets(settings, os.environ))
+        settings = replace(settings, record_command=without_secrets(line, redaction))
     namespace = _enters_namespace(settings) if offline else None
     wrapped_run = WrappedRun(
         wrapped, os.environ, prune=prune, namespace=namespace, tls=tls, page=page
@@ -166,6 +173,17 @@ def run(
         return finished.code or _FAILURE
     done = finished.clean and not any(_objections(finished, strict=strict, stale=stale))
     return finished.code or (terminal.DONE if done else _NOT_CLEAN)
+
+
+def _recording_line(given: Sequence[str], wrapped: Sequence[str]) -> str:
+    """The command line of this run in mode auto, which records what was missed."""
+    options: list[str] = []
+    before = ""
+    for option in given:
+        if before != "--mode" and option not in ("--mode", "--offline"):
+            options += [] if option.startswith("--mode=") else [option]
+        before = option
+    return shlex.join(["tapeway", "run", "--mode", "auto", *options, "--", *wrapped])
 
 
 def _enters_namespace(settings: Settings) -> bool:

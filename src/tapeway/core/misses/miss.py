@@ -20,8 +20,10 @@ MOST_CHARACTERS = 600
 """Of a message: SDKs print nothing else of a miss."""
 RULE_NOTE = "rule that would match, for [rules] in tapeway.toml: "
 ABSENT_NOTE = ": there is no cassette "
-"""The end of the message for a cassette that does not exist."""
-_RECORD_IT = "it with --mode auto (pytest: --tapeway=record)"
+"""In the message for a cassette that does not exist: the name follows."""
+RECORD_NOTE = "; record it with "
+"""In the message for a cassette that does not exist: the command follows."""
+_NO_COMMAND = "--mode auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class Miss:
     explanation: MissExplanation = NO_EXPLANATION
     note: str | None = None
     """Why a recording of the requested call cannot answer."""
+    record_command: str | None = None
+    """The command that records the request."""
     searched: SearchedCassette | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -134,11 +138,10 @@ class Miss:
                 f"all used up in this take: {_indexes_text(self.used_up)}"
             )
         if (near := self.explanation.absent) is not None:
-            absent = f"{request}{ABSENT_NOTE}'{self.cassette}'"
             names = " or ".join(f"'{name}'" for name in near)
-            return (
-                f"{absent}; {f'is {names} meant? Else record' if near else 'record'} {_RECORD_IT}"
-            )
+            meant = f" (is {names} meant?)" if near else ""
+            command = self.record_command or _NO_COMMAND
+            return f"{request}{ABSENT_NOTE}'{self.cassette}'{meant}{RECORD_NOTE}{command}"
         reason = self.note or self.explanation.note
         missing = f"{request} is not in cassette '{self.cassette}'"
         if reason is None and self.explanation.nearest:

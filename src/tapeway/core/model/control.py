@@ -89,13 +89,15 @@ class Slot:
     """Where a slot points: a cassette, and a take that belongs to the slot.
 
     `mode` is the mode of the slot's requests, None for the cassette's mode. `since` is the take
-    begun when the slot was pointed here; a rewind begins a later take.
+    begun when the slot was pointed here; a rewind begins a later take. `record_command` records
+    what is missed through the slot.
     """
 
     cassette: str
     mode: Mode | None
     take: int
     since: int
+    record_command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,15 +222,23 @@ def without_takes(now: Control, ended: Collection[str]) -> Control:
 
 
 def with_slot(
-    now: Control, name: str, cassette: str, mode: Mode | None = None, since: int | None = None
+    now: Control,
+    name: str,
+    cassette: str,
+    mode: Mode | None = None,
+    since: int | None = None,
+    record_command: str | None = None,
 ) -> Control:
-    """The state with a slot that points at a cassette, in a new take. `since` as in `Slot`."""
+    """The state with a slot that points at a cassette, in a new take. The rest as in `Slot`."""
     number = now.takes + 1
     takes = (*now.slot_takes.get(cassette, ()), number)
     return replace(
         now,
         takes=number,
-        slots={**now.slots, name: Slot(cassette, mode, number, since or number)},
+        slots={
+            **now.slots,
+            name: Slot(cassette, mode, number, since or number, record_command),
+        },
         slot_takes={**now.slot_takes, cassette: takes},
     )
 
@@ -252,5 +262,5 @@ def _restart_slots(now: Control, cassettes: Collection[str]) -> Control:
     """Begin the takes of slots anew after the take of the cassette, so that they are newer."""
     for name, slot in now.slots.items():
         if slot.cassette in cassettes:
-            now = with_slot(now, name, slot.cassette, slot.mode, slot.since)
+            now = with_slot(now, name, slot.cassette, slot.mode, slot.since, slot.record_command)
     return now

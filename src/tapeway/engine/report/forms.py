@@ -16,6 +16,7 @@ from tapeway.engine.report.lines import (
     miss_lines,
     more,
     printable,
+    record_lines,
     remarks,
     shared_causes,
 )
@@ -55,6 +56,7 @@ def _lines(report: CassetteReport) -> Iterator[str]:
         yield from (f"    {line}" for line in rest)
     yield from (f"  missed: {rest}" for rest in more(misses))
     yield from (f"  {cause.line}" for cause in shared)
+    yield from (f"  {line}" for line in record_lines(misses)[:MOST_NAMED])
     for remark in remarks(report):
         yield from (f"  {notice}" for notice in remark.notices)
         yield from (f"  {remark.label}: {item}" for item in remark.items[:MOST_NAMED])
@@ -118,6 +120,8 @@ def _attention(report: CassetteReport) -> Iterator[str]:
     yield from _list(f"Missed in {report.name}:", [*listed(report.misses)], _miss)
     shared = [shared_cause.line for shared_cause in shared_causes(report.misses)]
     yield from _list(f"Causes in {report.name}:", shared, _line)
+    commands = record_lines(report.misses)
+    yield from _list(f"Recording what was missed in {report.name}:", commands, _line)
     for remark in remarks(report):
         items = [*remark.notices, *remark.items]
         yield from _list(f"{remark.title} in {report.name}:", items, _line)
@@ -199,7 +203,7 @@ def _add_suite(root: ElementTree.Element, report: CassetteReport) -> None:
     for miss in report.misses:
         title = f"{miss.method} {miss.path}"
         often = [f"{miss.times} times"] if miss.times > 1 else []
-        details = [*often, *miss_lines(miss)[1:]]
+        details = [*often, *miss_lines(miss)[1:], *record_lines([miss])]
         _add_failure(suite, "replay_miss", title, miss.message, details)
     retried = [f"{report.retries} retried"] if report.retries else []
     noted = [line for remark in remarks(report) for line in remark.lines]

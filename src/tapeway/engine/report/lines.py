@@ -6,7 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tapeway.core.json_text import dump
-from tapeway.core.misses.miss import ABSENT_NOTE, RULE_NOTE, changed_value, difference_text
+from tapeway.core.misses.miss import (
+    ABSENT_NOTE,
+    RECORD_NOTE,
+    RULE_NOTE,
+    changed_value,
+    difference_text,
+)
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import MissedCall, UnrecordedAnswer
 from tapeway.engine.report.summary import CassetteReport, ModelTokens, Savings, dated_notices
@@ -112,7 +118,8 @@ def _cause(misses: Sequence[MissedCall]) -> Cause:
             return Cause(f"{path}: {changed_value(difference)}", None, tuple(misses))
     text = _message_without_request(first).partition(f"; {RULE_NOTE}")[0]
     if _is_absent(first):
-        return Cause(text.removeprefix(": "), None, tuple(misses))
+        absent = text.removeprefix(": ").partition(RECORD_NOTE)[0]
+        return Cause(absent, None, tuple(misses))
     return Cause(f"{first.method} {first.path}{text}", None, tuple(misses))
 
 
@@ -303,6 +310,12 @@ def miss_lines(miss: MissedCall, *, rule: bool = True) -> list[str]:
     if rule and miss.suggestion is not None:
         lines += [f"rule that would match: {line}" for line in miss.suggestion.splitlines()]
     return lines
+
+
+def record_lines(misses: Iterable[MissedCall]) -> list[str]:
+    """The commands that record misses, a line each, without those that a message has."""
+    commands = [miss.record_command for miss in misses if RECORD_NOTE not in miss.message]
+    return [f"record with: {command}" for command in dict.fromkeys(filter(None, commands))]
 
 
 def more(listed: Sequence[object]) -> Iterator[str]:

@@ -528,7 +528,8 @@ def missed_call(miss: Document) -> MissedCall:
     )
     times = miss.get("times", 1)
     return MissedCall(
-        miss["method"], miss["path"], miss["message"], nearest, miss["suggestion"], times
+        *(miss["method"], miss["path"], miss["message"], nearest, miss["suggestion"], times),
+        miss.get("record_command"),
     )
 
 

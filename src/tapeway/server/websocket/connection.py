@@ -19,6 +19,7 @@ from tapeway.core.streams.pacing import Pace
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.engine.broker import Broker
 from tapeway.engine.open_streams import Signal
+from tapeway.engine.record_command import RecordCommands
 from tapeway.engine.request_log import log_miss
 from tapeway.engine.single_flight import Pending
 from tapeway.errors import TapewayError, UpstreamError
@@ -77,6 +78,7 @@ class ConnectionServices:
 
     broker: Broker
     explainer: Explainer
+    commands: RecordCommands
     stopping: Signal
     ended: Callable[..., None]
     """Enters an exchange in the journal."""
@@ -119,7 +121,8 @@ class ConnectionServices:
 
     async def note_miss(self, exchange: Exchange, miss: Miss) -> Miss:
         """Enter a miss in log and journal; return the miss with the explanation."""
-        explained = await self.explainer.explain(miss)
+        slot = exchange.address.slot if exchange.address else None
+        explained = self.commands.told(await self.explainer.explain(miss), slot)
         log_miss(explained, exchange.id, self.page)
         self.ended(exchange, "miss", 400, None, explained.message, miss=explained)
         return explained

@@ -374,7 +374,9 @@ class SessionConnection:
         request = replace(chosen.request, target=self._shown())
         nearest = NearestRecording(index, tuple(map(difference_document, difference.differences)))
         miss = Miss(cassette.name, request, plan.key, searched=cassette)
+        slot = self._exchange.address.slot if self._exchange.address else None
         miss = replace(miss, explanation=MissExplanation((nearest,)))
+        miss = self._services.commands.told(miss, slot)
         text = (
             f"replay miss: the session {miss.target} differs from #{index} of cassette "
             f"'{cassette.name}': {difference.text}"

@@ -24,6 +24,7 @@ from tapeway.core.websocket.sessions import SessionRecording
 from tapeway.engine.broker import Broker
 from tapeway.engine.decision import routes_of
 from tapeway.engine.open_streams import Signal
+from tapeway.engine.record_command import RecordCommands
 from tapeway.errors import ClientLeft, WebSocketOff
 from tapeway.ports import Dial, UpgradeRefused, UpstreamSocket
 from tapeway.providers.websocket.choice import protocol_of, session_dialect_of
@@ -97,6 +98,7 @@ class Upgrades:
         self,
         broker: Broker,
         explainer: Explainer,
+        commands: RecordCommands,
         dial: Dial | None,
         stopping: Signal,
         *,
@@ -118,7 +120,8 @@ class Upgrades:
         self._ended = ended
         self._refused = refused
         self._services = ConnectionServices(
-            broker, explainer, stopping, ended, begun, self._dialled, delivery, pace, page
+            *(broker, explainer, commands, stopping, ended, begun, self._dialled),
+            *(delivery, pace, page),
         )
 
     async def serve(self, exchange: Exchange, address: RequestAddress) -> WireResponse:

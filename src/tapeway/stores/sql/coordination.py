@@ -410,8 +410,17 @@ def decode_control(text: bytes | str, generation: int) -> Control:
 
 def _slot(name: str, value: Json) -> Slot:
     match value:
-        case {"cassette": str(cassette), "mode": mode, "take": int(take), "since": int(since)}:
-            return Slot(cassette, None if mode is None else _mode(mode), take, since)
+        case {
+            "cassette": str(cassette),
+            "mode": mode,
+            "take": int(take),
+            "since": int(since),
+        }:
+            command = value.get("record_command")
+            return Slot(
+                *(cassette, None if mode is None else _mode(mode), take, since),
+                command if isinstance(command, str) else None,
+            )
         case _:
             raise ValueError(f"slot {name!r} is not what this tapeway writes")
 

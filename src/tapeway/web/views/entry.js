@@ -142,7 +142,7 @@ function suggestion(found) {
       panel,
       h("h2", {}, found.nearest ? "No rule would make it match" : "Record it"),
       h("p", {}, found.nearest ? "What differs says what is asked for. Record the request anew, or change it back." : "Nothing like it is in the cassette. Record it:"),
-      command(`tapeway run --mode auto --cassette ${entry.cassette} -- YOUR COMMAND`),
+      entry.record_command && command(entry.record_command),
     );
     return panel;
   }

@@ -18,7 +18,7 @@ test("spider", async ({ cassette }) => {
 
 test("an application behind the worker's slot", async ({ request, tapeway }) => {
   const answer = await request.get(`${tapeway.url}/openai/v1/models`);
-  expect(answer.headers()["tapeway-cassette"]).toMatch(/^chat\.spec\/an_application/);
+  expect(answer.headers()["tapeway-cassette"]).toMatch(/^chat\.spec\/an-application/);
 });
 
 test.describe("shared", () => {
