@@ -18,7 +18,7 @@ from tapeway.core.http.cors import (
     private_network_permission,
 )
 from tapeway.core.http.foreign import ForeignGuard
-from tapeway.core.http.headers import request_fields
+from tapeway.core.http.headers import EDITION, request_fields
 from tapeway.core.http.request_line import asks_for_websocket, own_path
 from tapeway.core.http.routing import (
     DEFAULT_ROUTE,
@@ -299,6 +299,7 @@ class Proxy:
             body if isinstance(body, bytes) else b"",
             address.route.url or "",
             None if isinstance(body, bytes) else body,
+            edition=EDITION,
             login=raw.connection.login,
         )
         exchange.request = request

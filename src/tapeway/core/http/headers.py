@@ -138,6 +138,7 @@ def _is_asked_of_microsoft(name: bytes) -> bool:
     return _NOT_ASKED_OF_MICROSOFT.fullmatch(name) is None
 
 
+@lru_cache(maxsize=1024)
 def is_stored(name: bytes) -> bool:
     """Whether a request field is stored, whatever its value; `name` is in lower case."""
     return name in STORED_REQUEST_HEADERS or decides(name, b"")

@@ -167,7 +167,7 @@ def with_answers_fields(
     """The request of a new recording: with the header fields that the answer names in Vary."""
     names = varied_names(response)
     if not names:
-        return replace(stored, edition=EDITION)
+        return stored if stored.edition == EDITION else replace(stored, edition=EDITION)
     return replace(with_fields(stored, sent, names, redactor), varied=names, edition=EDITION)
 
 

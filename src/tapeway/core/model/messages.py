@@ -110,7 +110,7 @@ class Request:
     varied: tuple[str, ...] = ()
     """In a stored request: the fields, in lower case, that decide the answer (`Vary`)."""
     edition: int = field(default=1, compare=False)
-    """In a stored request: which edition of the list of deciding fields its recorder knew."""
+    """Which edition of the list of deciding fields its recorder knew, or who received it knows."""
     login: ClientLogin | None = field(default=None, compare=False, repr=False)
     """The login of the client's connection; None for a request of no connection."""
 

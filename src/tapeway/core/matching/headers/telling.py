@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from tapeway.core.http.headers import HOP_BY_HOP, OWN, decides
+from tapeway.core.http.headers import HOP_BY_HOP, OWN, decides, request_fields
 from tapeway.core.http.volatile_headers import is_volatile
 from tapeway.core.model.messages import Headers
 from tapeway.core.redaction.credentials import is_credential_header
@@ -75,11 +75,10 @@ class AnsweredFields(NamedTuple):
 
 def telling_candidates(headers: Headers) -> dict[bytes, bytes]:
     """The fields of a request that may tell it apart from an equal one, by names in lower case."""
-    lowered = ((name.lower(), value) for name, value in headers)
     return {
         name: value
-        for name, value in lowered
-        if _may_tell(name) and len(value) <= _MOST_VALUE and not decides(name, value)
+        for name, value in request_fields(headers).first.items()
+        if _may_tell(name) and len(value) <= _MOST_VALUE
     }
 
 
@@ -117,4 +116,5 @@ def _goes_with_answers(name: bytes, requests: Sequence[AnsweredFields]) -> bool:
 def _may_tell(name: bytes) -> bool:
     if name in _SAY_NOTHING or name.startswith(_PROGRAMS) or is_volatile(name):
         return False
-    return not is_credential_header(name)
+    # Of the fields that decide by their values, all begin with `if-`.
+    return not (is_credential_header(name) or decides(name, b""))
