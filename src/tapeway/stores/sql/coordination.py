@@ -415,8 +415,9 @@ def _slot(name: str, value: Json) -> Slot:
             "mode": mode,
             "take": int(take),
             "since": int(since),
+            **more,
         }:
-            command = value.get("record_command")
+            command = more.get("record_command")
             return Slot(
                 *(cassette, None if mode is None else _mode(mode), take, since),
                 command if isinstance(command, str) else None,
