@@ -13,9 +13,9 @@ from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import with_mode
 from tapeway.errors import StoreAway, StoreError, StoreFull
 from tapeway.ports import SharedStore
+from tapeway.stores.postgres.operations import coordination
+from tapeway.stores.postgres.operations.coordination import OUT_OF_TOUCH_S
 from tapeway.stores.postgres.store import PostgresStore
-from tapeway.stores.sql import coordination
-from tapeway.stores.sql.coordination import OUT_OF_TOUCH_S
 from tests.process.serving import eventually
 from tests.server import test_hits as hits
 from tests.server.in_process_proxy import running_proxy
@@ -87,7 +87,7 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr(coordination, "boot_clock", lambda: time.monotonic() + ahead[0])
     monkeypatch.setattr("tapeway.stores.postgres.instance.PATIENCE_S", 0.0)
     # A busy machine may be slower than an instance waits for others.
-    monkeypatch.setattr("tapeway.stores.sql.store._APPLIED_WITHIN_S", 30.0)
+    monkeypatch.setattr("tapeway.stores.postgres.store._APPLIED_WITHIN_S", 30.0)
     return ahead
 
 

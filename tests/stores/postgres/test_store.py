@@ -14,11 +14,10 @@ import pytest
 from tapeway.core.model.control import Control, with_take
 from tapeway.errors import StoreAway, StoreError
 from tapeway.stores.postgres import instance
-from tapeway.stores.postgres.operations import perform, text_of
+from tapeway.stores.postgres.operations import bodies as large_bodies
+from tapeway.stores.postgres.operations import coordination, queries
 from tapeway.stores.postgres.pool import Pool, Session
 from tapeway.stores.postgres.store import PostgresStore
-from tapeway.stores.sql import bodies as large_bodies
-from tapeway.stores.sql import coordination, queries
 from tests.stores.large_bodies import contents, large
 from tests.stores.postgres.inside import pool_of
 from tests.stores.postgres.statements import Statements
@@ -155,7 +154,7 @@ async def test_a_body_no_recording_refers_to_goes_and_others_stay(
     unused = await store.keep("x", lost)
 
     async def swept(session: Session) -> tuple[int, int]:
-        while await perform(large_bodies.sweep(0), session):
+        while await large_bodies.sweep(0, session):
             pass
         found = await session.row(
             "SELECT (SELECT count(*) FROM @body) AS bodies, (SELECT count(*) FROM @piece) AS pieces"
@@ -214,7 +213,7 @@ async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
         return [row["count"] for row in found if row is not None]
 
     async def some(session: Session) -> bool:
-        return await perform(coordination.forget_ended(after), session)
+        return await coordination.forget_ended(after, session)
 
     assert await pool.write("sweep", some)
     assert await pool.read("count", left) == [8, 9]
@@ -288,7 +287,7 @@ async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
     await append_recordings(store, *range(60))
 
     async def rows_read(session: Session) -> int:
-        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {text_of(queries.UNUSED_COUNT)}"
+        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {queries.UNUSED_COUNT}"
         (found,) = await session.rows(explain, "x", ["1"])
         plans, total = [json.loads(found["QUERY PLAN"])[0]["Plan"]], 0
         while plans:

@@ -1,7 +1,7 @@
 """Recordings, claims and numbers that wait together, each kind in one transaction.
 
 Locks are taken in one order: the cassette, leases by key, cursors by key, counts, what was used. A
-recording in a transaction of its own (`sql/recordings.py`) takes the counts before the cursor, but
+recording in a transaction of its own (`operations/recordings.py`) takes the counts before the cursor, but
 other rows of them.
 """
 
@@ -18,6 +18,11 @@ from tapeway.core.model.interaction import exchange_of
 from tapeway.errors import StoreAway, StoreError, fenced
 from tapeway.stores.postgres.errors import FAULTS, state_of
 from tapeway.stores.postgres.gathering import Gathering
+from tapeway.stores.postgres.operations import rows
+from tapeway.stores.postgres.operations.coordination import Member
+from tapeway.stores.postgres.operations.cursors import HIGHEST, first_version
+from tapeway.stores.postgres.operations.recordings import IndexTaken
+from tapeway.stores.postgres.operations.rows import hexes, indexable, numbers
 from tapeway.stores.postgres.pool import (
     APPENDING_CONNECTIONS,
     PATIENCE_S,
@@ -27,11 +32,6 @@ from tapeway.stores.postgres.pool import (
     Pool,
     Session,
 )
-from tapeway.stores.sql import rows
-from tapeway.stores.sql.coordination import Member
-from tapeway.stores.sql.cursors import HIGHEST, first_version
-from tapeway.stores.sql.recordings import IndexTaken
-from tapeway.stores.sql.rows import hexes, indexable, numbers
 from tapeway.stores.support.background_tasks import BackgroundTasks
 from tapeway.stores.support.columns import InteractionColumns, columns_of, rules_of
 

@@ -15,10 +15,10 @@ from tapeway.core.model.control import STAYED, CursorMove, CursorState
 from tapeway.errors import StoreFull, copy_of
 from tapeway.ports import MoveDone
 from tapeway.stores.postgres import errors
+from tapeway.stores.postgres.operations.cassette_rows import CASSETTE_VERSION
+from tapeway.stores.postgres.operations.rows import hexes
 from tapeway.stores.postgres.pool import SETTINGS, Pool, Session
-from tapeway.stores.sql.cassette_rows import CASSETTE_VERSION
-from tapeway.stores.sql.rows import hexes
-from tapeway.stores.sql.statements import Row
+from tapeway.stores.postgres.pool import DriverRow as Row
 
 _Step = tuple[CursorMove, MoveDone]
 _Asked = tuple[str, str | None]

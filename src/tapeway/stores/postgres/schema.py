@@ -1,12 +1,11 @@
-"""The tables of a PostgreSQL store, and how they are created."""
+"""The tables of a PostgrePostgreSQL store, and how they are created."""
 
 import hashlib
 import logging
 
 from tapeway.errors import StoreError
-from tapeway.stores.postgres.operations import text_of
 from tapeway.stores.postgres.pool import LONG_S, Pool, Session
-from tapeway.stores.sql.tables import CURSORS, RECORDINGS
+from tapeway.stores.postgres.tables import CURSORS, RECORDINGS
 from tapeway.stores.support.format_versions import refuse_other_version
 
 log = logging.getLogger(__name__)
@@ -155,5 +154,5 @@ async def _create_tables(session: Session) -> None:
         return
     if not await session.rows("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
         await session.run(f'CREATE SCHEMA "{schema}"')
-    await session.run(_CREATE + text_of(RECORDINGS + CURSORS) + _MORE + _USED)
+    await session.run(_CREATE + RECORDINGS + CURSORS + _MORE + _USED)
     await session.run("INSERT INTO @version VALUES ($1)", VERSION)

@@ -9,7 +9,8 @@ from tapeway.core.model.cassette import CassetteHead, RecordingTitle, TakenRecor
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.text import no_pause
 from tapeway.errors import CassetteCorrupt
-from tapeway.stores.sql.statements import Op, Row, run
+from tapeway.stores.postgres.pool import DriverRow as Row
+from tapeway.stores.postgres.pool import Session
 from tapeway.stores.support import columns
 
 RECORDING = "place, number, take, document, sha256"
@@ -36,7 +37,7 @@ INSERT INTO @source AS source (cassette, shard, exchange, route, base, count, si
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, :now)
 ON CONFLICT (cassette, shard, exchange, route, base) DO UPDATE SET
   count = source.count + excluded.count, size = source.size + excluded.size,
-  next = :greatest(source.next, excluded.next),
+  next = greatest(source.next, excluded.next),
   changes = source.changes + 1, modified_at = excluded.modified_at
 """
 
@@ -65,10 +66,10 @@ class CountChange:
     def remove(self, exchange: object, route: bytes, base: bytes, size: int) -> None:
         self._change((bool(exchange), route, base), -1, -size)
 
-    def write(self, cassette: int, shard: int) -> Op[None]:
+    async def write(self, cassette: int, shard: int, session: Session) -> None:
         """Write the difference, late in a transaction: it locks a row until the end."""
         for source, change in sorted(self._by_source.items()):
-            yield from run(_ADD, cassette, shard, *source, *change, self._next)
+            await session.run(_ADD, cassette, shard, *source, *change, self._next)
 
     def _change(self, source: tuple[bool, bytes, bytes], count: int, size: int) -> None:
         counted, sized = self._by_source.get(source, (0, 0))
@@ -99,12 +100,12 @@ def indexable(key: bytes) -> bytes:
 
 
 def hexes(keys: Iterable[bytes]) -> list[str]:
-    """The argument of `:keys`."""
+    """Keys as an argument: the driver knows arrays of text without asking the server."""
     return [indexable(key).hex() for key in keys]
 
 
 def numbers(given: Iterable[int]) -> list[str]:
-    """The argument of `:numbers`."""
+    """Numbers as an argument."""
     return [str(number) for number in given]
 
 

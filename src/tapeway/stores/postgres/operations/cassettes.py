@@ -4,14 +4,15 @@ So no recording waits for a change. A missing row proves nothing where transacti
 same time: a transaction that names a cassette holds the lock of the name.
 """
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.condition import Unchanged
 from tapeway.core.model.interaction import exchange_of
-from tapeway.stores.sql import cursors, recordings, rows
-from tapeway.stores.sql.cassette_rows import (
+from tapeway.stores.postgres.operations import cursors, recordings, rows
+from tapeway.stores.postgres.operations.cassette_rows import (
     FIRST_GENERATION,
     CassetteRow,
     cassette,
@@ -19,8 +20,8 @@ from tapeway.stores.sql.cassette_rows import (
     lock_name,
     version_of,
 )
-from tapeway.stores.sql.statements import Op, Row, computed, row, run
-from tapeway.stores.sql.statements import rows as rows_of
+from tapeway.stores.postgres.pool import DriverRow as Row
+from tapeway.stores.postgres.pool import Session
 from tapeway.stores.support.columns import keys_of, rules_of
 
 BATCH = 200
@@ -39,7 +40,7 @@ _REMOVED_FIRST = "SELECT number FROM @interaction WHERE cassette = $1 ORDER BY n
 _LEFTOVER = """
 SELECT id FROM @cassette WHERE name IS NULL AND modified_at < :now - $1 ORDER BY id LIMIT 1
 """
-_COMING = "SELECT coming_generation FROM @cassette WHERE id = $1 :lock"
+_COMING = "SELECT coming_generation FROM @cassette WHERE id = $1 FOR UPDATE"
 _TO_REKEY = """
 SELECT number, document, sha256 FROM @interaction
 WHERE cassette = $1 AND number > $2 AND exchange ORDER BY number LIMIT $3
@@ -50,96 +51,100 @@ AND generation < (SELECT generation FROM @cassette WHERE id = $1) ORDER BY gener
 """
 _FORGET_KEYS = """
 DELETE FROM @key WHERE cassette = $1
-AND generation < (SELECT generation FROM @cassette WHERE id = $1) AND number :numbers($2)
+AND generation < (SELECT generation FROM @cassette WHERE id = $1) AND number = ANY($2::text[]::bigint[])
 """
 
 
-def add_nameless(head: CassetteHead) -> Op[int]:
+async def add_nameless(head: CassetteHead, session: Session) -> int:
     """Add an empty cassette that nobody sees yet."""
-    inserted = yield from insert(None, head)
+    inserted = await insert(None, head, session)
     return int(inserted[0][0])
 
 
-def fill(
-    cassette_id: int, items: Sequence[rows.Numbered], head: CassetteHead, shard: int
-) -> Op[None]:
+async def fill(
+    cassette_id: int,
+    items: Sequence[rows.Numbered],
+    head: CassetteHead,
+    shard: int,
+    session: Session,
+) -> None:
     """Add a batch of interactions to one without a name."""
-    yield from run("UPDATE @cassette SET modified_at = :now WHERE id = $1", cassette_id)
+    await session.run("UPDATE @cassette SET modified_at = :now WHERE id = $1", cassette_id)
     into = CassetteRow(cassette_id, rows.head_values(head)[2])
-    yield from recordings.add_at_end(into, items, shard)
+    await recordings.add_at_end(into, items, shard, session)
 
 
-def put_in_place(
-    name: str, cassette_id: int, only: Unchanged | None
-) -> Op[tuple[bool, int | None]]:
+async def put_in_place(
+    name: str, cassette_id: int, only: Unchanged | None, session: Session
+) -> tuple[bool, int | None]:
     """Name a cassette that has none. Returns whether it was named, and the id of rows to remove.
 
     These are the rows of the cassette that had the name before. If that cassette is not in the
     state of `only`, the new cassette stays without a name, and its rows are to be removed.
     """
-    yield from lock_name(name)
-    before = yield from cassette(name, ":lock")
-    if only is not None and (yield from version_of(name)) != only.version:
+    await lock_name(name, session)
+    before = await cassette(name, "FOR UPDATE", session)
+    if only is not None and (await version_of(name, session)) != only.version:
         return False, cassette_id
     if before is not None:
-        yield from run(_TAKE_NAME, before.id)
-    yield from run(_GIVE_NAME, cassette_id, name)
-    yield from cursors.forget(name)
+        await session.run(_TAKE_NAME, before.id)
+    await session.run(_GIVE_NAME, cassette_id, name)
+    await cursors.forget(name, session)
     return True, None if before is None else before.id
 
 
-def take_out(name: str, only: Unchanged | None) -> Op[int | None]:
+async def take_out(name: str, only: Unchanged | None, session: Session) -> int | None:
     """Remove a cassette for all readers by taking its name; the id of its rows, None for none."""
-    yield from lock_name(name)
-    before = yield from cassette(name, ":lock")
-    if before is None or (only is not None and (yield from version_of(name)) != only.version):
+    await lock_name(name, session)
+    before = await cassette(name, "FOR UPDATE", session)
+    if before is None or (only is not None and (await version_of(name, session)) != only.version):
         return None
-    yield from run(_TAKE_NAME, before.id)
-    yield from cursors.forget(name)
+    await session.run(_TAKE_NAME, before.id)
+    await cursors.forget(name, session)
     return before.id
 
 
-def rename(name: str, by: str) -> Op[int | None]:
+async def rename(name: str, by: str, session: Session) -> int | None:
     """Rename `by` to `name`; the id of the replaced cassette's rows, None for none."""
     for locked in sorted({name, by}):
-        yield from lock_name(locked)
-    if (renamed := (yield from cassette(by, ":lock"))) is None:
+        await lock_name(locked, session)
+    if (renamed := await cassette(by, "FOR UPDATE", session)) is None:
         return None
-    before = yield from cassette(name, ":lock")
+    before = await cassette(name, "FOR UPDATE", session)
     if before is not None:
-        yield from run(_TAKE_NAME, before.id)
-    yield from run(_GIVE_NAME, renamed.id, name)
-    yield from cursors.forget(name)
-    yield from cursors.forget(by)
-    yield from cursors.take_over_numbering(name, by)
+        await session.run(_TAKE_NAME, before.id)
+    await session.run(_GIVE_NAME, renamed.id, name)
+    await cursors.forget(name, session)
+    await cursors.forget(by, session)
+    await cursors.take_over_numbering(name, by, session)
     return None if before is None else before.id
 
 
-def remove_some(cassette_id: int) -> Op[bool]:
+async def remove_some(cassette_id: int, session: Session) -> bool:
     """Remove a batch of the rows of a cassette without a name; whether there are more."""
-    numbers = yield from rows_of(_REMOVED_FIRST, cassette_id, BATCH)
+    numbers = await session.rows(_REMOVED_FIRST, cassette_id, BATCH)
     if numbers:
-        yield from recordings.remove_rows(cassette_id, [number for (number,) in numbers])
+        await recordings.remove_rows(cassette_id, [number for (number,) in numbers], session)
         return True
-    yield from run("DELETE FROM @source WHERE cassette = $1", cassette_id)
-    yield from run("DELETE FROM @cassette WHERE id = $1", cassette_id)
+    await session.run("DELETE FROM @source WHERE cassette = $1", cassette_id)
+    await session.run("DELETE FROM @cassette WHERE id = $1", cassette_id)
     return False
 
 
-def clear_leftovers(grace_s: float) -> Op[bool]:
+async def clear_leftovers(grace_s: float, session: Session) -> bool:
     """Remove a batch of a cassette that was left half-written or half-removed for so long; whether
     there is more.
     """
-    if (leftover := (yield from row(_LEFTOVER, grace_s))) is None:
+    if (leftover := await session.row(_LEFTOVER, grace_s)) is None:
         return False
-    yield from remove_some(leftover[0])
+    await remove_some(leftover[0], session)
     return True
 
 
 # A new head whose rules give the recordings new keys.
 
 
-def begin_rekey(name: str, head: CassetteHead) -> Op[tuple[int, int] | None]:
+async def begin_rekey(name: str, head: CassetteHead, session: Session) -> tuple[int, int] | None:
     """Begin to index a cassette by the rules of a new head; the cassette's id, and the generation
     of the keys.
 
@@ -147,64 +152,66 @@ def begin_rekey(name: str, head: CassetteHead) -> Op[tuple[int, int] | None]:
     those that this tapeway computes. From now on
     every recording adds keys of both generations.
     """
-    if (cassette_row := (yield from cassette(name, ":lock"))) is None:
+    if (cassette_row := await cassette(name, "FOR UPDATE", session)) is None:
         return None
     meta = rows.head_values(head)[2]
     is_current = cassette_row.generation >= FIRST_GENERATION
     if is_current and rules_of(meta) == rules_of(cassette_row.meta):
-        yield from run(_IN_FORCE, cassette_row.id, *rows.head_values(head))
+        await session.run(_IN_FORCE, cassette_row.id, *rows.head_values(head))
         return None
     before = max(cassette_row.generation, cassette_row.coming_generation or 0)
     coming = max(before + 1, FIRST_GENERATION)
-    yield from run(
+    await session.run(
         "UPDATE @cassette SET coming_meta = $2, coming_generation = $3 WHERE id = $1",
         *(cassette_row.id, meta, coming),
     )
     return cassette_row.id, coming
 
 
-def rekey(cassette_id: int, generation: int, head: CassetteHead, after: int) -> Op[int | None]:
+async def rekey(
+    cassette_id: int, generation: int, head: CassetteHead, after: int, session: Session
+) -> int | None:
     """Index a batch of recordings by the new rules; returns the number of the last one.
 
     After the last batch the new rules are in force, and the result is -1. None if another change of
     the rules came in between: then this change is abandoned.
     """
     # Who edits or records meanwhile waits.
-    coming = yield from row(_COMING, cassette_id)
+    coming = await session.row(_COMING, cassette_id)
     if coming is None or coming[0] != generation:
         return None
-    page = yield from rows_of(_TO_REKEY, cassette_id, after, BATCH)
-    for number, keys in (yield from computed(partial(_keys_of, page, head))):
-        yield from recordings.add_keys(cassette_id, number, [(generation, key) for key in keys])
+    page = await session.rows(_TO_REKEY, cassette_id, after, BATCH)
+    for number, keys in await asyncio.to_thread(partial(_keys_of, page, head)):
+        await recordings.add_keys(cassette_id, number, [(generation, key) for key in keys], session)
     if len(page) == BATCH:
         return int(page[-1][0])
-    yield from run(
+    await session.run(
         "UPDATE @cassette SET generation = $2, coming_generation = NULL, coming_meta = NULL "
         "WHERE id = $1",
         *(cassette_id, generation),
     )
-    yield from run(_IN_FORCE, cassette_id, *rows.head_values(head))
+    await session.run(_IN_FORCE, cassette_id, *rows.head_values(head))
     return -1
 
 
-def forget_keys(cassette_id: int) -> Op[bool]:
+async def forget_keys(cassette_id: int, session: Session) -> bool:
     """Remove a batch of the keys of earlier rules; whether there may be more."""
-    page = yield from rows_of(_OLD_KEYS, cassette_id, BATCH)
+    page = await session.rows(_OLD_KEYS, cassette_id, BATCH)
     if page:
         rekeyed = rows.numbers({number for (number,) in page})
-        yield from run(_FORGET_KEYS, cassette_id, rekeyed)
+        await session.run(_FORGET_KEYS, cassette_id, rekeyed)
     return bool(page)
 
 
-def has_old_keys(name: str) -> Op[bool]:
+async def has_old_keys(name: str, session: Session) -> bool:
     """Whether the keys of a cassette were computed by an earlier tapeway."""
-    columns = yield from row("SELECT generation FROM @cassette WHERE name = $1", name)
+    columns = await session.row("SELECT generation FROM @cassette WHERE name = $1", name)
     return columns is not None and columns[0] < FIRST_GENERATION
 
 
-def is_changing(name: str) -> Op[bool]:
+async def is_changing(name: str, session: Session) -> bool:
     """Whether a change of the rules is under way."""
-    columns = yield from row("SELECT coming_generation FROM @cassette WHERE name = $1", name)
+    columns = await session.row("SELECT coming_generation FROM @cassette WHERE name = $1", name)
     return columns is not None and columns[0] is not None
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.model.control import Control, Slot
-from tapeway.stores.sql.coordination import Member, decode_control, encode_control
+from tapeway.stores.postgres.operations.coordination import Member, decode_control, encode_control
 
 CONTROL = Control(
     *("auto", "smoke", 7, 5),
