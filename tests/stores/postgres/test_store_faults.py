@@ -456,8 +456,16 @@ class _CutAt:
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
+@pytest.mark.parametrize(
+    ("size", "statements"), [(10, 2), (300_000, 8)], ids=["together with others", "alone"]
+)
 async def test_a_recording_whose_connection_is_lost_at_any_statement_is_made_once(
-    pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch, *, after: bool
+    pair: list[PostgresStore],
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    statements: int,
+    *,
+    after: bool,
 ) -> None:
     one, other = pair
     await one.append("x", HEAD, recording(0))
@@ -465,7 +473,7 @@ async def test_a_recording_whose_connection_is_lost_at_any_statement_is_made_onc
     reached = True
     while reached:
         number += 1
-        made = with_step(recording(number, number - 1), 1)
+        made = with_step(recording(number, number - 1, body=b"%d" % number * size), 1)
         assert made.step is not None
         made = replace(made, step=replace(made.step, key=key(0)))
         cut.left = number
@@ -478,7 +486,7 @@ async def test_a_recording_whose_connection_is_lost_at_any_statement_is_made_onc
         ] == [state]
         assert indexes(await other.load("x", writable=False)) == [number]
         assert await other.check() == []
-    assert number > 8
+    assert number > statements
 
 
 async def test_a_load_sees_one_moment_while_another_instance_saves(

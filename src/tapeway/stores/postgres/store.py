@@ -43,12 +43,14 @@ from tapeway.stores.postgres.operations import (
     cassettes,
     coordination,
     cursors,
+    log,
     queries,
     recordings,
     rows,
 )
 from tapeway.stores.postgres.operations.coordination import OUT_OF_TOUCH_S
 from tapeway.stores.postgres.operations.last_decoded import LastDecoded
+from tapeway.stores.postgres.operations.log import LogPage
 from tapeway.stores.postgres.operations.recordings import IndexTaken
 from tapeway.stores.postgres.pool import DriverRow as Row
 from tapeway.stores.postgres.pool import Work
@@ -439,6 +441,11 @@ class PostgresStore:
         while await self._driver.write(action, partial(cassettes.forget_keys, cassette_id)):
             pass
         return True
+
+    async def since(self, name: str, seen: int) -> LogPage | None:
+        """The first rows of a cassette's log after a revision, None where there is no cassette."""
+        make = partial(log.since, name, seen)
+        return await self._for_cassette(name).read(f"follow '{name}'", make)
 
     # Cursors.
 

@@ -1,7 +1,8 @@
 """The tables of a PostgreSQL store.
 
     cassette ─┬─ interaction ─┬─ key       digests to find it by, per generation of the rules
-              └─ source       └─ usage ── body ── piece
+              ├─ source       └─ usage ── body ── piece
+              └─ log                       what an index in memory follows
 
 A cassette without a name is being written or removed. `number` is an interaction's index, `place`
 its position in the order. What a recording holds is stored as bytes: text of PostgreSQL holds neither
@@ -12,8 +13,10 @@ RECORDINGS = """
 CREATE TABLE @cassette (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name text COLLATE "C" UNIQUE,
-  -- Drawn when it is made: no other cassette of any database ever has it.
+  -- Drawn when it is made, and when its rules change: no other cassette of any database ever has it.
   token text NOT NULL,
+  -- The last one in the log. Who raises it holds the row until the commit: so revisions are dense, and
+  -- become visible in order.
   revision bigint NOT NULL DEFAULT 0,
   created_at bytea NOT NULL, run_id bytea NOT NULL, meta bytea NOT NULL,
   generation bigint NOT NULL DEFAULT 0,
@@ -48,12 +51,29 @@ CREATE TABLE @source (
   cassette bigint NOT NULL REFERENCES @cassette ON DELETE CASCADE,
   shard bigint NOT NULL, exchange boolean NOT NULL, route bytea NOT NULL, base bytea NOT NULL,
   count bigint NOT NULL, size bigint NOT NULL,
-  changes bigint NOT NULL,
   -- Above all indexes that were ever counted here.
   next bigint NOT NULL,
   modified_at double precision NOT NULL,
   PRIMARY KEY (cassette, shard, exchange, route, base)
 ) WITH (fillfactor = 50);
+"""
+
+LOG = """
+-- A row for each change of a recording, with what an index needs of it. A row that is not live says that
+-- the recording with this number was removed, now or by a later row.
+CREATE TABLE @log (
+  cassette bigint NOT NULL REFERENCES @cassette ON DELETE CASCADE,
+  revision bigint NOT NULL,
+  number bigint NOT NULL, place bigint NOT NULL, take bigint NOT NULL,
+  -- Its match key by the rules in force and by the coming ones; none where it is whole in memory.
+  key bytea, coming_key bytea, marks integer NOT NULL,
+  live boolean NOT NULL,
+  PRIMARY KEY (cassette, revision)
+) WITH (fillfactor = 90);
+CREATE INDEX log_number ON @log (cassette, number);
+"""
+
+BODIES = """
 CREATE TABLE @body (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, digest bytea UNIQUE, size bigint NOT NULL, idle_since double precision
 );

@@ -23,11 +23,14 @@ VALUES ($1, $2, $3, $4, $5, :now, $6) ON CONFLICT (name) DO NOTHING RETURNING id
 _SELECT = """
 SELECT id, meta, generation, coming_meta, coming_generation FROM @cassette WHERE name = $1
 """
-_LOCKED = {lock: f"{_SELECT} {lock}" for lock in ("FOR KEY SHARE", "FOR UPDATE")}
+WRITES, CHANGES = "FOR NO KEY UPDATE", "FOR UPDATE"
+"""Who adds, removes or edits recordings locks the row; who changes the cassette also keeps out those
+who refer to it.
+"""
+
+_LOCKED = {lock: f"{_SELECT} {lock}" for lock in (WRITES, CHANGES)}
 CASSETTE_VERSION = """
-SELECT c.token || '.' || c.revision || '.'
-  || coalesce((SELECT sum(s.changes) FROM @source s WHERE s.cassette = c.id), 0)
-FROM @cassette c WHERE c.name = {}
+SELECT c.token || '.' || c.revision FROM @cassette c WHERE c.name = {}
 """
 """What differs after every change of a cassette."""
 
@@ -46,18 +49,14 @@ class CassetteRow:
 
 
 async def cassette(name: str, lock: str, session: Session) -> CassetteRow | None:
-    """A cassette, locked until the transaction ends.
-
-    `FOR KEY SHARE` keeps other transactions from removing, renaming and re-indexing the cassette. `FOR UPDATE`
-    also keeps them from recording, once present recordings have ended.
-    """
+    """A cassette, locked until the transaction ends: with `WRITES` or `CHANGES`."""
     columns = await session.row(_LOCKED[lock], name)
     return None if columns is None else CassetteRow(*columns)
 
 
 async def cassette_or_new(name: str, head: CassetteHead, session: Session) -> CassetteRow:
-    """A cassette with a `FOR KEY SHARE` lock; created if there is none."""
-    while (cassette_row := await cassette(name, "FOR KEY SHARE", session)) is None:
+    """A cassette, locked to be written to; created if there is none."""
+    while (cassette_row := await cassette(name, WRITES, session)) is None:
         await lock_name(name, session)
         await insert(name, head, session)
     return cassette_row
@@ -65,8 +64,13 @@ async def cassette_or_new(name: str, head: CassetteHead, session: Session) -> Ca
 
 async def insert(name: str | None, head: CassetteHead, session: Session) -> Sequence[Row]:
     """Add an empty cassette; returns the id, or nothing if the name exists."""
-    values = (name, secrets.token_hex(8), *rows.head_values(head), FIRST_GENERATION)
+    values = (name, new_token(), *rows.head_values(head), FIRST_GENERATION)
     return await session.rows(_INSERT, *values)
+
+
+def new_token() -> str:
+    """A token that no cassette has had."""
+    return secrets.token_hex(8)
 
 
 async def lock_name(name: str, session: Session) -> None:

@@ -13,30 +13,39 @@ from tapeway.core.model.condition import Unchanged
 from tapeway.core.model.interaction import exchange_of
 from tapeway.stores.postgres.operations import cursors, recordings, rows
 from tapeway.stores.postgres.operations.cassette_rows import (
+    CHANGES,
     FIRST_GENERATION,
     CassetteRow,
     cassette,
     insert,
     lock_name,
+    new_token,
     version_of,
 )
 from tapeway.stores.postgres.pool import DriverRow as Row
 from tapeway.stores.postgres.pool import Session
-from tapeway.stores.support.columns import keys_of, rules_of
+from tapeway.stores.support.columns import FiledKey, filed_key, keys_of, rules_of
 
 BATCH = 200
 """Recordings per transaction: some milliseconds, to keep other writers from waiting."""
 
+LOG_BATCH = 2000
+"""Rows of a log that one transaction removes."""
+
 _TAKE_NAME = "UPDATE @cassette SET name = NULL, modified_at = :now WHERE id = $1"
 _GIVE_NAME = """
-UPDATE @cassette SET name = $2, revision = revision + 1, modified_at = :now WHERE id = $1
+UPDATE @cassette SET name = $2, modified_at = :now WHERE id = $1
 """
 _IN_FORCE = """
-UPDATE @cassette SET created_at = $2, run_id = $3, meta = $4, revision = revision + 1,
+UPDATE @cassette SET created_at = $2, run_id = $3, meta = $4, token = $5,
   modified_at = :now
 WHERE id = $1
 """
 _REMOVED_FIRST = "SELECT number FROM @interaction WHERE cassette = $1 ORDER BY number LIMIT $2"
+_FORGET_LOG = """
+DELETE FROM @log WHERE cassette = $1 AND revision = ANY(ARRAY (
+  SELECT revision FROM @log WHERE cassette = $1 ORDER BY revision LIMIT $2))
+"""
 _LEFTOVER = """
 SELECT id FROM @cassette WHERE name IS NULL AND modified_at < :now - $1 ORDER BY id LIMIT 1
 """
@@ -44,6 +53,16 @@ _COMING = "SELECT coming_generation FROM @cassette WHERE id = $1 FOR UPDATE"
 _TO_REKEY = """
 SELECT number, document, sha256 FROM @interaction
 WHERE cassette = $1 AND number > $2 AND exchange ORDER BY number LIMIT $3
+"""
+_COMING_KEY = """
+UPDATE @log SET coming_key = $3, marks = marks | $4 WHERE cassette = $1 AND number = $2 AND live
+"""
+_NEW_KEYS = """
+UPDATE @log SET key = coming_key, coming_key = NULL WHERE cassette = $1 AND coming_key IS NOT NULL
+"""
+_TO_LOG = """
+SELECT number, document, sha256, place, take FROM @interaction
+WHERE cassette = $1 AND number > $2 ORDER BY number LIMIT $3
 """
 _OLD_KEYS = """
 SELECT number FROM @key WHERE cassette = $1
@@ -83,7 +102,7 @@ async def put_in_place(
     state of `only`, the new cassette stays without a name, and its rows are to be removed.
     """
     await lock_name(name, session)
-    before = await cassette(name, "FOR UPDATE", session)
+    before = await cassette(name, CHANGES, session)
     if only is not None and (await version_of(name, session)) != only.version:
         return False, cassette_id
     if before is not None:
@@ -96,7 +115,7 @@ async def put_in_place(
 async def take_out(name: str, only: Unchanged | None, session: Session) -> int | None:
     """Remove a cassette for all readers by taking its name; the id of its rows, None for none."""
     await lock_name(name, session)
-    before = await cassette(name, "FOR UPDATE", session)
+    before = await cassette(name, CHANGES, session)
     if before is None or (only is not None and (await version_of(name, session)) != only.version):
         return None
     await session.run(_TAKE_NAME, before.id)
@@ -108,9 +127,9 @@ async def rename(name: str, by: str, session: Session) -> int | None:
     """Rename `by` to `name`; the id of the replaced cassette's rows, None for none."""
     for locked in sorted({name, by}):
         await lock_name(locked, session)
-    if (renamed := await cassette(by, "FOR UPDATE", session)) is None:
+    if (renamed := await cassette(by, CHANGES, session)) is None:
         return None
-    before = await cassette(name, "FOR UPDATE", session)
+    before = await cassette(name, CHANGES, session)
     if before is not None:
         await session.run(_TAKE_NAME, before.id)
     await session.run(_GIVE_NAME, renamed.id, name)
@@ -125,6 +144,8 @@ async def remove_some(cassette_id: int, session: Session) -> bool:
     numbers = await session.rows(_REMOVED_FIRST, cassette_id, BATCH)
     if numbers:
         await recordings.remove_rows(cassette_id, [number for (number,) in numbers], session)
+        return True
+    if await session.run(_FORGET_LOG, cassette_id, LOG_BATCH) == LOG_BATCH:
         return True
     await session.run("DELETE FROM @source WHERE cassette = $1", cassette_id)
     await session.run("DELETE FROM @cassette WHERE id = $1", cassette_id)
@@ -152,12 +173,12 @@ async def begin_rekey(name: str, head: CassetteHead, session: Session) -> tuple[
     those that this tapeway computes. From now on
     every recording adds keys of both generations.
     """
-    if (cassette_row := await cassette(name, "FOR UPDATE", session)) is None:
+    if (cassette_row := await cassette(name, CHANGES, session)) is None:
         return None
     meta = rows.head_values(head)[2]
     is_current = cassette_row.generation >= FIRST_GENERATION
     if is_current and rules_of(meta) == rules_of(cassette_row.meta):
-        await session.run(_IN_FORCE, cassette_row.id, *rows.head_values(head))
+        await session.run(_IN_FORCE, cassette_row.id, *rows.head_values(head), new_token())
         return None
     before = max(cassette_row.generation, cassette_row.coming_generation or 0)
     coming = max(before + 1, FIRST_GENERATION)
@@ -181,8 +202,12 @@ async def rekey(
     if coming is None or coming[0] != generation:
         return None
     page = await session.rows(_TO_REKEY, cassette_id, after, BATCH)
-    for number, keys in await asyncio.to_thread(partial(_keys_of, page, head)):
+    filed: list[tuple[int, int, bytes, int]] = []
+    for number, keys, (key, marks) in await asyncio.to_thread(partial(_keys_of, page, head)):
         await recordings.add_keys(cassette_id, number, [(generation, key) for key in keys], session)
+        if key is not None:
+            filed.append((cassette_id, number, key, marks))
+    await session.each(_COMING_KEY, filed)
     if len(page) == BATCH:
         return int(page[-1][0])
     await session.run(
@@ -190,7 +215,8 @@ async def rekey(
         "WHERE id = $1",
         *(cassette_id, generation),
     )
-    await session.run(_IN_FORCE, cassette_id, *rows.head_values(head))
+    await session.run(_NEW_KEYS, cassette_id)
+    await session.run(_IN_FORCE, cassette_id, *rows.head_values(head), new_token())
     return -1
 
 
@@ -215,11 +241,33 @@ async def is_changing(name: str, session: Session) -> bool:
     return columns is not None and columns[0] is not None
 
 
-def _keys_of(page: Sequence[Row], head: CassetteHead) -> list[tuple[int, Sequence[bytes]]]:
+def _keys_of(
+    page: Sequence[Row], head: CassetteHead
+) -> list[tuple[int, Sequence[bytes], FiledKey]]:
     under = rules_of(rows.head_values(head)[2])
-    made: list[tuple[int, Sequence[bytes]]] = []
+    made: list[tuple[int, Sequence[bytes], FiledKey]] = []
     for number, document, digest in page:
         exchange = exchange_of(rows.interaction_of(document, digest, number, "the cassette"))
         if exchange is not None:
-            made.append((number, keys_of(exchange, under)))
+            made.append((number, keys_of(exchange, under), filed_key(exchange, under)))
     return made
+
+
+# The log of a cassette that has none.
+
+
+async def log_of_all(cassette_id: int, meta: bytes, session: Session) -> None:
+    """Add all recordings of a cassette to its log. Raises CassetteCorrupt."""
+    after = -1
+    while page := await session.rows(_TO_LOG, cassette_id, after, BATCH):
+        change = await asyncio.to_thread(_change_of, page, meta)
+        await change.log(cassette_id, session)
+        after = page[-1][0]
+
+
+def _change_of(page: Sequence[Row], meta: bytes) -> rows.LogChange:
+    change, under = rows.LogChange(), rules_of(meta)
+    for number, document, digest, place, take in page:
+        item = rows.interaction_of(document, digest, number, "a cassette")
+        change.log_added(number, place, take, filed_key(item, under))
+    return change

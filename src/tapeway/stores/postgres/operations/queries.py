@@ -59,7 +59,7 @@ WHERE c.name = $1 GROUP BY c.id, s.exchange, s.route, s.base
 """
 _STAT = """
 SELECT c.modified_at, max(s.modified_at), CAST(coalesce(sum(s.size), 0) AS bigint),
-  c.token || '.' || c.revision || '.' || coalesce(sum(s.changes), 0)
+  c.token || '.' || c.revision
 FROM @cassette c LEFT JOIN @source s ON s.cassette = c.id WHERE c.name = $1 GROUP BY c.id
 """
 _GET = f"{_SELECT} AND number = $2"

@@ -10,9 +10,14 @@ from tapeway.errors import CassetteCorrupt, StoreError, fenced, recording_edited
 from tapeway.formats.native.document import decode, encode, interaction_digest
 from tapeway.paging import batch_from
 from tapeway.stores.postgres.operations import coordination, cursors, rows
-from tapeway.stores.postgres.operations.cassette_rows import CassetteRow, cassette, cassette_or_new
+from tapeway.stores.postgres.operations.cassette_rows import (
+    WRITES,
+    CassetteRow,
+    cassette,
+    cassette_or_new,
+)
 from tapeway.stores.postgres.operations.coordination import Member
-from tapeway.stores.postgres.operations.rows import CountChange, Numbered, numbers
+from tapeway.stores.postgres.operations.rows import LogChange, Numbered, numbers
 from tapeway.stores.postgres.pool import Session
 from tapeway.stores.support import columns
 
@@ -79,7 +84,7 @@ async def record(
     lease = recording.lease
     if lease is not None and not await coordination.give_back(lease, member, session):
         raise fenced(name)
-    change, step, index = CountChange(), recording.step, recording.interaction.index
+    change, step, index = LogChange(), recording.step, recording.interaction.index
     removed = (
         (await _remove(into, recording.supersedes, change, session)) if recording.supersedes else []
     )
@@ -89,7 +94,8 @@ async def record(
     place = min([held.place for held in removed], default=index)
     take = 0 if step is None else step.take
     await _add(into, (index, recording.interaction, text), place, take, change, session)
-    await change.write(into.id, shard, session)
+    await change.log(into.id, session)
+    await change.count(into.id, shard, session)
     if recording.supersedes:
         await cursors.forget_touched(name, recording.supersedes, session)
     if step is not None:
@@ -109,10 +115,11 @@ async def add_at_end(
     into: CassetteRow, items: Sequence[Numbered], shard: int, session: Session
 ) -> None:
     """Add interactions at the end of a cassette, given the cassette's row."""
-    change = CountChange()
+    change = LogChange()
     for item in items:
         await _add(into, item, item[0], 0, change, session)
-    await change.write(into.id, shard, session)
+    await change.log(into.id, session)
+    await change.count(into.id, shard, session)
 
 
 async def edit(
@@ -127,12 +134,12 @@ async def edit(
 
     Raises AdminError (412) where the condition does not hold.
     """
-    if (into := await cassette(name, "FOR KEY SHARE", session)) is None:
+    if (into := await cassette(name, WRITES, session)) is None:
         return False
     held_row = await session.row(_HELD, into.id, numbers([index]))
     if held_row is None:
         return False
-    old, change = _Held(*held_row), CountChange()
+    old, change = _Held(*held_row), LogChange()
     if condition.given:
         held = rows.interaction_of(old.document, old.sha256, index, f"cassette '{name}'")
         condition.check(interaction_digest(held))
@@ -140,16 +147,17 @@ async def edit(
         await _remove(into, [index], change, session)
     else:
         item, text = changed
-        change.remove(old.exchange, old.route, old.base, old.size)
+        change.remove(index, old.exchange, old.route, old.base, old.size)
         await session.run(_RELEASE, into.id, numbers([index]))
         for table in ("key", "usage"):
             sql = f"DELETE FROM @{table} WHERE cassette = $1 AND number = $2"  # noqa: S608
             await session.run(sql, into.id, index)
         new = columns.columns_of(item, text, columns.rules_of(into.meta))
         await session.run(rows.UPDATE, *rows.values_of(new, into.id, index, old.place, old.take))
-        await _find_by(into, index, item, new, session)
-        change.add(new, index)
-    await change.write(into.id, shard, session)
+        coming = await _find_by(into, index, item, new, session)
+        change.add(new, index, old.place, old.take, coming)
+    await change.log(into.id, session)
+    await change.count(into.id, shard, session)
     if changed is None or not isinstance(changed[0], Interaction):
         await cursors.forget_touched(name, [index], session)
     return True
@@ -190,13 +198,13 @@ def numbered_batch(items: Sequence[AnyInteraction], first: int) -> list[Numbered
 
 
 async def _remove(
-    into: CassetteRow, gone: Sequence[int], change: CountChange, session: Session
+    into: CassetteRow, gone: Sequence[int], change: LogChange, session: Session
 ) -> list[_Held]:
     removed = [_Held(*fields) for fields in (await session.rows(_HELD, into.id, numbers(gone)))]
     if removed:
         await remove_rows(into.id, [held.number for held in removed], session)
     for held in removed:
-        change.remove(held.exchange, held.route, held.base, held.size)
+        change.remove(held.number, held.exchange, held.route, held.base, held.size)
     return removed
 
 
@@ -218,15 +226,15 @@ async def _add(
     numbered: Numbered,
     place: int,
     take: int,
-    change: CountChange,
+    change: LogChange,
     session: Session,
 ) -> None:
     number, item, text = numbered
     new = columns.columns_of(item, text, columns.rules_of(into.meta))
     if not (await session.run(rows.INSERT, *rows.values_of(new, into.id, number, place, take))):
         raise IndexTaken(f"another recording has index {number}")
-    await _find_by(into, number, item, new, session)
-    change.add(new, number)
+    coming = await _find_by(into, number, item, new, session)
+    change.add(new, number, place, take, coming)
 
 
 async def _find_by(
@@ -235,12 +243,17 @@ async def _find_by(
     item: AnyInteraction,
     new: columns.InteractionColumns,
     session: Session,
-) -> None:
-    """Add the keys by the rules in force and by the coming rules, and use the bodies."""
-    keys = [(into.generation, key) for key in new.keys]
+) -> bytes | None:
+    """Add the keys by the rules in force and by the coming rules, and use the bodies.
+
+    Returns the match key by the coming rules.
+    """
+    keys, coming_key = [(into.generation, key) for key in new.keys], None
     exchange = exchange_of(item)
     if exchange is not None and into.coming_meta is not None:
-        coming = columns.keys_of(exchange, columns.rules_of(into.coming_meta))
+        rules = columns.rules_of(into.coming_meta)
+        coming = columns.keys_of(exchange, rules)
+        coming_key = columns.filed_key(item, rules).key
         keys += [(into.coming_generation or 0, key) for key in coming]
     await add_keys(into.id, number, keys, session)
     # Ordered: two transactions that use equal bodies cannot deadlock.
@@ -250,6 +263,7 @@ async def _find_by(
                 f"the large body sha256-{digest} that the recording refers to is not there: keep it "
                 "first; nothing was recorded"
             )
+    return coming_key
 
 
 async def _use(into: CassetteRow, number: int, digest: bytes, session: Session) -> int:
