@@ -8,7 +8,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -168,6 +167,14 @@ class Broker:
 
     # Deciding.
 
+    async def confirm(self) -> None:
+        """Before a request is decided on: apply what other instances have put in force.
+
+        Raises StoreAway where nobody can know.
+        """
+        if self.source.shared:
+            await self.source.confirm()
+
     def in_force(
         self, cassette: str | None, slot: str | None = None
     ) -> tuple[str, Mode, int | None]:
@@ -254,7 +261,7 @@ class Broker:
                 plan = other
         return plan
 
-    # Steering. Each method returns the instances that have not applied the change in time.
+    # Steering. What is changed is in force for all requests that arrive after the return.
 
     @property
     def mode(self) -> Mode:
@@ -275,18 +282,18 @@ class Broker:
         """The mode a request to this cassette is served in."""
         return self.source.control.mode_of(name)
 
-    async def set_mode(self, mode: Mode, cassette: str | None = None) -> Sequence[str]:
+    async def set_mode(self, mode: Mode, cassette: str | None = None) -> None:
         """Set the mode of one cassette, or the mode of cassettes without one.
 
         Earlier requests are served to the end in the old mode.
         """
-        return await self.source.steer(lambda now: with_mode(now, mode, cassette))
+        await self.source.steer(lambda now: with_mode(now, mode, cassette))
 
-    async def insert(self, name: str, mode: Mode | None = None) -> Sequence[str]:
+    async def insert(self, name: str, mode: Mode | None = None) -> None:
         """Make a cassette the active one, in a new take. Raises StoreError if it cannot be read."""
         # In the new mode: a cassette that will be recorded to is claimed now, or not inserted.
         await self.source.prepare(name, mode)
-        return await self.source.steer(lambda now: with_active(now, name, mode))
+        await self.source.steer(lambda now: with_active(now, name, mode))
 
     def slot(self, name: str) -> Slot:
         """Where a slot points. Raises NoSlot."""
@@ -299,7 +306,7 @@ class Broker:
 
     async def set_slot(
         self, name: str, cassette: str, mode: Mode | None = None, rules: Rules = NO_RULES
-    ) -> Sequence[str]:
+    ) -> None:
         """Point a slot at a cassette, in a new take, and add rules to the cassette.
 
         Without a mode the cassette's own is in force. The first request loads the cassette, and so
@@ -307,16 +314,16 @@ class Broker:
         """
         if rules != NO_RULES:
             await self.add_rules(cassette, rules)
-        return await self.source.steer(lambda now: with_slot(now, name, cassette, mode))
+        await self.source.steer(lambda now: with_slot(now, name, cassette, mode))
 
-    async def remove_slot(self, name: str) -> Sequence[str]:
+    async def remove_slot(self, name: str) -> None:
         """Remove a slot; its cassette stays loaded. Raises NoSlot."""
         self.slot(name)
-        return await self.source.steer(lambda now: without_slot(now, name))
+        await self.source.steer(lambda now: without_slot(now, name))
 
-    async def rewind(self, cassette: str | None = None) -> Sequence[str]:
+    async def rewind(self, cassette: str | None = None) -> None:
         """Start a new take for one cassette, or for all."""
-        return await self.source.steer(lambda now: with_take(now, cassette))
+        await self.source.steer(lambda now: with_take(now, cassette))
 
     async def eject(self, name: str | None = None, *, prune: bool = False) -> "CassetteReport":
         """Wait for recordings in flight, write the final form, unload the cassette, and report.
@@ -325,6 +332,7 @@ class Broker:
         that is not loaded. Raises StoreError for a cassette that cannot be written; its journal then
         still has the recordings.
         """
+        await self.confirm()
         work = self._eject(name or self.active, prune=prune)
         report = await self._context.run_to_end(work)
         self.on_eject(report)
@@ -334,7 +342,8 @@ class Broker:
         async with self.source.out_of_use(name) as out:
             report = await self._report(name, out.cassette)
             await self.source.settle(out, prune=prune)
-        return replace(report, laggards=tuple(await self.source.end_take(name)))
+        await self.source.end_take(name)
+        return report
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
         """Add rules to a cassette, at once and permanently; returns all that are in force.
@@ -407,16 +416,9 @@ class Broker:
         """How many live calls of this instance record to a cassette now."""
         return self._calls.count(name)
 
-    async def instances(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The instances that share the store, and the lagging instances.
-
-        Both are empty on a store of one process. Raises StoreError.
-        """
-        if (shared := self.store.shared) is None:
-            return (), ()
-        generation = self.source.control.generation
-        # Nobody has applied the change that will come next.
-        return await shared.behind(generation + 1), await shared.behind(generation)
+    async def instances(self) -> Sequence[str]:
+        """The instances that share the store; none on a store of one process. Raises StoreError."""
+        return () if (shared := self.store.shared) is None else await shared.instances()
 
     @property
     def draining(self) -> bool:

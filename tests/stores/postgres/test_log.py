@@ -155,6 +155,7 @@ async def test_tables_of_the_version_before_get_their_logs(
     for sql in (
         'DROP TABLE "{}".log',
         'ALTER TABLE "{}".source ADD COLUMN changes bigint',
+        'ALTER TABLE "{}".instance ADD COLUMN process text, ADD COLUMN generation bigint',
         'UPDATE "{}".version SET number = 9',
     ):
         await run(postgres_dsn, sql.format(schema))

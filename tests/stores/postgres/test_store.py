@@ -204,7 +204,7 @@ async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
             assert await advanced(
                 store, name, control.take_of(name), key(number), None, b"1", number
             )
-    after, _ = await store.steer(lambda now: with_take(now, "x"))
+    after = await store.steer(lambda now: with_take(now, "x"))
     assert await advanced(store, "x", after.take_of("x"), key(0), None, b"1", 0)
 
     async def left(session: Session) -> list[int]:
@@ -220,7 +220,7 @@ async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
     await instance.sweep_takes(pool, after)
     assert await pool.read("count", left) == [7, 7]
     assert await cursors_of(store, "x", after.take_of("x"), [key(0)])
-    after, _ = await store.steer(with_take)
+    after = await store.steer(with_take)
     await instance.sweep_takes(pool, after)
     assert await pool.read("count", left) == [0, 0]
 
@@ -237,7 +237,7 @@ async def test_used_up_cursors_are_gone_within_a_minute_of_the_end_of_their_take
         for number in range(5):
             take = control.take_of("x")
             assert await advanced(store, "x", take, key(number), None, b"1", number)
-        control, _ = await store.steer(with_take)
+        control = await store.steer(with_take)
 
     async def count(session: Session) -> int:
         found = await session.row(
@@ -310,7 +310,7 @@ async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
 async def test_only_one_instance_sweeps_at_a_time(store: PostgresStore) -> None:
     control = await store.join(WANTED, lambda _: None)
     assert await advanced(store, "x", control.takes, key(0), None, b"1", 0)
-    after, _ = await store.steer(with_take)
+    after = await store.steer(with_take)
     pool = pool_of(store)
 
     async def while_another_sweeps(session: Session) -> Control | None:

@@ -45,15 +45,15 @@ async def put_mode(
 ) -> ModeInForce:
     """Set the mode, for all cassettes or for one; a change starts a new take."""
     change = call.body
-    laggards = await context.broker.set_mode(change.mode, change.cassette)
-    return ModeInForce(mode=change.mode, cassette=change.cassette, laggards=list(laggards))
+    await context.broker.set_mode(change.mode, change.cassette)
+    return ModeInForce(mode=change.mode, cassette=change.cassette)
 
 
 async def insert(context: HandlerContext, call: OperationCall[Nothing, Insertion]) -> Inserted:
     """Load a cassette and make it active, in a new take; its first recording creates it."""
     name = call.body.cassette
-    laggards = await context.broker.insert(name, call.body.mode)
-    return Inserted(cassette=name, mode=context.broker.mode_of(name), laggards=list(laggards))
+    await context.broker.insert(name, call.body.mode)
+    return Inserted(cassette=name, mode=context.broker.mode_of(name))
 
 
 async def get_eject(
@@ -63,7 +63,6 @@ async def get_eject(
     broker = context.broker
     name = call.query.cassette or broker.active
     loaded = next((count for count in await broker.source.counts() if count.name == name), None)
-    instances, lagging = await broker.instances()
     slots = broker.source.control.slots
     recorded = broker.journal.tallies[name].outcomes["recorded"] if loaded is not None else 0
     return EjectPreview(
@@ -74,8 +73,7 @@ async def get_eject(
         recorded=recorded,
         unused=0 if loaded is None else loaded.unused,
         slots=sorted(slot for slot, pointed in slots.items() if pointed.cassette == name),
-        instances=list(instances),
-        lagging=list(lagging),
+        instances=list(await broker.instances()),
     )
 
 
@@ -86,15 +84,14 @@ async def eject(context: HandlerContext, call: OperationCall[Nothing, Ejection])
     return Ejected(
         cassettes=[await asyncio.to_thread(reported_cassette, report)],
         upstream_connections=context.broker.recorder.responder.connections,
-        laggards=list(report.laggards),
         left_over=await context.broker.store.erase(),
     )
 
 
 async def rewind(context: HandlerContext, call: OperationCall[Nothing, Rewinding]) -> Takes:
     """Start a new take: replay starts over from the first recording of each request."""
-    laggards = await context.broker.rewind(call.body.cassette)
-    return Takes(takes=context.broker.takes, laggards=list(laggards))
+    await context.broker.rewind(call.body.cassette)
+    return Takes(takes=context.broker.takes)
 
 
 async def report(

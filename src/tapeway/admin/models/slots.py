@@ -2,7 +2,6 @@
 
 from pydantic import Field
 
-from tapeway.admin.models.control import InForce
 from tapeway.admin.models.schema import Name, RequestModel, ResponseModel, Text
 from tapeway.core.model.control import Mode
 
@@ -23,7 +22,7 @@ class Checked(ResponseModel):
     cassette: str
 
 
-class SlotInForce(InForce):
+class SlotInForce(ResponseModel):
     slot: str
     cassette: str
     mode: Mode
@@ -57,5 +56,5 @@ class SentPage(ResponseModel):
     requests: list[SentRequest] = Field(description="Oldest first.")
 
 
-class RemovedSlot(InForce):
+class RemovedSlot(ResponseModel):
     removed: str

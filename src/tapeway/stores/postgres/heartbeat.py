@@ -75,7 +75,7 @@ class Heartbeat:
         asked_at = self._member.clock()
         try:
             # The report comes first: a change before the report is read below, a later one waits.
-            refusal = await self._refusal(asked_at)
+            refusal = await self._refusal()
             applied = await self._pick_up(asked_at)
         except StoreError as exc:
             return self._failed(exc)
@@ -87,7 +87,7 @@ class Heartbeat:
         self.is_refused = refusal is not None
         return not applied
 
-    async def _refusal(self, asked_at: float) -> StoreError | None:
+    async def _refusal(self) -> StoreError | None:
         """Report this instance alive; the error where the database can be read but not written."""
         try:
             await self._report()
@@ -95,9 +95,7 @@ class Heartbeat:
             if not errors.refuses_writes(exc) or await self._is_standby(exc):
                 raise
             # Replays go on: what is in force can be read.
-            self._member.muted()
             return self._translated(exc)
-        self._member.beaten(asked_at)
         return None
 
     async def _report(self) -> None:

@@ -10,18 +10,19 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from tapeway.core.model.cassette import Lease, Recording
 from tapeway.core.model.control import Control
-from tapeway.errors import StoreError
+from tapeway.errors import StoreError, out_of_touch
 from tapeway.stores.postgres import schema
 from tapeway.stores.postgres.address import PostgresAddress
 from tapeway.stores.postgres.appends import SHARDS, Appends
 from tapeway.stores.postgres.body_reader import BodyReader
+from tapeway.stores.postgres.gathering import Gathering
 from tapeway.stores.postgres.heartbeat import Heartbeat
 from tapeway.stores.postgres.moves import WaitingMoves
 from tapeway.stores.postgres.notifications import CONTROL, Notifications, lease_topic
@@ -69,6 +70,7 @@ class PostgresInstance:
             touch_s=touch_s,
         )
         self._held: set[Lease] = set()
+        self._confirmations = Gathering[None, None](self._confirm, self.background.spawn)
         self._notifications = Notifications(self.pool, self.background.tasks)
         self.heartbeat = Heartbeat(self.pool, self.member, self._notifications)
 
@@ -213,9 +215,25 @@ class PostgresInstance:
             with suppress(StoreError):
                 await sweep_takes(self.pool, control)
 
-    async def steered(self, control: Control) -> None:
+    def steered(self, control: Control) -> None:
+        """This instance changed what is in force. The notification ends streams of other instances."""
         self.member.apply(control)
         self._notifications.send(CONTROL)
+
+    async def confirm(self) -> None:
+        """Apply what is in force. Raises StoreAway."""
+        await self._confirmations.add(None)
+
+    async def _confirm(self, waiting: Sequence[None]) -> Sequence[None]:
+        member = self.member
+        newer, asked_at = partial(coordination.newer, member.applied), member.clock()
+        control = await self.pool.read("read what is in force", newer)
+        if control is not None:
+            member.apply(control)
+        if member.is_behind(control):
+            raise out_of_touch(self.place)
+        member.heard(control, asked_at)
+        return waiting
 
 
 async def sweep_periodically(pool: Pool) -> None:

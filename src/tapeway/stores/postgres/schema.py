@@ -73,6 +73,7 @@ CREATE TABLE @mover (
 # A change of rules that is under way begins anew.
 _TO_LOG = """
 ALTER TABLE @source DROP COLUMN changes;
+ALTER TABLE @instance DROP COLUMN process, DROP COLUMN generation;
 UPDATE @cassette SET coming_meta = NULL, coming_generation = NULL, revision = 0;
 """
 

@@ -7,7 +7,6 @@ opening to its end, and `heartbeat` reports over a separate connection that the 
 import asyncio
 import math
 import secrets
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -59,9 +58,6 @@ from tapeway.stores.support.large_bodies import BodyUpload
 
 _IN_THREAD_BYTES = 256 * 1024
 """Documents of more bytes than this are decoded in a thread."""
-
-_APPLIED_WITHIN_S = 2.0
-"""How long a change waits for the other instances to apply it."""
 
 _POLL_S = 0.02
 
@@ -480,9 +476,8 @@ class PostgresStore:
             await driver.background.run(self._report_alive(driver))
 
     async def _report_alive(self, driver: PostgresInstance) -> None:
-        make, asked_at = partial(coordination.beat, driver.member), driver.member.clock()
+        make = partial(coordination.beat, driver.member)
         await driver.turn("report that this instance is alive", make)
-        driver.member.beaten(asked_at)
         if not driver.member.beats:
             driver.member.beats = True
             driver.go_on_beating()
@@ -538,22 +533,19 @@ class PostgresStore:
         await driver.joined(control, alone=not others)
         return control
 
-    async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
+    async def confirm(self) -> None:
+        await self._driver.confirm()
+
+    async def steer(self, change: Callable[[Control], Control]) -> Control:
         driver, make = self._driver, partial(coordination.steer, change)
         text = await driver.background.run(driver.turn("change what is in force", make, once=True))
         control = coordination.read_back(text)
-        await driver.steered(control)
-        until = time.monotonic() + _APPLIED_WITHIN_S
-        while laggards := await self.behind(control.generation):
-            if time.monotonic() >= until:
-                break
-            await asyncio.sleep(_POLL_S)
-        return control, laggards
+        driver.steered(control)
+        return control
 
-    async def behind(self, generation: int) -> Sequence[str]:
+    async def instances(self) -> Sequence[str]:
         driver = self._driver
-        make = partial(coordination.behind, generation, driver.member)
-        return tuple(await driver.read("see which instances applied the change", make))
+        return await driver.read("list the instances", partial(coordination.live, driver.member))
 
     async def _recordings(
         self,

@@ -109,11 +109,7 @@ CREATE TABLE @lease (
 ) WITH (fillfactor = 50);
 CREATE TABLE @instance (
   id text PRIMARY KEY, name text NOT NULL,
-  -- What tells others of the machine whether it has ended.
-  process text NOT NULL,
-  seen double precision NOT NULL, joined boolean NOT NULL,
-  -- The number of the last change of what is in force that it applied.
-  generation bigint NOT NULL
+  seen double precision NOT NULL, joined boolean NOT NULL
 ) WITH (fillfactor = 50);
 CREATE TABLE @control (generation bigint NOT NULL, document bytea);
 INSERT INTO @control (generation) VALUES (0);

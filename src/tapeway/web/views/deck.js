@@ -232,13 +232,11 @@ class DeckView {
     name.focus();
   }
 
-  // Carry a change out and name the instances that have not followed yet.
+  // Carry a change out and say what it did.
   async change(button, action, says) {
     const answer = await attempt(button, action);
     if (answer === undefined) return false;
-    const late = answer.laggards ?? [];
-    if (late.length > 0) notify(`${says()} Not yet on: ${late.join(", ")}.`, "failed");
-    else notify(says());
+    notify(says());
     await this.poll?.();
     return true;
   }
@@ -253,11 +251,8 @@ function ejectSays({ in_flight: inFlight, recorded }) {
 }
 
 // Who else is in it, on a store that several instances share.
-function shared({ instances, lagging }) {
-  return [
-    instances.length > 1 && h("p", {}, `It is done on all ${instances.length} instances that share this store: ${instances.join(", ")}.`),
-    lagging.length > 0 && h("p", {}, `Not yet at the last change: ${lagging.join(", ")}.`),
-  ];
+function shared({ instances }) {
+  return instances.length > 1 && h("p", {}, `It is done on all ${instances.length} instances that share this store: ${instances.join(", ")}.`);
 }
 
 const FIRST = ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"];

@@ -63,15 +63,11 @@ DELETE FROM @lease WHERE name = $1 AND key = $2 AND fence = $3 AND instance = $4
 
 # A beat that was under way during a join or a change never sets an instance back.
 _BEAT = """
-INSERT INTO @instance AS instance (id, name, process, seen, joined, generation)
-VALUES ($1, $2, '', :now, $3, $4)
-ON CONFLICT (id) DO UPDATE SET seen = excluded.seen, joined = instance.joined OR excluded.joined,
-  generation = greatest(instance.generation, excluded.generation)
+INSERT INTO @instance AS instance (id, name, seen, joined) VALUES ($1, $2, :now, $3)
+ON CONFLICT (id) DO UPDATE SET seen = excluded.seen, joined = instance.joined OR excluded.joined
 """
 _OTHERS = "SELECT 1 FROM @instance WHERE joined AND id <> $1 AND seen > :now - $2 LIMIT 1"
-_BEHIND = """
-SELECT name FROM @instance WHERE joined AND generation < $1 AND seen > :now - $2 ORDER BY name
-"""
+_LIVE = "SELECT name FROM @instance WHERE joined AND seen > :now - $1 ORDER BY name"
 _EXPIRED = (
     "DELETE FROM @instance WHERE seen < :now - $1",
     "DELETE FROM @lease WHERE since < :now - $1 AND NOT EXISTS ("
@@ -79,6 +75,7 @@ _EXPIRED = (
 )
 
 _CONTROL = "SELECT generation, document FROM @control"
+_NEWER = "SELECT generation, document FROM @control WHERE generation > $1"
 _PUT_CONTROL = "UPDATE @control SET generation = $1, document = $2"
 
 # Each name by one look into the index: DISTINCT would read all rows.
@@ -115,8 +112,8 @@ class Member:
         touch_s: float,
     ) -> None:
         """`name` is for people. Others take over the leases of an instance that is silent for
-        `lease_s`, and do not wait for changes to be applied by an instance silent for `silent_s`. An
-        instance that hears nothing for `touch_s` no longer knows what is in force.
+        `lease_s`, and start a take of their own where all are silent for `silent_s`. An instance that
+        hears nothing for `touch_s` is not ready.
         """
         self.id = secrets.token_hex(16)
         self.name = name
@@ -132,10 +129,6 @@ class Member:
         self._touch_s = touch_s
         self._apply: Callable[[Control], None] = lambda _: None
         self._last_heard = -inf
-        self._last_beat = -inf
-        self._muted = False
-        self._pause_s = 0.0
-        self._pause_ended = -inf
 
     @property
     def in_touch(self) -> bool:
@@ -154,7 +147,7 @@ class Member:
     def apply(self, control: Control) -> None:
         """Apply a change, unless this or a later change was applied.
 
-        Where applying fails, the instance stays behind: the next heartbeat tries it again.
+        Where applying fails, the instance stays behind: the next look tries it again.
         """
         if control.generation > self.applied:
             try:
@@ -170,29 +163,6 @@ class Member:
         """Note the state in force at that time, unless this instance has yet to apply the state."""
         if not self.is_behind(control):
             self._last_heard = max(self._last_heard, asked_at)
-
-    def beaten(self, at: float) -> None:
-        """Note that the instance reported itself alive at that time."""
-        if self._muted:
-            self._muted, self._pause_s, self._pause_ended = False, at - self._last_beat, at
-        self._last_beat = at
-
-    def muted(self) -> None:
-        """Note that no instance can report itself alive: the store can be read, but not written."""
-        self._muted = True
-
-    @property
-    def patience_s(self) -> float:
-        """Instances that were silent for longer do not have to apply a change.
-
-        Silence does not count while nothing can be written: the instances go on replaying.
-        """
-        now = self.clock()
-        if self._muted:
-            return self.silent_s + now - self._last_beat
-        if now - self._pause_ended < self.silent_s:
-            return self.silent_s + self._pause_s
-        return self.silent_s
 
     def left(self) -> None:
         """Note that the instance no longer knows the state in force."""
@@ -237,7 +207,7 @@ async def give_back_owed(member: Member, session: Session) -> None:
 
 async def beat(member: Member, session: Session) -> None:
     """Report an instance alive, with its applied state."""
-    values = member.id, member.name, member.joined, member.applied
+    values = member.id, member.name, member.joined
     await session.run(_BEAT, *values)
 
 
@@ -268,7 +238,7 @@ async def join(wanted: Control, member: Member, session: Session) -> tuple[str, 
         begun = replace(wanted, takes=number, since=number, cassette_takes={})
         now = replace(begun, generation=generation + 1)
         await _put(now, session)
-    values = member.id, member.name, True, now.generation
+    values = member.id, member.name, True
     await session.run(_BEAT, *values)
     return written(now), others
 
@@ -289,9 +259,15 @@ async def in_force(session: Session) -> Control | None:
     return None if columns is None else _read(*columns)
 
 
-async def behind(generation: int, member: Member, session: Session) -> list[str]:
-    """The names of the live instances that have not applied a change."""
-    return [name for (name,) in (await session.rows(_BEHIND, generation, member.patience_s))]
+async def newer(generation: int, session: Session) -> Control | None:
+    """The state in force, None where it is of this generation."""
+    columns = await session.row(_NEWER, generation)
+    return None if columns is None else _read(*columns)
+
+
+async def live(member: Member, session: Session) -> list[str]:
+    """The names of the live instances."""
+    return [name for (name,) in await session.rows(_LIVE, member.silent_s)]
 
 
 async def forget_ended(control: Control, session: Session) -> bool:
