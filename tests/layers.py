@@ -53,11 +53,10 @@ ROWS: dict[str, tuple[str, ...]] = {
     "formats.registry": ("formats.cassette_file", "formats.jsonl", "formats.other_tools"),
     "stores": ("stores.opening",),
     "stores.support": ("formats", "paging", "body_files"),
-    "stores.sql": ("stores.support", "cooperative"),
     "stores.whole": ("formats", "ports"),
     "stores.file": ("stores.support", "stores.whole", "descriptors", "cooperative"),
     "stores.sqlite": ("stores.support", "stores.whole", "cooperative"),
-    "stores.postgres": ("stores.sql",),
+    "stores.postgres": ("stores.support", "cooperative"),
     "stores.remote": ("stores.support", "stores.whole", "version"),
     "stores.memory": ("stores.file",),
     "stores.opening": (

@@ -89,7 +89,7 @@ class CassetteStore(Protocol):
 
         StorePoisoned: a write or sync failed, and nothing can be recorded until the store is opened
         anew. StoreAway: this instance of a shared store has not heard for too long what is in
-        force. That comes before all else, since even what is stored must not be replayed then.
+        force.
         """
 
     async def check_reads(self) -> None:
@@ -370,17 +370,20 @@ class SharedStore(CassetteStore, Protocol):
 
         The number of takes always continues from the last one. `apply` is called with every later
         change, with no await between reading and applying it. If `apply` raises, the store calls it
-        again later. Until `apply` succeeds, the instance counts as one that has not applied the change.
+        again later, and `confirm` raises until then.
         """
 
-    async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
-        """Change the state in force, and wait until every live instance has applied it.
+    async def confirm(self) -> None:
+        """Apply what is in force now, or later: a change that was answered before the call is applied.
 
-        Also returns the names of those that have not within two seconds.
+        Raises StoreAway where nobody can know what is in force.
         """
 
-    async def behind(self, generation: int) -> Sequence[str]:
-        """The names of the live instances that have not yet applied a change."""
+    async def steer(self, change: Callable[[Control], Control]) -> Control:
+        """Change the state in force, for all requests that arrive later, on every instance."""
+
+    async def instances(self) -> Sequence[str]:
+        """The names of the instances that live."""
 
 
 class OnChunks(Protocol):

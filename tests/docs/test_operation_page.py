@@ -24,8 +24,8 @@ from tapeway.server import front, hits, miss_explainer, plain_heads, prepared_an
 from tapeway.settings.options import OPTION_OF, Settings
 from tapeway.stores.file import recording_file
 from tapeway.stores.postgres import pool
+from tapeway.stores.postgres.operations import coordination
 from tapeway.stores.remote import client
-from tapeway.stores.sql import coordination
 from tapeway.stores.sqlite import connection
 from tapeway.stores.support import large_bodies, resident_recordings
 

@@ -21,8 +21,7 @@ edit            Of edits of one version one succeeds; a version that was replace
                 is not replayed; what is there at the end is an edit that nobody replaced.
 secret          No credential of a request stands in the store, in its files, in a log, or in an answer
                 that was replayed.
-trouble         Without a fault every request and every call of the admin API goes well. Steering may
-                be answered with 202, as long as some process has not followed.
+trouble         Without a fault every request and every call of the admin API goes well.
 """
 
 from collections import Counter, defaultdict
@@ -361,7 +360,7 @@ class _Checked:
             elif failed and not self._in_trouble(request.began, request.ended):
                 yield f"trouble: {_told(request)}, and nothing had failed"
         for steering in self._history.steered:
-            good = (200, 202, 409) if steering.what == "eject" else (200, 202)
+            good = (200, 409) if steering.what == "eject" else (200,)
             if steering.status not in good and not self._in_trouble(steering.began, steering.ended):
                 yield f"trouble: {steering}, and nothing had failed"
         for edit in self._history.edited:

@@ -351,7 +351,7 @@ def test_while_a_mode_changes_both_may_be_in_force() -> None:
 
 def test_a_change_that_was_not_confirmed_may_come_later() -> None:
     history = recorded_and_replayed()
-    history.steered = [steered("mode", 5, 6, "passthrough", status=202)]
+    history.steered = [steered("mode", 5, 6, "passthrough", status=503)]
     history.asked.append(asked("c", 7, 8, "live", "answer-7"))
     history.faults = [fault("stop", 5, 6)]
 

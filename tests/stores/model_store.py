@@ -36,7 +36,7 @@ from tapeway.core.model.interaction import (
     large_bodies,
 )
 from tapeway.core.model.messages import BodyFile
-from tapeway.errors import CassetteEdited, Fenced, RecordingEdited, StoreError, closed
+from tapeway.errors import CassetteEdited, Fenced, RecordingEdited, StoreError, closed, out_of_touch
 from tapeway.formats.native.document import interaction_digest, numbered
 from tapeway.ports import Found, FoundUnused, Issuer, MoveDone, StoreFacts
 from tapeway.stores.support.columns import columns_of, head_text, imported_text, recording_text
@@ -422,6 +422,9 @@ class ModelStore:
             before = before.after
         if move.cassette_version is not None and move.cassette_version != (held and held.version):
             return
+        control = self._place.control
+        if move.generation not in (None, control and control.generation):
+            return
         if move.state is None:
             move.after = STAYED
         elif self._place.turns.get(cursor) == before:
@@ -466,27 +469,25 @@ class ModelStore:
         self._apply, place.members[self] = apply, now.generation
         return now
 
-    async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
+    async def steer(self, change: Callable[[Control], Control]) -> Control:
         place, before = self._place, self._place.control
         if before is None:
             raise StoreError("nothing is in force in this store yet: join it first", status=503)
-        now = place.control = replace(change(before), generation=before.generation + 1)
-        return now, await self.behind(now.generation)
+        place.control = replace(change(before), generation=before.generation + 1)
+        await self.confirm()
+        return place.control
 
-    def applied(self, now: Control) -> bool:
-        """Have this instance apply a change; False where it could not."""
-        try:
-            self._apply(now)
-        except Exception:
-            return False
-        return True
+    async def confirm(self) -> None:
+        now, members = self._place.control, self._place.members
+        if now is not None and members.get(self, now.generation) < now.generation:
+            try:
+                self._apply(now)
+            except Exception as exc:
+                raise out_of_touch(self.url) from exc
+            members[self] = now.generation
 
-    async def behind(self, generation: int) -> Sequence[str]:
-        members, now = self._place.members, self._place.control
-        for name, at in members.items():
-            if now is not None and at < now.generation and name.applied(now):
-                members[name] = now.generation
-        return tuple([f"instance {id(name)}" for name, at in members.items() if at < generation])
+    async def instances(self) -> Sequence[str]:
+        return [f"instance {id(member)}" for member in self._place.members]
 
     # What these have in common.
 

@@ -389,8 +389,8 @@ class Calls:
         def change(now: Control) -> Control:
             return with_mode(now, mode, "steered") if self.stepped else with_take(now, "steered")
 
-        control, laggards = await self.s.steer(change)
-        return control.takes, control.mode_of("steered"), laggards
+        control = await self.s.steer(change)
+        return control.takes, control.mode_of("steered")
 
 
 OFTEN = ["append", "append_turn", "advance", "note_turn", "advance_as_noted", "note_mark"]

@@ -7,7 +7,6 @@ from typing import Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from tapeway.admin.models.control import InForce
 from tapeway.admin.models.schema import MAX_INDEX, NAME_PATTERN, SLOT_PATTERN, Error, Nothing
 from tapeway.admin.operation import Media, Operation, RawBody
 from tapeway.core.http.headers import is_json
@@ -134,8 +133,6 @@ def _responses(operation: Operation, *, locked: bool) -> dict[str, Json]:
     if operation.takes_body:
         statuses |= {413, 415}
     responses: dict[str, Json] = {"200": _success(operation)}
-    if not isinstance(operation.response, Media) and issubclass(operation.response, InForce):
-        responses["202"] = _success(operation)
     for status in sorted(statuses):
         responses[str(status)] = _error(_ERROR_DESCRIPTIONS[status])
     return responses | {"default": _error("Any other error")}

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -173,6 +172,14 @@ class Broker:
 
     # Deciding.
 
+    async def confirm(self) -> None:
+        """Before a request is decided on: apply what other instances have put in force.
+
+        Raises StoreAway where nobody can know.
+        """
+        if self.source.shared:
+            await self.source.confirm()
+
     def in_force(
         self, cassette: str | None, slot: str | None = None
     ) -> tuple[str, Mode, int | None]:
@@ -259,7 +266,7 @@ class Broker:
                 plan = other
         return plan
 
-    # Steering. Each method returns the instances that have not applied the change in time.
+    # Steering. What is changed is in force for all requests that arrive after the return.
 
     @property
     def mode(self) -> Mode:
@@ -282,7 +289,7 @@ class Broker:
 
     async def set_mode(
         self, mode: Mode, cassette: str | None = None, *, everywhere: bool = False
-    ) -> Sequence[str]:
+    ) -> None:
         """Set the mode of one cassette, or the mode of cassettes without one.
 
         `everywhere` ends the modes of single cassettes. Earlier requests are served to the end in the
@@ -293,17 +300,17 @@ class Broker:
             after = with_mode(now, mode, cassette)
             return without_modes(after, after.modes) if everywhere else after
 
-        return await self.source.steer(changed)
+        await self.source.steer(changed)
 
-    async def end_own_mode(self, cassette: str) -> Sequence[str]:
+    async def end_own_mode(self, cassette: str) -> None:
         """Have a cassette follow the mode for all again."""
-        return await self.source.steer(lambda now: without_modes(now, [cassette]))
+        await self.source.steer(lambda now: without_modes(now, [cassette]))
 
-    async def insert(self, name: str, mode: Mode | None = None) -> Sequence[str]:
+    async def insert(self, name: str, mode: Mode | None = None) -> None:
         """Make a cassette the active one, in a new take. Raises StoreError if it cannot be read."""
         # In the new mode: a cassette that will be recorded to is claimed now, or not inserted.
         await self.source.prepare(name, mode)
-        return await self.source.steer(lambda now: with_active(now, name, mode))
+        await self.source.steer(lambda now: with_active(now, name, mode))
 
     async def only_misses(self, name: str) -> str | None:
         """A warning where a cassette is to be replayed and does not exist. Raises StoreError."""
@@ -328,7 +335,7 @@ class Broker:
         mode: Mode | None = None,
         rules: Rules = NO_RULES,
         record_command: str | None = None,
-    ) -> Sequence[str]:
+    ) -> None:
         """Point a slot at a cassette, in a new take, and add rules to the cassette.
 
         Without a mode the cassette's own is in force. The first request loads the cassette, and so
@@ -336,18 +343,18 @@ class Broker:
         """
         if rules != NO_RULES:
             await self.add_rules(cassette, rules)
-        return await self.source.steer(
+        await self.source.steer(
             lambda now: with_slot(now, name, cassette, mode, record_command=record_command)
         )
 
-    async def remove_slot(self, name: str) -> Sequence[str]:
+    async def remove_slot(self, name: str) -> None:
         """Remove a slot; its cassette stays loaded. Raises NoSlot."""
         self.slot(name)
-        return await self.source.steer(lambda now: without_slot(now, name))
+        await self.source.steer(lambda now: without_slot(now, name))
 
-    async def rewind(self, cassette: str | None = None) -> Sequence[str]:
+    async def rewind(self, cassette: str | None = None) -> None:
         """Start a new take for one cassette, or for all."""
-        return await self.source.steer(lambda now: with_take(now, cassette))
+        await self.source.steer(lambda now: with_take(now, cassette))
 
     async def eject(self, name: str | None = None, *, prune: bool = False) -> "CassetteReport":
         """Wait for recordings in flight, write the final form, unload the cassette, and report.
@@ -356,6 +363,7 @@ class Broker:
         that is not loaded. Raises StoreError for a cassette that cannot be written; its journal then
         still has the recordings.
         """
+        await self.confirm()
         work = self._eject(name or self.active, prune=prune)
         report = await self._context.run_to_end(work)
         self.on_eject(report)
@@ -365,7 +373,8 @@ class Broker:
         async with self.source.out_of_use(name) as out:
             report = await self._report(name, out.cassette)
             await self.source.settle(out, prune=prune)
-        return replace(report, laggards=tuple(await self.source.end_take(name)))
+        await self.source.end_take(name)
+        return report
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
         """Add rules to a cassette, at once and permanently; returns all that are in force.
@@ -450,16 +459,9 @@ class Broker:
         """How many live calls of this instance record to a cassette now."""
         return self._calls.count(name)
 
-    async def instances(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The instances that share the store, and the lagging instances.
-
-        Both are empty on a store of one process. Raises StoreError.
-        """
-        if (shared := self.store.shared) is None:
-            return (), ()
-        generation = self.source.control.generation
-        # Nobody has applied the change that will come next.
-        return await shared.behind(generation + 1), await shared.behind(generation)
+    async def instances(self) -> Sequence[str]:
+        """The instances that share the store; none on a store of one process. Raises StoreError."""
+        return () if (shared := self.store.shared) is None else await shared.instances()
 
     @property
     def draining(self) -> bool:

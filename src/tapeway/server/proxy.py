@@ -284,6 +284,7 @@ class Proxy:
         address = self._address(exchange)
         if not LOGIN_FIELDS.isdisjoint(raw.fields.first) and logs_in(raw.raw_headers):
             raw.connection.login.begin()
+        await broker.confirm()
         if asks_for_websocket(raw.raw_headers):
             return await self._upgrades.serve(exchange, address)
         exchange.cassette, mode, exchange.take = broker.in_force(address.cassette, address.slot)

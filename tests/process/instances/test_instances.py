@@ -20,7 +20,7 @@ from tests.process.instances.shared_database import (
     in_rows,
     instances,
 )
-from tests.process.serving import DEADLINE_S, Tapeway, request
+from tests.process.serving import Tapeway, request
 from tests.stores.postgres_server import fresh, run
 from tests.support.raw_client import Answer, RawClient
 from tests.support.reuse import reuse_all
@@ -124,12 +124,12 @@ async def test_who_does_not_hear_what_is_steered_is_named_and_acts_on_nothing_ol
             one.admin("POST", "/api/v1/rewind", {}),
         )
         # It takes over what the silent one has asked already.
-        await done_when_it_is_gone(one, "auto")
+        await done(one, "PUT", "mode", {"mode": "auto"})
         taken_over = tasks.create_task(one.ask("/in-flight"))
         await upstream.was_asked("/in-flight", 2)
         upstream.gate.set()
         stored = await taken_over
-        await done_when_it_is_gone(one, "replay")
+        await done(one, "PUT", "mode", {"mode": "replay"})
         async with AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(RawClient(silent.proxy)) for _ in range(20)]
             for number, client in enumerate(clients):
@@ -140,22 +140,12 @@ async def test_who_does_not_hear_what_is_steered_is_named_and_acts_on_nothing_ol
         await silent.at_work()
         later = await silent.ask("/later")
 
-    for code, document in steered:
-        assert code == 202
-        assert document["laggards"][0].endswith(f":{silent.pid}")
-        assert len(document["laggards"]) == 1
+    assert [code for code, _ in steered] == [200] * 3
     assert stored.outcome == b"recorded"
     assert (fenced.status, fenced.body) == (200, stored.body)
-    assert {answer.outcome for answer in new} <= {b"miss", b"error"}
+    assert {answer.outcome for answer in new} == {b"miss"}
     assert later.outcome == b"miss"
     assert [target for target in upstream.asks if target.startswith(("/new", "/later"))] == []
-
-
-async def done_when_it_is_gone(member: Tapeway, mode: str) -> None:
-    """Return when a mode is in force on all, whoever is taken for gone by then."""
-    async with asyncio.timeout(DEADLINE_S):
-        while (await member.admin("PUT", "/api/v1/mode", {"mode": mode}))[0] != 200:
-            pass
 
 
 @pytest.mark.slow

@@ -1,11 +1,13 @@
 """What instances of one store know of each other: turns, leases, and what is in force."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from tapeway.core.model.control import Control, CursorState, with_mode, with_take
+from tapeway.core.model.control import Control, CursorMove, CursorState, with_mode, with_take
+from tapeway.errors import StoreAway
 from tapeway.ports import SharedStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import (
@@ -111,6 +113,15 @@ async def test_a_removed_cassette_comes_back_with_nothing_used(pair: list[Shared
 
     assert await cursors_of(other, "x", 3, [key(0)]) == {}
     assert (await other.unused("x", [3], 0)).total == 1
+
+
+async def _made(store: SharedStore, moves: Sequence[CursorMove]) -> None:
+    """Have these steps be made, or refused."""
+    told = asyncio.Queue[CursorMove]()
+    for move in moves:
+        store.advance(move, lambda made, _: told.put_nowait(made))
+    for _ in moves:
+        await told.get()
 
 
 # Leases.
@@ -238,7 +249,7 @@ async def test_the_first_instance_gets_what_it_wants(pair: list[SharedStore]) ->
     assert other.trouble is None
 
 
-async def test_a_change_is_in_force_everywhere_when_it_is_answered(
+async def test_a_change_that_was_answered_is_in_force_for_all_that_ask_later(
     pair: list[SharedStore],
 ) -> None:
     one, other = pair
@@ -247,16 +258,18 @@ async def test_a_change_is_in_force_everywhere_when_it_is_answered(
     before = await one.join(WANTED, here.append)
     await other.join(WANTED, there.append)
 
-    control, laggards = await one.steer(lambda now: with_mode(now, "replay"))
+    control = await one.steer(lambda now: with_mode(now, "replay"))
+    await other.confirm()
 
-    assert laggards == ()
     assert control.mode == "replay"
     assert control.takes == before.takes + 1
     assert control.generation > before.generation
     assert here[-1] == control
     assert there[-1] == control
 
-    control, _ = await other.steer(lambda now: with_mode(now, "record", "y"))
+    control = await other.steer(lambda now: with_mode(now, "record", "y"))
+    # Of many who ask at once, each knows.
+    await asyncio.gather(*[one.confirm() for _ in range(20)])
     assert here[-1] == there[-1] == control
     assert control.mode_of("y") == "record"
     assert control.mode_of("x") == "replay"
@@ -270,14 +283,14 @@ async def test_changes_at_once_are_all_made(pair: list[SharedStore]) -> None:
 
     steered = await asyncio.gather(*[pair[n % 2].steer(with_take) for n in range(10)])
 
-    takes = sorted(control.takes for control, _ in steered)
+    takes = sorted(control.takes for control in steered)
     assert takes == list(range(before.takes + 1, before.takes + 11))
 
 
 async def test_takes_go_on_where_all_instances_left_off(new_instance: NewInstance) -> None:
     async with instances(new_instance, 1) as (one,):
         await one.join(WANTED, lambda _: None)
-        left, _ = await one.steer(with_take)
+        left = await one.steer(with_take)
 
     async with instances(new_instance, 1) as (one,):
         joined = await one.join(replace(WANTED, mode="record"), lambda _: None)
@@ -286,56 +299,62 @@ async def test_takes_go_on_where_all_instances_left_off(new_instance: NewInstanc
     assert joined.takes == joined.since == left.takes + 1
 
 
-async def test_an_instance_that_left_is_not_waited_for(new_instance: NewInstance) -> None:
+async def test_live_instances_are_named(new_instance: NewInstance) -> None:
     async with instances(new_instance) as (one, other):
         await one.join(WANTED, lambda _: None)
         await other.join(WANTED, lambda _: None)
+        assert len(await one.instances()) == 2
+
         await other.close()
 
-        _, laggards = await one.steer(with_take)
-
-        assert laggards == ()
+        assert len(await one.instances()) == 1
 
 
-async def test_an_instance_that_has_not_applied_a_change_is_named(
+async def test_an_instance_that_cannot_apply_a_change_serves_nothing_until_it_can(
     pair: list[SharedStore],
 ) -> None:
     one, other = pair
-
-    def refuse(_: Control) -> None:
-        raise RuntimeError("not now")
-
-    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-    await one.join(WANTED, lambda _: None)
-    await other.join(WANTED, refuse)
-
-    steered, laggards = await one.steer(with_take)
-
-    assert len(laggards) == 1
-    assert await one.behind(steered.generation) == laggards
-    # Nobody has applied what has not happened yet.
-    assert len(await one.behind(steered.generation + 1)) == 2
-
-
-async def test_a_change_that_could_not_be_applied_is_applied_later(
-    pair: list[SharedStore],
-) -> None:
-    one, other = pair
-    tries, applied = list[Control](), list[Control]()
+    refusing, applied = True, list[Control]()
 
     def apply(control: Control) -> None:
-        tries.append(control)
-        if len(tries) == 1:
+        if refusing:
             raise RuntimeError("not now")
         applied.append(control)
 
     await one.join(WANTED, lambda _: None)
     await other.join(WANTED, apply)
+    steered = await one.steer(with_take)
 
-    steered, _ = await one.steer(with_take)
-    async with asyncio.timeout(30):
-        while await one.behind(steered.generation):  # noqa: ASYNC110 - only the store knows
-            await asyncio.sleep(0.01)
+    with pytest.raises(StoreAway):
+        await other.confirm()
+    refusing = False
+    await other.confirm()
 
-    assert (len(tries), applied) == (2, [steered])
-    assert other.trouble is None
+    assert applied == [steered]
+
+
+async def test_a_step_that_was_decided_on_before_a_change_is_refused(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    await one.append("x", HEAD, recording(0))
+    joined = await one.join(WANTED, lambda _: None)
+    await other.join(WANTED, lambda _: None)
+    version = (await one.look("x", 1, [key(0)], [key(0)])).version
+
+    def move(of: int, generation: int, state: bytes | None) -> CursorMove:
+        before = None if state else CursorState(b"1", 1)
+        return CursorMove("x", of, key(0), before, state, None, version, generation=generation)
+
+    moves = [move(1, joined.generation, b"1"), move(1, joined.generation, None)]
+    await _made(one, moves)
+    assert [made.after is not None for made in moves] == [True, True]
+
+    steered = await other.steer(with_take)
+
+    moves = [
+        *(move(2, joined.generation, b"1"), move(2, joined.generation, None)),
+        *(move(3, steered.generation, b"1"), move(3, steered.generation, None)),
+    ]
+    await _made(one, moves)
+    assert [made.after is not None for made in moves] == [False, False, True, True]

@@ -91,7 +91,7 @@ class _Commands:
                 self._modes.append((await self._store.join(WANTED, self._apply)).mode)
                 return self._modes[-1]
             case "in-force":
-                # In this order: the mode must be no older than the trouble.
+                await self._store.confirm()
                 return [self._store.trouble is None, self._modes[-1]]
         raise ValueError(verb)
 

@@ -8,9 +8,9 @@ import pytest
 from tapeway.core.model.control import CursorMove
 from tapeway.errors import StoreAway, StoreFull
 from tapeway.stores.postgres import moves as moves_module
+from tapeway.stores.postgres.operations.rows import indexable
 from tapeway.stores.postgres.pool import Session
 from tapeway.stores.postgres.store import PostgresStore
-from tapeway.stores.sql.rows import indexable
 from tests.stores.contract.test_shared_moves import Moves
 from tests.stores.postgres.inside import fill, pool_of
 from tests.stores.postgres.statements import Cut, Statements

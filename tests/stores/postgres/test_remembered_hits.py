@@ -29,6 +29,7 @@ class _Instances:
     ) -> ServedAnswer:
         fields: Headers = ((b"authorization", b"Bearer " + key.encode()),) if key else ()
         request = Request("openai", method, path, fields, body, base="https://up")
+        await self.brokers[at].confirm()
         return await serve(self.brokers[at], "default", Incoming(request))
 
     async def begin_take(self) -> None:
@@ -72,7 +73,7 @@ async def test_a_recording_elsewhere_costs_a_hit_no_look_up(
         await two.ask(0, f"/v1/other/{at}")
         statements.executed.clear()
         assert (await two.ask(1, "/v1/chat")).outcome == "replayed"
-        assert statements.count("document") == 0
+        assert statements.count("take, document") == 0
 
 
 async def test_a_write_recorded_elsewhere_ends_a_remembered_read(two: _Instances) -> None:

@@ -14,11 +14,10 @@ import pytest
 from tapeway.core.model.control import Control, with_take
 from tapeway.errors import StoreAway, StoreError
 from tapeway.stores.postgres import instance
-from tapeway.stores.postgres.operations import perform, text_of
+from tapeway.stores.postgres.operations import bodies as large_bodies
+from tapeway.stores.postgres.operations import coordination, queries
 from tapeway.stores.postgres.pool import Pool, Session
 from tapeway.stores.postgres.store import PostgresStore
-from tapeway.stores.sql import bodies as large_bodies
-from tapeway.stores.sql import coordination, queries
 from tests.stores.large_bodies import contents, large
 from tests.stores.postgres.inside import pool_of
 from tests.stores.postgres.statements import Statements
@@ -155,7 +154,7 @@ async def test_a_body_no_recording_refers_to_goes_and_others_stay(
     unused = await store.keep("x", lost)
 
     async def swept(session: Session) -> tuple[int, int]:
-        while await perform(large_bodies.sweep(0), session):
+        while await large_bodies.sweep(0, session):
             pass
         found = await session.row(
             "SELECT (SELECT count(*) FROM @body) AS bodies, (SELECT count(*) FROM @piece) AS pieces"
@@ -205,7 +204,7 @@ async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
             assert await advanced(
                 store, name, control.take_of(name), key(number), None, b"1", number
             )
-    after, _ = await store.steer(lambda now: with_take(now, "x"))
+    after = await store.steer(lambda now: with_take(now, "x"))
     assert await advanced(store, "x", after.take_of("x"), key(0), None, b"1", 0)
 
     async def left(session: Session) -> list[int]:
@@ -214,14 +213,14 @@ async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
         return [row["count"] for row in found if row is not None]
 
     async def some(session: Session) -> bool:
-        return await perform(coordination.forget_ended(after), session)
+        return await coordination.forget_ended(after, session)
 
     assert await pool.write("sweep", some)
     assert await pool.read("count", left) == [8, 9]
     await instance.sweep_takes(pool, after)
     assert await pool.read("count", left) == [7, 7]
     assert await cursors_of(store, "x", after.take_of("x"), [key(0)])
-    after, _ = await store.steer(with_take)
+    after = await store.steer(with_take)
     await instance.sweep_takes(pool, after)
     assert await pool.read("count", left) == [0, 0]
 
@@ -238,7 +237,7 @@ async def test_used_up_cursors_are_gone_within_a_minute_of_the_end_of_their_take
         for number in range(5):
             take = control.take_of("x")
             assert await advanced(store, "x", take, key(number), None, b"1", number)
-        control, _ = await store.steer(with_take)
+        control = await store.steer(with_take)
 
     async def count(session: Session) -> int:
         found = await session.row(
@@ -288,7 +287,7 @@ async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
     await append_recordings(store, *range(60))
 
     async def rows_read(session: Session) -> int:
-        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {text_of(queries.UNUSED_COUNT)}"
+        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {queries.UNUSED_COUNT}"
         (found,) = await session.rows(explain, "x", ["1"])
         plans, total = [json.loads(found["QUERY PLAN"])[0]["Plan"]], 0
         while plans:
@@ -311,7 +310,7 @@ async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
 async def test_only_one_instance_sweeps_at_a_time(store: PostgresStore) -> None:
     control = await store.join(WANTED, lambda _: None)
     assert await advanced(store, "x", control.takes, key(0), None, b"1", 0)
-    after, _ = await store.steer(with_take)
+    after = await store.steer(with_take)
     pool = pool_of(store)
 
     async def while_another_sweeps(session: Session) -> Control | None:

@@ -66,14 +66,7 @@ async def test_an_instance_suspended_while_the_mode_changed_does_not_act_on_the_
         assert await other.ask("in-force") == [True, "auto"]
         other.signal(signal.SIGSTOP)
         await store.steer(lambda now: with_mode(now, "replay"))
-        # Once it is no longer waited for, it must not go on.
-        async with asyncio.timeout(TIMEOUT_S):
-            while (await store.steer(lambda now: now))[1]:
-                pass
         other.send("in-force")
         other.signal(signal.SIGCONT)
 
-        assert await other.receive() in ([False, "auto"], [False, "replay"], [True, "replay"])
-        async with asyncio.timeout(TIMEOUT_S):
-            while await other.ask("in-force") != [True, "replay"]:
-                pass
+        assert await other.receive() == [True, "replay"]

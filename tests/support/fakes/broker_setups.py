@@ -202,13 +202,13 @@ class BrokersOnOneStore:
         text = _PLACEHOLDER.sub("REDACTED", str(nearest))
         return "miss", text, explained.explanation.suggestion, used_up, miss.note
 
-    async def _steered(self, turn: int, steering: Awaitable[Sequence[str]]) -> Observed:
+    async def _steered(self, turn: int, steering: Awaitable[None]) -> Observed:
         try:
-            laggards = await steering
+            await steering
         except TapewayError as error:
             return "error", error.code
         broker = self._broker(turn)
-        return laggards, broker.mode, broker.active
+        return broker.mode, broker.active
 
     async def _held(self, name: str) -> list[Interaction]:
         stored = await self.brokers[0].editor.stored(name)
@@ -249,6 +249,7 @@ class BrokersOnOneStore:
 
 async def _decided(broker: Broker, name: str, sent: Sent) -> Plan | TapewayError:
     try:
+        await broker.confirm()
         came = Incoming(sent.request, sent.guessed, broker.mode_of(name))
         return await broker.decide(name, came)
     except TapewayError as error:

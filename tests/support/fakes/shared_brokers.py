@@ -37,6 +37,7 @@ class Instance:
     async def serve(self, request: Request) -> ServedAnswer:
         """Serve one request as the proxy does."""
         broker = self.broker
+        await broker.confirm()
         mode = broker.mode_of(broker.active)
         return await serve(broker, broker.active, Incoming(request, mode=mode))
 

@@ -45,14 +45,14 @@ class Common:
 
 
 class InstanceStore(BitByBitStore):
-    """One of them. `in_touch` and `deaf` are a test's to change; `lost` counts lost races."""
+    """One of them. `in_touch` is a test's to change; `lost` counts lost races."""
 
     def __init__(self, common: Common) -> None:
         super().__init__()
         self.common = common
         self.held, self.heads = common.held, common.heads
         self.in_touch = True
-        self.deaf = False
+        self._applied = 0
         self.lost = 0
         self.calls: Counter[str] = Counter()
         self._looked = asyncio.Event()
@@ -211,25 +211,27 @@ class InstanceStore(BitByBitStore):
         self.common.instances.append(self)
         if self.common.control is None:
             self.common.control = wanted
+        self._applied = self.common.control.generation
         return self.common.control
 
-    async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
+    async def confirm(self) -> None:
+        if not self.in_touch:
+            raise out_of_touch(self.url)
+        now = self.common.control
+        if now is not None and now.generation > self._applied:
+            self._apply(now)
+            self._applied = now.generation
+
+    async def steer(self, change: Callable[[Control], Control]) -> Control:
         assert self.common.control is not None
         now = self.common.control
         now = self.common.control = replace(change(now), generation=now.generation + 1)
-        for instance in self.common.instances:
-            if not instance.deaf:
-                instance._apply(now)
-        return now, await self.behind(now.generation)
+        self._apply(now)
+        self._applied = now.generation
+        return now
 
-    async def behind(self, generation: int) -> Sequence[str]:
-        now = self.common.control
-        is_known = now is not None and generation <= now.generation
-        return [
-            f"instance {at}"
-            for at, instance in enumerate(self.common.instances)
-            if instance.deaf or not is_known
-        ]
+    async def instances(self) -> Sequence[str]:
+        return [f"instance {at}" for at, _ in enumerate(self.common.instances)]
 
     def steal(self, lease_of: bytes, name: str = "default") -> None:
         """Let another instance have the lease, as when this one was silent for too long."""

@@ -1,7 +1,6 @@
 """Control of a running tapeway: mode, insert, eject, rewind, and the report."""
 
 import asyncio
-from collections.abc import Sequence
 
 from aiohttp import web
 
@@ -50,23 +49,22 @@ async def put_mode(
     if change.all and change.cassette is not None:
         raise AdminError("field 'all': it is for all cassettes, so send no 'cassette' with it")
     if change.mode is not None:
-        laggards = await broker.set_mode(change.mode, change.cassette, everywhere=change.all)
+        await broker.set_mode(change.mode, change.cassette, everywhere=change.all)
     elif change.cassette is not None:
-        laggards = await broker.end_own_mode(change.cassette)
+        await broker.end_own_mode(change.cassette)
     else:
         raise AdminError(
             "field 'mode': null ends the mode of one cassette, which 'cassette' names; a mode with "
             "'all' true ends those of all"
         )
-    return _in_force(broker, change.cassette, laggards)
+    return _in_force(broker, change.cassette)
 
 
-def _in_force(broker: Broker, name: str | None, laggards: Sequence[str] = ()) -> ModeInForce:
+def _in_force(broker: Broker, name: str | None) -> ModeInForce:
     return ModeInForce(
         mode=broker.mode if name is None else broker.mode_of(name),
         cassette=name,
         cassettes=own_modes(broker),
-        laggards=list(laggards),
     )
 
 
@@ -79,12 +77,11 @@ def own_modes(broker: Broker) -> list[OwnMode]:
 async def insert(context: HandlerContext, call: OperationCall[Nothing, Insertion]) -> Inserted:
     """Load a cassette and make it active, in a new take; its first recording creates it."""
     name, broker = call.body.cassette, context.broker
-    laggards = await broker.insert(name, call.body.mode)
+    await broker.insert(name, call.body.mode)
     return Inserted(
         cassette=name,
         mode=broker.mode_of(name),
         warning=await broker.only_misses(name),
-        laggards=list(laggards),
     )
 
 
@@ -95,7 +92,6 @@ async def get_eject(
     broker = context.broker
     name = call.query.cassette or broker.active
     loaded = next((count for count in await broker.source.counts() if count.name == name), None)
-    instances, lagging = await broker.instances()
     slots = broker.source.control.slots
     recorded = broker.journal.tallies[name].outcomes["recorded"] if loaded is not None else 0
     return EjectPreview(
@@ -106,8 +102,7 @@ async def get_eject(
         recorded=recorded,
         unused=0 if loaded is None else loaded.unused,
         slots=sorted(slot for slot, pointed in slots.items() if pointed.cassette == name),
-        instances=list(instances),
-        lagging=list(lagging),
+        instances=list(await broker.instances()),
     )
 
 
@@ -118,15 +113,14 @@ async def eject(context: HandlerContext, call: OperationCall[Nothing, Ejection])
     return Ejected(
         cassettes=[await asyncio.to_thread(reported_cassette, report)],
         upstream_connections=context.broker.recorder.responder.connections,
-        laggards=list(report.laggards),
         left_over=await context.broker.store.erase(),
     )
 
 
 async def rewind(context: HandlerContext, call: OperationCall[Nothing, Rewinding]) -> Takes:
     """Start a new take: replay starts over from the first recording of each request."""
-    laggards = await context.broker.rewind(call.body.cassette)
-    return Takes(takes=context.broker.takes, laggards=list(laggards))
+    await context.broker.rewind(call.body.cassette)
+    return Takes(takes=context.broker.takes)
 
 
 async def report(

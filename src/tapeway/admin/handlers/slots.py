@@ -1,7 +1,6 @@
 """Slots: constant base URLs that are pointed at a new cassette for each test."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tapeway.admin.context import HandlerContext
@@ -33,10 +32,10 @@ async def put_slot(
     """Point a slot at a cassette, in a new take of its own."""
     change = call.body
     rules = NO_RULES if change.rules is None else given_rules(change.rules)
-    laggards = await context.broker.set_slot(
+    await context.broker.set_slot(
         call.slot, change.cassette, change.mode, rules, change.record_command
     )
-    return _in_force(context, call.slot, laggards)
+    return _in_force(context, call.slot)
 
 
 async def check(context: HandlerContext, call: OperationCall[Nothing, SlotChange]) -> Checked:
@@ -48,8 +47,8 @@ async def check(context: HandlerContext, call: OperationCall[Nothing, SlotChange
 
 async def delete_slot(context: HandlerContext, call: PlainCall) -> RemovedSlot:
     """Remove a slot: requests through it get 404 from now on; its cassette stays loaded."""
-    laggards = await context.broker.remove_slot(call.slot)
-    return RemovedSlot(removed=call.slot, laggards=list(laggards))
+    await context.broker.remove_slot(call.slot)
+    return RemovedSlot(removed=call.slot)
 
 
 async def list_slot_requests(
@@ -95,12 +94,11 @@ def _parsed(body: bytes) -> object:
         return text or None
 
 
-def _in_force(context: HandlerContext, name: str, laggards: Sequence[str] = ()) -> SlotInForce:
+def _in_force(context: HandlerContext, name: str) -> SlotInForce:
     slot = context.broker.slot(name)
     return SlotInForce(
         slot=name,
         cassette=slot.cassette,
         mode=slot.mode or context.broker.mode_of(slot.cassette),
         take=slot.take,
-        laggards=list(laggards),
     )

@@ -108,7 +108,6 @@ class EjectPreview(ResponseModel):
     unused: int = Field(description="Recordings that the take has not used; `prune` drops them.")
     slots: list[str] = Field(description="Slots that point at it; their takes begin anew.")
     instances: list[str] = Field(description="Of a shared store: the instances that serve from it.")
-    lagging: list[str] = Field(description="Those that have not applied the last change yet.")
 
 
 class UpstreamConnections(ResponseModel):
@@ -152,23 +151,13 @@ class Clients(ResponseModel):
     )
 
 
-class InForce(ResponseModel):
-    """A change of control state; 202 if some instances have not applied it yet."""
-
-    laggards: list[str] = Field(
-        default=[],
-        exclude_if=lambda names: not names,
-        description="Instances on a shared store that did not apply the change within 2 seconds.",
-    )
-
-
-class ModeInForce(InForce):
+class ModeInForce(ResponseModel):
     mode: Mode
     cassette: str | None = Field(description="Only for this cassette; for all if null.")
     cassettes: list[OwnMode] = Field(description="The cassettes with a mode of their own.")
 
 
-class Inserted(InForce):
+class Inserted(ResponseModel):
     cassette: str
     mode: Mode
     warning: str | None = Field(
@@ -178,7 +167,7 @@ class Inserted(InForce):
     )
 
 
-class Takes(InForce):
+class Takes(ResponseModel):
     takes: int
 
 
@@ -334,5 +323,5 @@ class Report(ResponseModel):
     )
 
 
-class Ejected(Report, InForce, ChangeResult):
-    """The report of the ejected cassette; laggards continue in the take that ended."""
+class Ejected(Report, ChangeResult):
+    """The report of the ejected cassette."""

@@ -2,7 +2,6 @@
 
 from pydantic import Field
 
-from tapeway.admin.models.control import InForce
 from tapeway.admin.models.schema import Name, RequestModel, ResponseModel, Text
 from tapeway.core.model.control import Mode
 
@@ -27,7 +26,7 @@ class Checked(ResponseModel):
     cassette: str
 
 
-class SlotInForce(InForce):
+class SlotInForce(ResponseModel):
     slot: str
     cassette: str
     mode: Mode
@@ -61,5 +60,5 @@ class SentPage(ResponseModel):
     requests: list[SentRequest] = Field(description="Oldest first.")
 
 
-class RemovedSlot(InForce):
+class RemovedSlot(ResponseModel):
     removed: str

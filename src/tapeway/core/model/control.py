@@ -65,8 +65,9 @@ class CursorMove:
     `before` may be an earlier step, whose result is then the start; None for a cursor that has not
     moved yet. `touched` is the recording that the step uses, None if already used. With the
     `cassette_version` of a look-up, the step is made only while the look-up would find the same, and
-    for a `whole` cassette only while nothing in it has changed. If `state` is None, the cursor stays,
-    only the version is compared, and nothing is written.
+    for a `whole` cassette only while nothing in it has changed. With the `generation` of a `Control`, the
+    step is made only while that is in force. If `state` is None, the cursor stays, only the version is
+    compared, and nothing is written.
     """
 
     name: str
@@ -77,6 +78,7 @@ class CursorMove:
     touched: int | None = None
     cassette_version: str | None = None
     whole: bool = False
+    generation: int | None = None
     after: CursorState | None = None
     """Where the cursor is once the store made the step; None where it did not.
 

@@ -413,9 +413,8 @@ class Loaded(Source):
     async def compared(self, view: View, key: bytes, *, more: bool = False) -> None:
         self._rules.checked(view.cassette, self._context.today())
 
-    async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
+    async def steer(self, change: Callable[[Control], Control]) -> None:
         self._apply(self._without_unloaded(change(self.control)))
-        return ()
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
         await self.prepare(name)

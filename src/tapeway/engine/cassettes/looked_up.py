@@ -60,14 +60,13 @@ from tapeway.engine.cassettes.views import (
     info_of,
     items,
     merged_view,
-    until_in_touch,
 )
 from tapeway.engine.correlation import CorrelationMatches, key_of_alike, meant_by
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import Tally
 from tapeway.engine.report.summary import MOST_LISTED, RecordingsInStore
 from tapeway.engine.single_flight import RecordingLeases
-from tapeway.errors import CassetteCorrupt, StoreAway, StoreError, recording_edited
+from tapeway.errors import CassetteCorrupt, StoreError, recording_edited
 from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
@@ -87,7 +86,7 @@ class LookedUp(Source):
         self._leases = RecordingLeases(store, context.calls)
         self._infos = CassetteInfos(store, context)
         self._views = CassetteViews(store, context)
-        self._remembered = RememberedViews(store)
+        self._remembered = RememberedViews(store, lambda: self.control.generation)
         self._cursor_locks = KeyedLocks()
         """Held while a cursor is moved: only instances should compete, not requests of one instance."""
         self._empty_takes = EmptyTakes(store)
@@ -320,13 +319,13 @@ class LookedUp(Source):
         at_first = frozenset(live_call.cassette.indexes(live_call.key))
         while (lease := await self.store.claim(name, key, wait=True)) is None:
             known = at_first
-            await until_in_touch(self.store)
+            await self.store.confirm()
             # The instance with the lease may have recorded an answer.
             if isinstance(now := await again(live_call, known), Replay):
                 yield now
                 return
         try:
-            await until_in_touch(self.store)
+            await self.store.confirm()
             now = await again(live_call, known)
             if isinstance(now, LiveCall):
                 now.cassette.set_next_index(await self.store.reserve(name))
@@ -454,16 +453,17 @@ class LookedUp(Source):
 
     # Steering.
 
-    async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
-        gone = await self._empty_takes.ended(self.control)
-        control, laggards = await self.store.steer(lambda now: change(without_takes(now, gone)))
-        self._apply(control)
-        await self._end_takes(self._has_ended)
-        return laggards
+    async def confirm(self) -> None:
+        await self.store.confirm()
 
-    async def announce(self) -> Sequence[str]:
+    async def steer(self, change: Callable[[Control], Control]) -> None:
+        gone = await self._empty_takes.ended(self.control)
+        self._apply(await self.store.steer(lambda now: change(without_takes(now, gone))))
+        await self._end_takes(self._has_ended)
+
+    async def announce(self) -> None:
         """Have all instances read the cassettes' metadata anew."""
-        return await self.steer(lambda now: now)
+        await self.steer(lambda now: now)
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
         info = await self._info(name)
@@ -494,10 +494,9 @@ class LookedUp(Source):
                 await self.store.edit(out.name, title.index, None)
         await self.store.release(out.name)
 
-    async def end_take(self, name: str) -> Sequence[str]:
-        laggards = await self.steer(lambda now: with_take(now, name))
+    async def end_take(self, name: str) -> None:
+        await self.steer(lambda now: with_take(now, name))
         self._forget(name)
-        return laggards
 
     def recordings(self, name: str, cassette: CassetteIndex | None) -> RecordingsInStore:
         return RecordingsInStore(self.store, name, self.control.takes_of(name))
@@ -520,8 +519,6 @@ class LookedUp(Source):
         self._remembered.clear()
 
     async def _info(self, name: str) -> CassetteInfo:
-        if isinstance(trouble := self.store.trouble, StoreAway):
-            raise trouble
         self._context.tallies.setdefault(name, Tally())
         await self._end_takes(self._has_ended)
         info = await self._infos.of(name)

@@ -33,8 +33,10 @@ class RememberedViews:
     Remembered recordings may be out of date: the store compares version and cursor at each step.
     """
 
-    def __init__(self, store: SharedStore) -> None:
+    def __init__(self, store: SharedStore, generation: Callable[[], int]) -> None:
+        """`generation` gives that of what is in force, as far as this instance knows."""
         self._store = store
+        self._generation = generation
         self._of: dict[tuple[str, int], Remembered] = {}
         self.size = 0
         """Bytes that are remembered, roughly."""
@@ -75,7 +77,7 @@ class RememberedViews:
             self.clear()
         known = self._of.get(place)
         if known is None or known.info is not info or known.contradicts(view):
-            known = self._of[place] = Remembered(info, view, self._store)
+            known = self._of[place] = Remembered(info, view, self._store, self._generation)
         for sought in keys:
             now = turn if sought == key else view.turns.get(sought)
             known.cassette.restore(sought, view.cassette, None if now is None else now.state)
@@ -95,7 +97,9 @@ class Remembered:
     after the step.
     """
 
-    def __init__(self, info: CassetteInfo, view: View, store: SharedStore) -> None:
+    def __init__(
+        self, info: CassetteInfo, view: View, store: SharedStore, generation: Callable[[], int]
+    ) -> None:
         held, nothing = view.cassette, StoredCassette(info.head)
         take = held.take.number
         cassette = CassetteIndex(
@@ -111,6 +115,7 @@ class Remembered:
         self.versions: dict[bytes, str] = {}
         """Of the look-up that found what is remembered under a key."""
         self._store = store
+        self._generation = generation
 
     def knows(self, key: bytes) -> bool:
         """Whether all recordings with this match key are known, be there any or none."""
@@ -165,7 +170,8 @@ class Remembered:
             and isinstance(turn, CursorState)
             and len(cassette.indexes(key)) == 1
         ):
-            same = CursorMove(cassette.name, take.number, key, turn, None, None, version)
+            at = cassette.name, take.number, key
+            same = CursorMove(*at, turn, None, None, version, generation=self._generation())
             self._store.advance(same, partial(self._compared, done))
             return
         touched = None if index in take.touched else index
@@ -196,7 +202,8 @@ class Remembered:
         cassette, turns = self.cassette, self.turns
         number, state = cassette.take.number, cassette.cursor_state(key)
         before = turns[key]
-        move = CursorMove(cassette.name, number, key, before, state, touched, version)
+        at, generation = (cassette.name, number, key), self._generation()
+        move = CursorMove(*at, before, state, touched, version, generation=generation)
         turns[key] = move
         self._store.advance(move, partial(self._moved, done))
 

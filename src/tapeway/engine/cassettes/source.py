@@ -274,9 +274,13 @@ class Source(ABC):
 
     # Steering and settling.
 
+    async def confirm(self) -> None:
+        """Apply what other instances have put in force. Raises StoreAway."""
+        return
+
     @abstractmethod
-    async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
-        """Change what is in force, for all instances; returns the instances that lag behind."""
+    async def steer(self, change: Callable[[Control], Control]) -> None:
+        """Change what is in force, for all instances."""
 
     @abstractmethod
     async def add_rules(self, name: str, rules: Rules) -> Rules:
@@ -294,9 +298,9 @@ class Source(ABC):
     async def settle(self, out: OutOfUse, *, prune: bool) -> None:
         """Write a cassette's final form, with `prune` without unused recordings. Raises StoreError."""
 
-    async def end_take(self, name: str) -> Sequence[str]:
-        """Begin a new take of an ejected cassette; returns the instances that lag behind."""
-        return ()
+    async def end_take(self, name: str) -> None:
+        """Begin a new take of an ejected cassette."""
+        return
 
     @abstractmethod
     def recordings(self, name: str, cassette: CassetteIndex | None) -> "ReportedRecordings":

@@ -24,14 +24,11 @@ from tapeway.engine.cassettes.context import CassetteContext, with_rules
 from tapeway.engine.cassettes.source import NO_TURNS, CassetteInfo, Search, View
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import MOST_EMPTY
-from tapeway.errors import StoreAway
 from tapeway.ports import SharedStore
 from tapeway.providers.api_call import calls_model
 
 _LARGE_VIEW = 100
 """Recordings from which on a view remembers keys: a hit looks up fewer."""
-_TOUCH_CHECK_S = 0.05
-_TOUCH_CHECKS = 60
 _RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
 
@@ -97,14 +94,6 @@ class CassetteInfos:
 
 def _route_of(base: str, prefix: str, table: RouteTable) -> str:
     return with_route(Request("", "", f"{prefix}/", base=base), table).route
-
-
-async def until_in_touch(store: SharedStore) -> None:
-    """Let a process that was suspended meanwhile first hear of the mode in force."""
-    for _ in range(_TOUCH_CHECKS):
-        if not isinstance(store.trouble, StoreAway):
-            return
-        await asyncio.sleep(_TOUCH_CHECK_S)
 
 
 class EmptyTakes:

@@ -109,7 +109,6 @@ class CassetteReport:
     `told_apart` are the rules that have headers count which told equal requests of a take apart.
     `failed` counts the calls answered with an error of tapeway, by code.
     `unreached` are the replayed sessions whose tail no client reached.
-    After an eject, `laggards` are the instances that have not left the take that ended.
     """
 
     name: str
@@ -131,7 +130,6 @@ class CassetteReport:
     repeated: tuple[RecordingSummary, ...] = ()
     told_apart: tuple[str, ...] = ()
     unreached: tuple[UnreachedRecording, ...] = ()
-    laggards: tuple[str, ...] = ()
     failed: Mapping[str, int] = field(default_factory=dict)
 
     @property

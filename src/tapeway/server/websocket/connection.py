@@ -90,8 +90,9 @@ class ConnectionServices:
     page: str | None
     turns: RecordedTurns = field(default_factory=RecordedTurns)
 
-    def arrived(self, exchange: Exchange, address: RequestAddress) -> Mode:
-        """The mode in force, for a request that arrives now. Raises NoSlot."""
+    async def arrived(self, exchange: Exchange, address: RequestAddress) -> Mode:
+        """The mode in force, for a request that arrives now. Raises NoSlot, StoreAway."""
+        await self.broker.confirm()
         in_force = self.broker.in_force(address.cassette, address.slot)
         exchange.cassette, mode, exchange.take = in_force
         return mode
@@ -113,7 +114,7 @@ class ConnectionServices:
         self, exchange: Exchange, address: RequestAddress, request: Request
     ) -> LiveCall | None:
         """The call for a service that speaks already; None if no live call is allowed."""
-        plan = await self.decided(exchange, address, request, self.arrived(exchange, address))
+        plan = await self.decided(exchange, address, request, await self.arrived(exchange, address))
         if isinstance(plan, Replay):
             # Recorded after this client connected; the service has already begun with this client.
             plan = await self.decided(exchange, address, request, "record")

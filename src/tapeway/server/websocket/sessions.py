@@ -133,7 +133,7 @@ class SessionConnection:
 
     async def _decided(self, first: WebSocketMessage | None) -> Replay | LiveCall | Miss:
         exchange, services = self._exchange, self._services
-        in_force = services.arrived(exchange, self._address)
+        in_force = await services.arrived(exchange, self._address)
         plan = await services.decided(exchange, self._address, self._request(first), in_force)
         # The plan lives as long as the session: drop the request's parsed parts.
         return plan._replace(read=None) if isinstance(plan, LiveCall) else plan

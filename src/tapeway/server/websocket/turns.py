@@ -323,7 +323,7 @@ class TurnConnection:
     async def _decided(self, turn: "ServedTurn") -> Replay | LiveCall | Miss:
         exchange, services = turn.exchange, self._services
         address, request = self._address, replace(self._message, body=turn.asked.content)
-        mode = services.arrived(exchange, address)
+        mode = await services.arrived(exchange, address)
         if address.slot is not None and exchange.take is not None:
             sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)
             services.broker.journal.sent.add(sent)

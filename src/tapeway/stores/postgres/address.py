@@ -1,4 +1,4 @@
-"""The address of a PostgreSQL store: `postgresql://USER:PASSWORD@HOST/DATABASE?schema=NAME`.
+"""The address of a PostgrePostgreSQL store: `postgresql://USER:PASSWORD@HOST/DATABASE?schema=NAME`.
 
 Hosters hand out addresses with the parameters of libpq, which are more than the driver knows. Each has
 a row in one of the tables below; any other parameter is refused by its name. Passwords are masked in

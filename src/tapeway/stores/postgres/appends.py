@@ -1,8 +1,8 @@
 """Recordings, claims and numbers that wait together, each kind in one transaction.
 
-Locks are taken in one order: the cassette, leases by key, cursors by key, counts, what was used. A
-recording in a transaction of its own (`sql/recordings.py`) takes the counts before the cursor, but
-other rows of them.
+Locks are taken in one order: the cassette, leases by key, cursors by key, counts, what was used. So
+does a recording in a transaction of its own (`operations/recordings.py`), but for the counts, which it
+takes before the cursor: other rows of them.
 """
 
 import secrets
@@ -18,6 +18,11 @@ from tapeway.core.model.interaction import exchange_of
 from tapeway.errors import StoreAway, StoreError, fenced
 from tapeway.stores.postgres.errors import FAULTS, state_of
 from tapeway.stores.postgres.gathering import Gathering
+from tapeway.stores.postgres.operations import rows
+from tapeway.stores.postgres.operations.coordination import Member
+from tapeway.stores.postgres.operations.cursors import HIGHEST, first_version
+from tapeway.stores.postgres.operations.recordings import IndexTaken
+from tapeway.stores.postgres.operations.rows import hexes, indexable, numbers
 from tapeway.stores.postgres.pool import (
     APPENDING_CONNECTIONS,
     PATIENCE_S,
@@ -27,11 +32,6 @@ from tapeway.stores.postgres.pool import (
     Pool,
     Session,
 )
-from tapeway.stores.sql import rows
-from tapeway.stores.sql.coordination import Member
-from tapeway.stores.sql.cursors import HIGHEST, first_version
-from tapeway.stores.sql.recordings import IndexTaken
-from tapeway.stores.sql.rows import hexes, indexable, numbers
 from tapeway.stores.support.background_tasks import BackgroundTasks
 from tapeway.stores.support.columns import InteractionColumns, columns_of, rules_of
 
@@ -51,8 +51,9 @@ _TRIES = 8
 """How often a recording is tried together with others: each try, another instance moved its cursor."""
 
 _CASSETTE = "SELECT meta, generation, coming_generation FROM @cassette WHERE name = $1"
-# What a lock was waited for is compared again: the snapshot is older than the lock.
-_ADD = """
+# What a lock was waited for is compared again: the snapshot is older than the lock. Where the cassette
+# has changed in between, nothing is replaced: what stands there by now would be missed.
+_WRITE = """
 WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', $5, true)),
 item AS MATERIALIZED (
   SELECT number::bigint, take::bigint, exchange::boolean, decode(route, 'hex') AS route,
@@ -61,18 +62,21 @@ item AS MATERIALIZED (
     weight::bigint, size::bigint, decode(forward, 'hex') AS forward,
     decode(backward, 'hex') AS backward, decode(document, 'hex') AS document,
     decode(sha256, 'hex') AS sha256, decode(lease, 'hex') AS lease, fence::bigint,
-    decode(key, 'hex') AS key, before::bigint, decode(state, 'hex') AS state, version::bigint
+    decode(key, 'hex') AS key, before::bigint, decode(state, 'hex') AS state, version::bigint,
+    decode(match_key, 'hex') AS match_key, marks::integer
   FROM quick, unnest($9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[],
     $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[],
     $22::text[], $23::text[], $24::text[], $25::text[], $26::text[], $27::text[], $28::text[],
-    $29::text[])
+    $29::text[], $30::text[], $31::text[])
   AS given (number, take, exchange, route, base, method, path, query, method_path, weight, size,
-    forward, backward, document, sha256, lease, fence, key, before, state, version)
+    forward, backward, document, sha256, lease, fence, key, before, state, version, match_key, marks)
+), seen AS MATERIALIZED (
+  SELECT revision FROM @cassette WHERE name = $1::text
 ), locked AS MATERIALIZED (
-  SELECT id, generation FROM @cassette
+  SELECT id, generation, revision = (SELECT revision FROM seen) AS fresh FROM @cassette
   WHERE name = $1::text AND generation = $2::text::bigint AND meta = decode($3::text, 'hex')
     AND coming_generation IS NULL
-  FOR KEY SHARE
+  FOR NO KEY UPDATE
 ), held AS MATERIALIZED (
   SELECT lease.fence FROM @lease AS lease JOIN item ON lease.key = item.lease,
     (SELECT count(*) FROM locked) AS first
@@ -82,6 +86,7 @@ item AS MATERIALIZED (
   SELECT item.*, locked.id AS cassette, locked.generation FROM item, locked
   WHERE (fence IS NULL OR fence IN (SELECT fence FROM held))
     AND NOT EXISTS (SELECT FROM @interaction AS i WHERE i.cassette = locked.id AND i.number = item.number)
+    {fresh}
 ), begun AS (
   INSERT INTO @turn AS turn (name, take, key, state, version)
   SELECT $1::text, take, key, state, version FROM good WHERE key IS NOT NULL AND before IS NULL
@@ -100,42 +105,50 @@ item AS MATERIALIZED (
 ), moved AS MATERIALIZED (
   SELECT * FROM good WHERE key IS NULL
     OR (take, key) IN (SELECT take, key FROM begun UNION ALL SELECT take, key FROM advanced)
-), added AS (
+{removed}), added AS (
   INSERT INTO @interaction (cassette, number, place, take, exchange, route, base, method, path,
     query, method_path, weight, size, forward, backward, document, sha256)
-  SELECT cassette, number, number, take, exchange, route, base, method, path, query, method_path,
+  SELECT cassette, number, {place}, take, exchange, route, base, method, path, query, method_path,
     weight, size, forward, backward, document, sha256
-  FROM moved ORDER BY number RETURNING number
+  FROM {placed} ORDER BY number RETURNING number
 ), found_by AS (
   INSERT INTO @key (cassette, generation, digest, number)
   SELECT moved.cassette, moved.generation, decode(digest, 'hex'), number
   FROM unnest($7::text[], $8::text[]) AS given (of, digest) JOIN moved ON moved.number = of::bigint
   ORDER BY number, digest
+{entry}), head AS (
+  UPDATE @cassette SET revision = revision + (SELECT count(*) FROM {logged})
+  WHERE id = (SELECT id FROM locked) RETURNING revision - (SELECT count(*) FROM {logged}) AS base
+), logged AS (
+  INSERT INTO @log (cassette, revision, number, place, take, key, marks, live)
+  SELECT cassette, head.base + row_number() OVER (ORDER BY {order}), number, {place}, take, {entry_key}, marks,
+    {live}
+  FROM {logged}, head
 ), counted AS (
-  INSERT INTO @source AS source (cassette, shard, exchange, route, base, count, size, next,
-    changes, modified_at)
-  SELECT cassette, $6::text::integer, exchange, route, base, count(*), sum(size), max(number) + 1, 1,
-    extract(epoch FROM clock_timestamp())::float8
-  FROM moved JOIN added USING (number) GROUP BY cassette, exchange, route, base
+  INSERT INTO @source AS source (cassette, shard, exchange, route, base, count, size, next, modified_at)
+  SELECT locked.id, $6::text::integer, exchange, route, base, sum(count), sum(size), max(next), :now
+  FROM locked, (
+    SELECT exchange, route, base, 1 AS count, size, number + 1 AS next FROM moved JOIN added USING (number)
+    {uncounted}) AS counts
+  GROUP BY locked.id, exchange, route, base
   ORDER BY exchange, route, base
   ON CONFLICT (cassette, shard, exchange, route, base) DO UPDATE SET
     count = source.count + excluded.count, size = source.size + excluded.size,
-    next = greatest(source.next, excluded.next), changes = source.changes + 1,
-    modified_at = excluded.modified_at
+    next = greatest(source.next, excluded.next), modified_at = excluded.modified_at
   RETURNING 1
 ), freed AS (
   DELETE FROM @lease AS lease USING moved
   WHERE lease.name = $1::text AND lease.key = moved.lease AND lease.fence = moved.fence
-), used AS (
+{forgotten}), used AS (
   INSERT INTO @touched AS touched (name, take, number)
   SELECT $1::text, take, number FROM moved, (SELECT count(*) FROM counted) AS first
   WHERE key IS NOT NULL AND exchange ORDER BY number
   ON CONFLICT (name, number) DO UPDATE SET take = excluded.take WHERE touched.take < excluded.take
 ), noted AS (
   INSERT INTO @attempt (id, result)
-  SELECT $30::text::uuid, convert_to(coalesce(string_agg(number::text, ' '), ''), 'UTF8') FROM added
+  SELECT $32::text::uuid, convert_to(coalesce(string_agg(number::text, ' '), ''), 'UTF8') FROM added
 )
-SELECT item.number, moved.number IS NOT NULL AS added, locked.id IS NOT NULL AS there,
+SELECT item.number, moved.number IS NOT NULL AS added, locked.id IS NOT NULL AS there, locked.fresh,
   item.fence IS NULL OR item.fence IN (SELECT fence FROM held) AS held,
   good.number IS NOT NULL AS free, turn.state, turn.version
 FROM item LEFT JOIN locked ON true LEFT JOIN good USING (number) LEFT JOIN moved USING (number)
@@ -143,9 +156,61 @@ LEFT JOIN @turn AS turn ON turn.name = $1::text AND turn.take = item.take AND tu
 """
 """Writes what can be written of these recordings, in one snapshot, and tells of the others why not.
 
-Attempt $30 keeps what was added, if the answer is lost. The cursor of a recording is a new one, or has
+Attempt $32 keeps what was added, if the answer is lost. The cursor of a recording is a new one, or has
 the version `before`.
 """
+_ADD = _WRITE.format(
+    fresh="",
+    removed="",
+    placed="moved",
+    place="number",
+    entry="",
+    logged="moved",
+    order="number",
+    entry_key="match_key",
+    live="true",
+    uncounted="",
+    forgotten="",
+)
+_REPLACE = _WRITE.format(
+    fresh="AND (locked.fresh OR item.number <> ALL($33::text[]::bigint[]))",
+    removed="""), removed AS (
+  DELETE FROM @interaction AS i USING moved
+    JOIN unnest($33::text[], $34::text[]) AS given (of, old) ON moved.number = of::bigint
+  WHERE i.cassette = moved.cassette AND i.number = old::bigint
+  RETURNING i.number, i.place, i.exchange, i.route, i.base, i.size, moved.number AS by
+), placed AS MATERIALIZED (
+  SELECT moved.*, coalesce((SELECT min(removed.place) FROM removed WHERE by = moved.number),
+    moved.number) AS place
+  FROM moved
+), idle AS (
+  UPDATE @body AS body SET idle_since = 0 WHERE idle_since IS NULL
+    AND id = ANY(ARRAY(SELECT u.body FROM @usage u JOIN removed USING (number)
+      WHERE u.cassette = (SELECT id FROM locked)))
+    AND NOT EXISTS (SELECT FROM @usage u WHERE u.body = body.id
+      AND NOT (u.cassette = (SELECT id FROM locked) AND u.number IN (SELECT number FROM removed)))
+""",
+    placed="placed",
+    place="place",
+    entry="""), old AS (
+  UPDATE @log AS log SET live = false FROM removed
+  WHERE log.cassette = (SELECT id FROM locked) AND log.number = removed.number AND log.live
+  RETURNING log.cassette, log.number, log.place, log.take, log.key
+), entry AS MATERIALIZED (
+  SELECT *, 0 AS marks, false AS live FROM old
+  UNION ALL SELECT cassette, number, place, take, match_key, marks, true FROM placed
+""",
+    logged="entry",
+    order="live, number",
+    entry_key="key",
+    live="live",
+    uncounted="UNION ALL SELECT exchange, route, base, -1, -size, 0 FROM removed",
+    forgotten="""), forgotten AS (
+  DELETE FROM @touched WHERE name = $1::text AND number IN (SELECT number FROM removed)
+""",
+)
+"""For recordings of which some replace others."""
+
 _ADDED = "SELECT result FROM @attempt WHERE id = $1::text::uuid"
 _SETTING = "WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', {}, true))"
 _RESERVE = f"""
@@ -159,7 +224,7 @@ RETURNING next
 _CLAIM = f"""
 {_SETTING.format("$5")}
 INSERT INTO @lease (name, key, fence, instance, since)
-SELECT name, decode(key, 'hex'), fence::bigint, $4, extract(epoch FROM clock_timestamp())::float8
+SELECT name, decode(key, 'hex'), fence::bigint, $4, :now
 FROM quick, unnest($1::text[], $2::text[], $3::text[]) AS asked (name, key, fence)
 ORDER BY name, key ON CONFLICT (name, key) DO NOTHING RETURNING fence
 """  # noqa: S608
@@ -196,7 +261,8 @@ class Append:
     @property
     def places(self) -> Collection[Hashable]:
         """What only one recording of a transaction may have."""
-        return [place for place in (self.number, self.cursor) if place is not None]
+        places = [self.number, *self.recording.supersedes, self.cursor]
+        return [place for place in places if place is not None]
 
 
 class _Later(Exception):
@@ -230,7 +296,11 @@ class Appends:
         """Record it. Raises StoreError, IndexTaken, Fenced, and Alone where nothing was tried."""
         exchange = exchange_of(recording.interaction)
         files = () if exchange is None else (exchange.request.file, exchange.response.file)
-        if recording.supersedes or len(text) > _LARGE or any(file is not None for file in files):
+        if (
+            recording.goes_on is not None
+            or len(text) > _LARGE
+            or any(file is not None for file in files)
+        ):
             raise Alone
         meta, turn = self._metas.get(name), None
         for _ in range(_TRIES):
@@ -323,18 +393,24 @@ class Appends:
             for one in batch
             for key in dict.fromkeys(hexes(one.columns.keys))
         ]
+        over = [(str(one.number), str(old)) for one in batch for old in one.recording.supersedes]
         arguments = (
             *(name, str(meta.generation), meta.text.hex(), self._member.id, self._pool.sync),
             *(str(secrets.randbelow(SHARDS)), [of for of, _ in keys], [key for _, key in keys]),
             *[list(column) for column in zip(*map(_row, batch), strict=True)],
             attempt,
+            *([of for of, _ in over], [old for _, old in over]),
         )
+        if over:
+            sql = _REPLACE
+        else:
+            sql, arguments = _ADD, arguments[:-2]
 
         async def write(session: Session) -> Mapping[int, DriverRow] | Collection[int]:
             again = bool(tried)
             tried.append(True)
             try:
-                return {row["number"]: row for row in await session.rows(_ADD, *arguments)}
+                return {row["number"]: row for row in await session.rows(sql, *arguments)}
             except FAULTS as exc:
                 # An earlier run was committed, or is about to be.
                 if not again or state_of(exc) != TAKEN:
@@ -356,7 +432,8 @@ class Appends:
             return _Later()
         if not row["held"]:
             return fenced(name)
-        if not row["free"]:
+        stale = one.recording.supersedes and not row["fresh"]
+        if not row["free"] and not stale:
             return IndexTaken(f"another recording has index {one.number}")
         one.turn = None if row["version"] is None else CursorState(row["state"], row["version"])
         return _Later()
@@ -410,6 +487,8 @@ def _row(one: Append) -> Sequence[str | None]:
         None if turn is None else str(turn.version),
         None if step is None else step.advance(None if turn is None else turn.state).hex(),
         None if step is None else str(first_version()),
+        _hex(one.columns.filed.key),
+        str(one.columns.filed.marks),
     )
 
 

@@ -10,10 +10,9 @@ from dataclasses import replace
 from functools import partial
 
 from tapeway.errors import closed
-from tapeway.stores.postgres.operations import perform
+from tapeway.stores.postgres.operations import bodies
+from tapeway.stores.postgres.pool import DriverRow as Row
 from tapeway.stores.postgres.pool import Pool, Session
-from tapeway.stores.sql import bodies
-from tapeway.stores.sql.statements import Row
 
 
 class BodyReader:
@@ -67,7 +66,7 @@ class BodyReader:
 
 
 async def _read(digest: str, number: int, session: Session) -> Sequence[Row]:
-    return await perform(bodies.pieces_from(digest, number), session)
+    return await bodies.pieces_from(digest, number, session)
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -10,10 +10,9 @@ import random
 from tapeway.errors import StoreError
 from tapeway.stores.postgres import errors
 from tapeway.stores.postgres.notifications import CONTROL, Notifications
-from tapeway.stores.postgres.operations import perform
+from tapeway.stores.postgres.operations import coordination
+from tapeway.stores.postgres.operations.coordination import BEAT_S, Member
 from tapeway.stores.postgres.pool import DriverConnection, Pool, Session
-from tapeway.stores.sql import coordination
-from tapeway.stores.sql.coordination import BEAT_S, Member
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +75,7 @@ class Heartbeat:
         asked_at = self._member.clock()
         try:
             # The report comes first: a change before the report is read below, a later one waits.
-            refusal = await self._refusal(asked_at)
+            refusal = await self._refusal()
             applied = await self._pick_up(asked_at)
         except StoreError as exc:
             return self._failed(exc)
@@ -88,7 +87,7 @@ class Heartbeat:
         self.is_refused = refusal is not None
         return not applied
 
-    async def _refusal(self, asked_at: float) -> StoreError | None:
+    async def _refusal(self) -> StoreError | None:
         """Report this instance alive; the error where the database can be read but not written."""
         try:
             await self._report()
@@ -96,16 +95,14 @@ class Heartbeat:
             if not errors.refuses_writes(exc) or await self._is_standby(exc):
                 raise
             # Replays go on: what is in force can be read.
-            self._member.muted()
             return self._translated(exc)
-        self._member.beaten(asked_at)
         return None
 
     async def _report(self) -> None:
         session = await self._session()
         if self._member.unreleased:
             await self._give_back(session)
-        await perform(coordination.beat(self._member), session)
+        await coordination.beat(self._member, session)
 
     async def _is_standby(self, exc: BaseException) -> bool:
         """Whether a read-only server is a standby, which may not know what is in force."""
@@ -118,7 +115,7 @@ class Heartbeat:
 
     async def _pick_up(self, asked_at: float) -> bool:
         """Apply a pending change; whether one was applied."""
-        control = await perform(coordination.in_force(), await self._session())
+        control = await coordination.in_force(await self._session())
         before = self._member.applied
         if control is not None and self._member.is_behind(control):
             self._member.apply(control)
@@ -144,11 +141,11 @@ class Heartbeat:
     async def _give_back(self, session: Session) -> None:
         """Give back the leases that could not be given back before."""
         if self._pool.pooled:
-            await perform(coordination.give_back_owed(self._member), session)
+            await coordination.give_back_owed(self._member, session)
             return
         # A lease that a crash of the server brought back would live as long as this instance.
         await session.run("SET synchronous_commit = on")
-        await perform(coordination.give_back_owed(self._member), session)
+        await coordination.give_back_owed(self._member, session)
         await session.run("SET synchronous_commit = off")
 
     async def _connected(self) -> DriverConnection:

@@ -17,21 +17,18 @@ from typing import TypeVar
 
 from tapeway.core.model.cassette import Lease, Recording
 from tapeway.core.model.control import Control
-from tapeway.errors import StoreError, fenced
+from tapeway.errors import StoreError, out_of_touch
 from tapeway.stores.postgres import schema
 from tapeway.stores.postgres.address import PostgresAddress
 from tapeway.stores.postgres.appends import SHARDS, Appends
 from tapeway.stores.postgres.body_reader import BodyReader
-from tapeway.stores.postgres.errors import reads_only
+from tapeway.stores.postgres.gathering import Gathering
 from tapeway.stores.postgres.heartbeat import Heartbeat
 from tapeway.stores.postgres.moves import WaitingMoves
 from tapeway.stores.postgres.notifications import CONTROL, Notifications, lease_topic
-from tapeway.stores.postgres.operations import perform
-from tapeway.stores.postgres.pool import COMMAND_S, LONG_S, PATIENCE_S, Pool, Session
-from tapeway.stores.sql import bodies, cassettes, coordination, statements
-from tapeway.stores.sql.coordination import Member
-from tapeway.stores.sql.statements import Op
-from tapeway.stores.sql.store import Make, Reach
+from tapeway.stores.postgres.operations import bodies, cassettes, coordination
+from tapeway.stores.postgres.operations.coordination import Member
+from tapeway.stores.postgres.pool import COMMAND_S, LONG_S, PATIENCE_S, Pool, Session, Work
 from tapeway.stores.support.background_tasks import BackgroundTasks
 from tapeway.stores.support.large_bodies import BodyCache
 
@@ -73,6 +70,7 @@ class PostgresInstance:
             touch_s=touch_s,
         )
         self._held: set[Lease] = set()
+        self._confirmations = Gathering[None, None](self._confirm, self.background.spawn)
         self._notifications = Notifications(self.pool, self.background.tasks)
         self.heartbeat = Heartbeat(self.pool, self.member, self._notifications)
 
@@ -101,7 +99,7 @@ class PostgresInstance:
             return
         await self.heartbeat.stop()
         self.member.left()
-        await self.turn("leave the other instances", lambda: coordination.leave(self.member))
+        await self.turn("leave the other instances", partial(coordination.leave, self.member))
         for lease in list(self._held):
             self.ended(lease)
 
@@ -114,37 +112,34 @@ class PostgresInstance:
     # Operations.
 
     async def read(
-        self,
-        action: str,
-        make: Make[T],
-        otherwise: T,
-        *,
-        reach: Reach = Reach.LOOK,
-        cursors: bool = False,
-        moment: bool = False,
-        long: bool = False,
+        self, action: str, work: Work[T], *, moment: bool = False, long: bool = False
     ) -> T:
+        """The result of a query.
+
+        All its statements see one `moment`. It takes `long` where it may read a whole cassette in one
+        statement.
+        """
         query = self.pool.snapshot if moment else self.pool.read
-        limit = LONG_S if long else COMMAND_S
-        return await query(action, lambda session: perform(make(), session), limit=limit)
+        return await query(action, work, limit=LONG_S if long else COMMAND_S)
 
     async def write(
-        self, action: str, make: Make[T], *, long: bool = False, patient: bool = False
+        self, action: str, work: Work[T], *, long: bool = False, patient: bool = False
     ) -> T:
-        work = self.pool.write_once(
+        """The result of a transaction, durable on return, made once however often it is tried.
+
+        The result is JSON. What is paid for is `patient`, what reads or writes a cassette `long`.
+        """
+        once = self.pool.write_once(
             action,
-            lambda session: perform(make(), session),
+            work,
             patience=PATIENCE_S if patient else 0.0,
             limit=LONG_S if long else COMMAND_S,
         )
-        return await self.background.run(work)
+        return await self.background.run(once)
 
-    async def record(self, name: str, recording: Recording, make: Make[None]) -> None:
-        # What is computed is computed before the transaction.
-        made = [make()]
-        await self.write(
-            f"record into '{name}'", lambda: made.pop() if made else make(), patient=True
-        )
+    async def record(self, name: str, recording: Recording, work: Work[None]) -> None:
+        """Run the transaction of a recording. Raises IndexTaken."""
+        await self.write(f"record into '{name}'", work, patient=True)
         self._recorded(recording)
 
     async def append(self, name: str, recording: Recording, text: bytes) -> None:
@@ -166,23 +161,18 @@ class PostgresInstance:
         """Whether the lease was free, and is this instance's. Raises StoreError."""
         return await self._appends.claim(lease)
 
-    def use_lease(self, lease: Lease) -> Op[None]:
-        if not (yield from coordination.give_back(lease, self.member)):
-            raise fenced(lease.name)
-
     async def turn(
-        self, action: str, make: Make[T], *, once: bool = False, durable: bool = True
+        self, action: str, work: Work[T], *, once: bool = False, durable: bool = True
     ) -> T:
-        def work(session: Session) -> Awaitable[T]:
-            return perform(make(), session)
+        """The result of a transaction on cursors, numbers, leases or instances.
 
+        A transaction may be made twice unless `once` is set; its result is JSON then. Without
+        `durable` a crash of the database may undo the transaction.
+        """
         if once:
             return await self.pool.write_once(action, work)
         # A lease that a crash brought back would live as long as this instance.
         return await self.pool.write(action, work, durable=durable)
-
-    async def read_turns(self, action: str, make: Make[T]) -> T:
-        return await self.pool.read(action, lambda session: perform(make(), session))
 
     def shard(self) -> int:
         # Others than recordings that are made together: these lock cursors first.
@@ -197,12 +187,8 @@ class PostgresInstance:
         self.background.start(self.heartbeat.run())
         self.background.start(sweep_periodically(self.pool))
 
-    def bury(self) -> Op[None]:
-        """The server cannot see whether an instance has ended: only silence shows it."""
-        yield from ()
-
-    async def claimed(self, lease: Lease, lost: Sequence[int]) -> None:
-        """A recording under a lost lease finds no row of the lease, and is refused."""
+    def claimed(self, lease: Lease) -> None:
+        """Note a lease of this instance."""
         self._held.add(lease)
 
     def has_ended(self, lease: Lease) -> bool:
@@ -223,20 +209,31 @@ class PostgresInstance:
                 async with asyncio.timeout(random.uniform(0.5, 1.0)):
                     await woken.wait()
 
-    async def takes(self) -> int:
-        if self.pool.reads_only:
-            raise reads_only(self.place)
-        return 0
-
     async def joined(self, control: Control, *, alone: bool) -> None:
         if alone:
             # Nobody uses the cursors of earlier instances.
             with suppress(StoreError):
                 await sweep_takes(self.pool, control)
 
-    async def steered(self, control: Control) -> None:
+    def steered(self, control: Control) -> None:
+        """This instance changed what is in force. The notification ends streams of other instances."""
         self.member.apply(control)
         self._notifications.send(CONTROL)
+
+    async def confirm(self) -> None:
+        """Apply what is in force. Raises StoreAway."""
+        await self._confirmations.add(None)
+
+    async def _confirm(self, waiting: Sequence[None]) -> Sequence[None]:
+        member = self.member
+        newer, asked_at = partial(coordination.newer, member.applied), member.clock()
+        control = await self.pool.read("read what is in force", newer)
+        if control is not None:
+            member.apply(control)
+        if member.is_behind(control):
+            raise out_of_touch(self.place)
+        member.heard(control, asked_at)
+        return waiting
 
 
 async def sweep_periodically(pool: Pool) -> None:
@@ -268,11 +265,15 @@ async def sweep_takes(pool: Pool, before: Control | None) -> Control | None:
 async def sweep(pool: Pool) -> None:
     """Remove unused rows in small transactions, unless another instance is doing so."""
     for sql in _EXPIRED:
-        await _sweep_alone(pool, partial(statements.run, sql))
+        await _sweep_alone(pool, partial(_run, sql))
     await _sweep_alone(pool, partial(coordination.forget_expired, GRACE_S))
     for step in (bodies.sweep, cassettes.clear_leftovers):
         while await _sweep_alone(pool, partial(step, GRACE_S)):
             pass
+
+
+async def _run(sql: str, session: Session) -> int:
+    return await session.run(sql)
 
 
 def sweep_lock(schema: str) -> int:
@@ -281,12 +282,12 @@ def sweep_lock(schema: str) -> int:
     return int.from_bytes(digest[:8], signed=True)
 
 
-async def _sweep_alone(pool: Pool, make: Make[T]) -> T | None:
+async def _sweep_alone(pool: Pool, work: Work[T]) -> T | None:
     """The result of a transaction, None while another instance sweeps."""
 
     async def alone(session: Session) -> T | None:
         lock = sweep_lock(session.schema)
         row = await session.row("SELECT pg_try_advisory_xact_lock($1) AS mine", lock)
-        return await perform(make(), session) if row is not None and row["mine"] else None
+        return await work(session) if row is not None and row["mine"] else None
 
     return await pool.write("sweep", alone, limit=LONG_S, durable=False)

@@ -15,10 +15,10 @@ from tapeway.core.model.control import STAYED, CursorMove, CursorState
 from tapeway.errors import StoreFull, copy_of
 from tapeway.ports import MoveDone
 from tapeway.stores.postgres import errors
+from tapeway.stores.postgres.operations.cassette_rows import CASSETTE_VERSION
+from tapeway.stores.postgres.operations.rows import hexes
 from tapeway.stores.postgres.pool import SETTINGS, Pool, Session
-from tapeway.stores.sql.cassette_rows import CASSETTE_VERSION
-from tapeway.stores.sql.rows import hexes
-from tapeway.stores.sql.statements import Row
+from tapeway.stores.postgres.pool import DriverRow as Row
 
 _Step = tuple[CursorMove, MoveDone]
 _Asked = tuple[str, str | None]
@@ -62,7 +62,8 @@ FROM (
 ) AS present
 """  # noqa: S608
 _VERSIONS = f"""
-SELECT asked.name, ({CASSETTE_VERSION.format("asked.name")}) AS version
+SELECT asked.name, ({CASSETTE_VERSION.format("asked.name")}) AS version,
+  (SELECT generation FROM @control) AS in_force
 FROM unnest($1::text[]) AS asked (name)
 """  # noqa: S608
 _COMPARE = f"""
@@ -70,7 +71,8 @@ WITH given AS MATERIALIZED (
   SELECT number, name, {_GIVEN.format("text")}
   FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (name, text, number)
 ), versions AS MATERIALIZED ({_PRESENT.format("given")})
-SELECT coalesce({_UNCHANGED}, false) AS same, versions.version
+SELECT coalesce({_UNCHANGED}, false) AS same, versions.version,
+  (SELECT generation FROM @control) AS in_force
 FROM given LEFT JOIN versions USING (name) ORDER BY given.number
 """  # noqa: S608
 _LOCKED = "55P03"
@@ -81,7 +83,7 @@ AND EXISTS (SELECT FROM @turn AS free WHERE {_CURSOR.format("free", "unchanged")
   AND free.version = unchanged.before FOR UPDATE SKIP LOCKED)
 """
 
-# Row $10 (the mover) tells which steps attempt $11 made, if the answer is lost: cursors may have
+# Row $11 (the mover) tells which steps attempt $12 made, if the answer is lost: cursors may have
 # moved on. All transactions lock rows in one order. Not durable: a cursor need not survive a crash
 # of the server.
 _MOVE = f"""
@@ -91,7 +93,9 @@ WITH quick AS MATERIALIZED (
   SELECT number, name, take::bigint, decode(key, 'hex') AS key, before::bigint, steps::bigint,
     decode(state, 'hex') AS state, {_GIVEN.format("text")}
   FROM quick, unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
-    $7::text[]) WITH ORDINALITY AS asked (name, take, key, before, steps, state, text, number)
+    $7::text[], $8::text[])
+    WITH ORDINALITY AS asked (name, take, key, before, steps, state, text, in_force, number)
+  WHERE in_force IS NULL OR in_force::bigint = (SELECT generation FROM @control)
   ORDER BY name, take, key
 ), versions AS MATERIALIZED ({_PRESENT.format("wanted")}
 ), unchanged AS MATERIALIZED (
@@ -114,7 +118,7 @@ WITH quick AS MATERIALIZED (
 ), touched_rows AS (
   INSERT INTO @touched AS touched (name, take, number)
   SELECT DISTINCT made.name, made.take, used.number::bigint
-  FROM made JOIN unnest($8::text[], $9::text[]) AS used (step, number)
+  FROM made JOIN unnest($9::text[], $10::text[]) AS used (step, number)
     ON used.step::bigint = made.number
   WHERE NOT EXISTS (SELECT FROM @touched AS t WHERE t.name = made.name
       AND t.number = used.number::bigint AND t.take >= made.take)
@@ -126,7 +130,7 @@ WITH quick AS MATERIALIZED (
   SELECT coalesce(string_agg(number || ':' || version, ' '), '') AS made FROM made
 ), noted AS (
   INSERT INTO @mover AS mover (id, attempt, made)
-  SELECT $10::text::uuid, $11::text::uuid, made FROM told WHERE made <> ''
+  SELECT $11::text::uuid, $12::text::uuid, made FROM told WHERE made <> ''
   ON CONFLICT (id) DO UPDATE SET attempt = excluded.attempt, seen = clock_timestamp(),
     made = CASE WHEN mover.attempt = excluded.attempt THEN mover.made || ' ' ELSE '' END
       || excluded.made
@@ -154,7 +158,12 @@ class _Chain:
         return self.steps[-1][0]
 
     def continues_with(self, move: CursorMove) -> bool:
-        return move.before is self.last and _compared(move) == _compared(self.last)
+        last = self.last
+        return (
+            move.before is last
+            and _compared(move) == _compared(last)
+            and move.generation == last.generation
+        )
 
 
 def version_found(
@@ -276,21 +285,26 @@ class WaitingMoves:
         return staying, refused, list(chains.values())
 
     async def _compare(self, staying: Sequence[CursorMove]) -> None:
-        """Set `after` where the cassette is unchanged. Raises StoreError."""
-        unchanged = await self._unchanged({(move.name, _compared(move)) for move in staying})
+        """Set `after` where the cassette and what is in force are unchanged. Raises StoreError."""
+        unchanged, in_force = await self._unchanged(
+            {(move.name, _compared(move)) for move in staying}
+        )
         for move in staying:
+            if move.generation not in (None, in_force):
+                continue
             if (move.name, _compared(move)) in unchanged:
                 move.after = STAYED
 
-    async def _unchanged(self, asked: Collection[_Asked]) -> Collection[_Asked]:
-        """Those of which the store would find the same. Raises StoreError."""
+    async def _unchanged(self, asked: Collection[_Asked]) -> tuple[Collection[_Asked], int | None]:
+        """Those of which the store would find the same, and what is in force. Raises StoreError."""
         known, changing = self._unchanged_at, self._changing
-        unchanged = set[_Asked]()
+        unchanged, in_force = set[_Asked](), None
         if names := list({name for name, _ in asked} - changing):
             rows = await self._pool.read(
                 "compare cassettes", lambda session: session.rows(_VERSIONS, names)
             )
             versions = {row["name"]: row["version"] for row in rows}
+            in_force = rows[0]["in_force"]
             for name, found in asked:
                 if name in versions and _version_in(known.of(found)) == versions[name]:
                     unchanged.add((name, found))
@@ -301,11 +315,12 @@ class WaitingMoves:
             rows = await self._pool.read(
                 "compare cassettes", lambda session: session.rows(_COMPARE, *of_rest)
             )
-            for (name, found), (same, version) in zip(rest, rows, strict=True):
+            in_force = rows[0]["in_force"]
+            for (name, found), (same, version, _) in zip(rest, rows, strict=True):
                 if same:
                     unchanged.add((name, found))
                 self._note(name, found, version, same=same)
-        return unchanged
+        return unchanged, in_force
 
     def _note(self, name: str, found: str | None, version: str | None, *, same: bool) -> None:
         """Note what was compared with the version of a cassette."""
@@ -390,6 +405,7 @@ def _arguments(chains: Sequence[_Chain], known: "_UnchangedAt") -> Sequence[obje
         [str(len(chain.steps)) for chain in chains],
         [(chain.last.state or b"").hex() for chain in chains],
         [known.of(_compared(chain.last)) for chain in chains],
+        [None if chain.last.generation is None else str(chain.last.generation) for chain in chains],
         [step for step, _ in used],
         [number for _, number in used],
     )

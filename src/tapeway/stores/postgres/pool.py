@@ -1,7 +1,8 @@
 """Connections to the server, and the transactions on them.
 
 No transaction waits for the connection of another: a pool of a single connection is enough. In
-statements, `@name` stands for a table of the store's schema.
+statements, `@name` stands for a table of the store's schema, and `:now` for the time of the server's
+clock in seconds.
 """
 
 import asyncio
@@ -38,6 +39,8 @@ SETTINGS = {
 
 LONG_S = 600.0
 """Limit of work on a whole cassette."""
+
+_NOW = "extract(epoch FROM clock_timestamp())::float8"
 
 T = TypeVar("T")
 
@@ -403,4 +406,4 @@ async def _rolled_back_on_error(session: Session, work: Work[T]) -> T:
 
 @lru_cache(maxsize=512)
 def _qualified(schema: str, sql: str) -> str:
-    return sql.replace("@", f'"{schema}".')
+    return sql.replace("@", f'"{schema}".').replace(":now", _NOW)

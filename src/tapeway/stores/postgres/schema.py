@@ -1,17 +1,19 @@
-"""The tables of a PostgreSQL store, and how they are created."""
+"""The tables of a PostgrePostgreSQL store, and how they are created."""
 
 import hashlib
 import logging
 
 from tapeway.errors import StoreError
-from tapeway.stores.postgres.operations import text_of
+from tapeway.stores.postgres.operations.cassettes import log_of_all
 from tapeway.stores.postgres.pool import LONG_S, Pool, Session
-from tapeway.stores.sql.tables import CURSORS, RECORDINGS
+from tapeway.stores.postgres.tables import BODIES, CURSORS, LOG, RECORDINGS
 from tapeway.stores.support.format_versions import refuse_other_version
 
 log = logging.getLogger(__name__)
 
-VERSION = 9
+VERSION = 10
+UPGRADED = 9
+"""The version that is brought over when it is opened."""
 
 # Of how many recordings a take was the last that used them; several rows (shards): concurrent
 # replays seldom wait for each other.
@@ -68,6 +70,13 @@ CREATE TABLE @mover (
 """
 
 
+# A change of rules that is under way begins anew.
+_TO_LOG = """
+ALTER TABLE @source DROP COLUMN changes;
+ALTER TABLE @instance DROP COLUMN process, DROP COLUMN generation;
+UPDATE @cassette SET coming_meta = NULL, coming_generation = NULL, revision = 0;
+"""
+
 # Bodies are not compressed once more.
 _MORE = "ALTER TABLE @piece ALTER COLUMN data SET STORAGE EXTERNAL;"
 
@@ -83,6 +92,9 @@ async def prepare(pool: Pool) -> None:
     if version is None:
         await pool.write("make its tables", _create_tables, limit=LONG_S)
     else:
+        if version == UPGRADED:
+            await pool.write("upgrade its tables", _upgrade, limit=LONG_S)
+            version = VERSION
         refuse_other_version(version, VERSION, pool.address.shown, StoreError)
         pool.reads_only = await pool.read("read its rights", _reads_only)
 
@@ -146,14 +158,31 @@ async def _stored_version(session: Session) -> int | None:
     return None if row is None else row["number"]
 
 
+async def _lock(session: Session) -> None:
+    """Let no other instance make or upgrade tables until the end."""
+    digest = hashlib.sha256(f"tapeway {session.schema}".encode()).digest()
+    await session.run("SELECT pg_advisory_xact_lock($1)", int.from_bytes(digest[:8], signed=True))
+
+
+async def _upgrade(session: Session) -> None:
+    """Give the cassettes of the version before their logs."""
+    await _lock(session)
+    if await _stored_version(session) != UPGRADED:
+        # Another instance has upgraded them.
+        return
+    await session.run(_TO_LOG + LOG)
+    for id_, meta in await session.rows("SELECT id, meta FROM @cassette ORDER BY id"):
+        await log_of_all(id_, meta, session)
+    await session.run("UPDATE @version SET number = $1", VERSION)
+
+
 async def _create_tables(session: Session) -> None:
     schema = session.schema
-    lock = int.from_bytes(hashlib.sha256(f"tapeway {schema}".encode()).digest()[:8], signed=True)
-    await session.run("SELECT pg_advisory_xact_lock($1)", lock)
+    await _lock(session)
     if await _stored_version(session) is not None:
         # Another instance has created them.
         return
     if not await session.rows("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
         await session.run(f'CREATE SCHEMA "{schema}"')
-    await session.run(_CREATE + text_of(RECORDINGS + CURSORS) + _MORE + _USED)
+    await session.run(_CREATE + RECORDINGS + LOG + BODIES + CURSORS + _MORE + _USED)
     await session.run("INSERT INTO @version VALUES ($1)", VERSION)

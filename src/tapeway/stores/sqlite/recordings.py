@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 import apsw
 
 from tapeway.cooperative import Yielding
-from tapeway.core.cassette.credential_index import may_hold_credentials
 from tapeway.core.digests import sha256
 from tapeway.core.matching.key import key_of_read, request_key
 from tapeway.core.matching.rules import Rules
@@ -31,12 +30,10 @@ from tapeway.core.model.interaction import (
     replace_large_bodies,
 )
 from tapeway.core.model.lazy_interaction import LazyInteraction
-from tapeway.core.model.messages import CONDITIONAL_STATUSES, BodyFile
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, interaction_gone
 from tapeway.stores.sqlite.connection import rows
 from tapeway.stores.sqlite.resident import (
-    CONDITIONS,
-    CREDENTIALS,
     StoredRecordings,
     refuse_changed,
 )
@@ -97,18 +94,10 @@ def row_of(item: AnyInteraction, text: bytes, under: Rules, read: ReadBodies = N
         return Row(text, sha256(text).digest(), len(text))
     request, files = item.request, large_bodies(item)
     key, marks = None, 0
-    if (
-        request.route
-        and not files
-        and item.failure is None
-        and not item.again
-        and not item.stored_keys
-        and item.response.status not in CONDITIONAL_STATUSES
-    ):
+    if columns.may_be_filed(item):
         parsed = None if under else read.request
         key = request_key(request, under) if parsed is None else key_of_read(request, parsed)
-        marks = CREDENTIALS * may_hold_credentials(request, under, parsed)
-        marks |= CONDITIONS * bool(request.varied)
+        marks = columns.marks_of(request, under, parsed)
     return Row(
         text,
         sha256(text).digest(),

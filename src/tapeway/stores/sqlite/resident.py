@@ -17,10 +17,8 @@ from tapeway.errors import CassetteCorrupt, CassetteEdited
 from tapeway.formats.fields import Document
 from tapeway.formats.native import http_exchange
 from tapeway.stores.sqlite.connection import store_error
+from tapeway.stores.support.columns import CONDITIONS, CREDENTIALS
 from tapeway.stores.support.resident_recordings import ResidentRecordings
-
-CREDENTIALS, CONDITIONS = 1, 2
-"""Marks of a recording: the request may hold credentials; it answers only some equal requests."""
 
 _TEXT = "SELECT text, sha256 FROM documents WHERE id = ?"
 

@@ -1,16 +1,21 @@
 """A database's columns for an interaction: the document, and the keys for look-ups."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
+from tapeway.core.cassette.credential_index import may_hold_credentials
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.correlation.index import issued_keys
-from tapeway.core.json_text import NotJson, check_json, dump, parse
+from tapeway.core.json_text import NotJson, ReadJson, check_json, dump, parse
 from tapeway.core.matching import rules
+from tapeway.core.matching.key import key_on_route, request_key
 from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault
 from tapeway.core.misses.neighbours import order_keys, weight_of
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
+from tapeway.core.model.messages import CONDITIONAL_STATUSES, Request
 from tapeway.core.text import escape_octets
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
@@ -21,13 +26,31 @@ from tapeway.stores.support.serialize import serialize_recording
 _SMALL = 4096
 
 
+CREDENTIALS, CONDITIONS = 1, 2
+"""Marks of a recording: the request may hold credentials; it answers only some equal requests."""
+
+
+class FiledKey(NamedTuple):
+    """What an index needs of a recording that stays in its store until it is replayed.
+
+    Without a `key` the recording is whole in memory as long as its cassette is in use.
+    """
+
+    key: bytes | None
+    marks: int = 0
+
+
+NOT_FILED = FiledKey(None)
+
+
 @dataclass(frozen=True, slots=True)
 class InteractionColumns:
     """The columns of an interaction; the request's columns are empty for kinds without HTTP.
 
     `weight` is the size of the bodies in the text, in bytes; None for other kinds than exchanges,
     and where some bodies lie in files, whose digests `bodies` holds. `size` is the size of the text
-    and these files. `order` has the keys by which neighbours of a request are found.
+    and these files. `order` has the keys by which neighbours of a request are found, `filed` is what
+    an index in memory needs.
     """
 
     text: bytes
@@ -42,6 +65,7 @@ class InteractionColumns:
     weight: int | None = None
     bodies: tuple[str, ...] = ()
     order: tuple[bytes, bytes] | None = None
+    filed: "FiledKey" = NOT_FILED
 
 
 def recording_text(recording: Recording) -> bytes:
@@ -66,14 +90,14 @@ def columns_of(item: AnyInteraction, text: bytes, under: Rules) -> InteractionCo
     exchange = exchange_of(item)
     if exchange is None:
         return InteractionColumns(text, exchange=False, size=len(text))
-    request, response = exchange.request, exchange.response
+    request, response, keys = exchange.request, exchange.response, keys_of(exchange, under)
     files = [file for file in (request.file, response.file) if file is not None]
     path, mark, query = column_text(request.target).partition("?")
     return InteractionColumns(
         text,
         exchange=True,
         size=len(text) + sum([file.size for file in files]),
-        keys=keys_of(exchange, under),
+        keys=keys,
         route=column_text(request.route),
         base=column_text(request.base),
         method=column_text(request.method),
@@ -82,12 +106,46 @@ def columns_of(item: AnyInteraction, text: bytes, under: Rules) -> InteractionCo
         weight=weight_of(exchange),
         bodies=tuple(dict.fromkeys([file.digest for file in files])),
         order=None if files else order_keys(request),
+        filed=_filed(exchange, keys, under),
     )
 
 
 def keys_of(exchange: Interaction, under: Rules) -> tuple[bytes, ...]:
     """The keys by which a recording is found: those under these rules, and its identifiers."""
     return tuple(dict.fromkeys([*index_keys(exchange, under), *issued_keys(exchange)]))
+
+
+def may_be_filed(item: Interaction) -> bool:
+    """Whether a recording may stay in its store until it is replayed."""
+    return bool(
+        item.request.route
+        and not item.has_large_bodies
+        and item.failure is None
+        and not item.again
+        and not item.stored_keys
+        and item.response.status not in CONDITIONAL_STATUSES
+    )
+
+
+def filed_key(item: AnyInteraction, under: Rules) -> FiledKey:
+    """What an index needs of a recording, under the rules of its cassette."""
+    if not isinstance(item, Interaction) or not may_be_filed(item):
+        return NOT_FILED
+    return FiledKey(request_key(item.request, under), marks_of(item.request, under))
+
+
+def marks_of(request: Request, under: Rules, parsed: ReadJson | None = None) -> int:
+    """The marks of a recording with this request, whose JSON may be read already."""
+    marks = CREDENTIALS * may_hold_credentials(request, under, parsed)
+    return marks | CONDITIONS * bool(request.varied)
+
+
+def _filed(item: Interaction, keys: Sequence[bytes], under: Rules) -> FiledKey:
+    if not may_be_filed(item):
+        return NOT_FILED
+    # The first of the keys is the digest in the match key, which has the route before it.
+    key = key_on_route(b"\0" + keys[0], item.request.route)
+    return FiledKey(key, marks_of(item.request, under))
 
 
 def column_text(text: str) -> str:

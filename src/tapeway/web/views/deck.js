@@ -240,9 +240,7 @@ class DeckView {
   async change(button, action, says) {
     const answer = await attempt(button, action);
     if (answer === undefined) return false;
-    const late = answer.laggards ?? [];
-    const but = answer.warning ? `Warning: ${answer.warning}` : (late.length > 0 && `Not yet on: ${late.join(", ")}.`);
-    if (but) notify(`${says()} ${but}`, "failed");
+    if (answer.warning) notify(`${says()} Warning: ${answer.warning}`, "failed");
     else notify(says());
     await this.poll?.();
     return true;
@@ -263,11 +261,8 @@ function ejectSays({ in_flight: inFlight, recorded }) {
 }
 
 // Who else is in it, on a store that several instances share.
-function shared({ instances, lagging }) {
-  return [
-    instances.length > 1 && h("p", {}, `It is done on all ${instances.length} instances that share this store: ${instances.join(", ")}.`),
-    lagging.length > 0 && h("p", {}, `Not yet at the last change: ${lagging.join(", ")}.`),
-  ];
+function shared({ instances }) {
+  return instances.length > 1 && h("p", {}, `It is done on all ${instances.length} instances that share this store: ${instances.join(", ")}.`);
 }
 
 const FIRST = ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"];

@@ -1,5 +1,6 @@
 """Queries on recordings, and the check whether the tables of a store agree with each other."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -26,10 +27,18 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.control import CursorState
 from tapeway.errors import interaction_gone
 from tapeway.ports import FoundUnused, Issuer
-from tapeway.stores.sql import cursors
-from tapeway.stores.sql.cassette_rows import version_of
-from tapeway.stores.sql.rows import RECORDING, TITLE, hexes, method_path, numbers, titles_of
-from tapeway.stores.sql.statements import Op, Row, computed, quick_row, quick_rows, row, rows
+from tapeway.stores.postgres.operations import cursors
+from tapeway.stores.postgres.operations.cassette_rows import version_of
+from tapeway.stores.postgres.operations.rows import (
+    RECORDING,
+    TITLE,
+    hexes,
+    method_path,
+    numbers,
+    titles_of,
+)
+from tapeway.stores.postgres.pool import DriverRow as Row
+from tapeway.stores.postgres.pool import Session
 from tapeway.stores.support import columns
 
 ROWS_AT_ONCE = 256
@@ -38,38 +47,37 @@ _OF = "cassette = (SELECT id FROM @cassette WHERE name = $1)"
 _IN_FORCE = f"{_OF} AND generation = (SELECT generation FROM @cassette WHERE name = $1)"  # noqa: S608
 _IN_ORDER = "ORDER BY place, number"
 _FEW_IN_ORDER = "ORDER BY +place, +number"
-"""For a few recordings found by index. Without the sums SQLite would walk through all places."""
-
+"""For a few recordings found by index. Without the sums a plan may walk through all places."""
 # Only names of columns and tables are put in: no value of anybody's.
 _SELECT = f"SELECT {RECORDING} FROM @interaction WHERE {_OF}"  # noqa: S608
 _TITLES = f"SELECT {TITLE} FROM @interaction i WHERE {_OF}"  # noqa: S608
 
 _OUTLINE = """
-SELECT c.created_at, c.run_id, c.meta, s.exchange, s.route, s.base, CAST(sum(s.count) AS :int)
+SELECT c.created_at, c.run_id, c.meta, s.exchange, s.route, s.base, CAST(sum(s.count) AS bigint)
 FROM @cassette c LEFT JOIN @source s ON s.cassette = c.id
 WHERE c.name = $1 GROUP BY c.id, s.exchange, s.route, s.base
 """
 _STAT = """
-SELECT c.modified_at, max(s.modified_at), CAST(coalesce(sum(s.size), 0) AS :int),
-  c.token || '.' || c.revision || '.' || coalesce(sum(s.changes), 0)
+SELECT c.modified_at, max(s.modified_at), CAST(coalesce(sum(s.size), 0) AS bigint),
+  c.token || '.' || c.revision
 FROM @cassette c LEFT JOIN @source s ON s.cassette = c.id WHERE c.name = $1 GROUP BY c.id
 """
 _GET = f"{_SELECT} AND number = $2"
 # By lists and not by a join: without statistics, as in a new database, PostgreSQL plans that as a
 # scan of the whole cassette.
 _FIND = f"""
-{_SELECT} AND number :any (SELECT number FROM @key WHERE {_IN_FORCE} AND digest :keys($2)):end
+{_SELECT} AND number = ANY(ARRAY (SELECT number FROM @key WHERE {_IN_FORCE} AND digest = ANY(ARRAY(SELECT decode(unnest($2::text[]), 'hex')))))
 {_FEW_IN_ORDER}
 """  # noqa: S608
 _ALIKE = f"""
-SELECT number, weight FROM @interaction WHERE {_OF} AND weight IS NOT NULL AND number :any (
+SELECT number, weight FROM @interaction WHERE {_OF} AND weight IS NOT NULL AND number = ANY(ARRAY (
   SELECT number FROM @key WHERE {_IN_FORCE} AND digest = $2 ORDER BY number DESC LIMIT {MOST_ALIKE}
-):end ORDER BY +number DESC
+)) ORDER BY +number DESC
 """  # noqa: S608
 _ISSUERS = f"""
-SELECT digest, min(number) FROM @key WHERE {_IN_FORCE} AND digest :keys($2) GROUP BY digest
+SELECT digest, min(number) FROM @key WHERE {_IN_FORCE} AND digest = ANY(ARRAY(SELECT decode(unnest($2::text[]), 'hex'))) GROUP BY digest
 """  # noqa: S608
-_TAKES = f"SELECT number, take FROM @interaction WHERE {_OF} AND number :numbers($2)"  # noqa: S608
+_TAKES = f"SELECT number, take FROM @interaction WHERE {_OF} AND number = ANY($2::text[]::bigint[])"  # noqa: S608
 _PAGE = f"{_SELECT} AND (place, number) > ($2, $3) {_IN_ORDER} LIMIT $4"
 _WEIGHTS = f"SELECT number, weight FROM @interaction WHERE {_OF} AND weight IS NOT NULL"  # noqa: S608
 _BESIDE = [
@@ -90,14 +98,14 @@ SELECT number, weight, method, path FROM @interaction WHERE {_OF} AND weight IS 
 _NEWEST = "ORDER BY number DESC LIMIT $2"
 _UNUSED = f"""
 {_TITLES} AND exchange AND NOT EXISTS (
-  SELECT 1 FROM @touched t WHERE t.name = $1 AND t.take :numbers($2) AND t.number = i.number)
+  SELECT 1 FROM @touched t WHERE t.name = $1 AND t.take = ANY($2::text[]::bigint[]) AND t.number = i.number)
 {_IN_ORDER} LIMIT $3
 """  # noqa: S608
 # A recording that was removed while a request replayed it may count as used until the take ends.
 UNUSED_COUNT = f"""
-SELECT CAST(:greatest(0,
+SELECT CAST(greatest(0,
   coalesce((SELECT sum(count) FROM @source WHERE exchange AND {_OF}), 0) -
-  coalesce((SELECT sum(count) FROM @used WHERE name = $1 AND take :numbers($2)), 0)) AS :int)
+  coalesce((SELECT sum(count) FROM @used WHERE name = $1 AND take = ANY($2::text[]::bigint[])), 0)) AS bigint)
 """  # noqa: S608
 _DUPLICATES = f"""
 SELECT k.digest, i.route FROM @key k
@@ -108,7 +116,7 @@ GROUP BY k.digest, i.route HAVING count(*) > 1 ORDER BY min(i.place), min(i.numb
 """  # noqa: S608
 _SAME_KEY = f"""
 {_TITLES} AND route = $3
-AND number :any (SELECT number FROM @key WHERE {_IN_FORCE} AND digest = $2):end
+AND number = ANY(ARRAY (SELECT number FROM @key WHERE {_IN_FORCE} AND digest = $2))
 {_FEW_IN_ORDER} LIMIT {_GROUP}
 """  # noqa: S608
 _UNROUTED = f"""
@@ -117,7 +125,7 @@ SELECT DISTINCT {{}} FROM @interaction WHERE {_OF} AND exchange AND route = $2 A
 
 _MISCOUNTED = """
 SELECT c.name, coalesce(s.count, 0), coalesce(i.count, 0) FROM @cassette c
-LEFT JOIN (SELECT cassette, CAST(sum(count) AS :int) AS count FROM @source GROUP BY cassette) s
+LEFT JOIN (SELECT cassette, CAST(sum(count) AS bigint) AS count FROM @source GROUP BY cassette) s
   ON s.cassette = c.id
 LEFT JOIN (SELECT cassette, count(*) AS count FROM @interaction GROUP BY cassette) i
   ON i.cassette = c.id
@@ -136,7 +144,7 @@ WHERE c.name IS NOT NULL AND sha256(i.document) <> i.sha256 ORDER BY c.name, i.n
 """
 _CUT = """
 SELECT b.digest, b.size, coalesce(p.size, 0) FROM @body b
-LEFT JOIN (SELECT body, CAST(sum(length(data)) AS :int) AS size FROM @piece GROUP BY body) p
+LEFT JOIN (SELECT body, CAST(sum(length(data)) AS bigint) AS size FROM @piece GROUP BY body) p
   ON p.body = b.id
 WHERE b.digest IS NOT NULL AND b.size <> coalesce(p.size, 0) ORDER BY b.digest
 """
@@ -144,15 +152,15 @@ WHERE b.digest IS NOT NULL AND b.size <> coalesce(p.size, 0) ORDER BY b.digest
 Decode = Callable[[Sequence[Row]], list[TakenRecording]]
 
 
-def names() -> Op[list[str]]:
+async def names(session: Session) -> list[str]:
     """The names of all cassettes, sorted."""
     sql = "SELECT name FROM @cassette WHERE name IS NOT NULL ORDER BY name"
-    return [name for (name,) in (yield from rows(sql))]
+    return [name for (name,) in (await session.rows(sql))]
 
 
-def outline(name: str, place: str) -> Op[Outline | None]:
+async def outline(name: str, place: str, session: Session) -> Outline | None:
     """A cassette without its recordings."""
-    outline_rows = yield from rows(_OUTLINE, name)
+    outline_rows = await session.rows(_OUTLINE, name)
     if not outline_rows:
         return None
     created_at, run_id, meta, *_ = outline_rows[0]
@@ -162,9 +170,9 @@ def outline(name: str, place: str) -> Op[Outline | None]:
     return Outline(head, sum([count for *_, count in counted]), frozenset(sources))
 
 
-def stat(name: str) -> Op[CassetteStat | None]:
+async def stat(name: str, session: Session) -> CassetteStat | None:
     """A cassette's size, time of change and version."""
-    stat_row = yield from row(_STAT, name)
+    stat_row = await session.row(_STAT, name)
     if stat_row is None:
         return None
     changed, last, size, version = stat_row
@@ -172,86 +180,86 @@ def stat(name: str) -> Op[CassetteStat | None]:
     return CassetteStat(size, at.isoformat(timespec="microseconds"), version)
 
 
-def load(name: str, place: str, decode: Decode) -> Op[StoredCassette | None]:
+async def load(name: str, place: str, decode: Decode, session: Session) -> StoredCassette | None:
     """A whole cassette, as of one moment where the transaction is."""
-    if (outlined := (yield from outline(name, place))) is None:
+    if (outlined := await outline(name, place, session)) is None:
         return None
     items = []
     at, index = -1, -1
-    while page := (yield from rows(_PAGE, name, at, index, ROWS_AT_ONCE)):
-        items += [recording.item for recording in (yield from computed(partial(decode, page)))]
+    while page := (await session.rows(_PAGE, name, at, index, ROWS_AT_ONCE)):
+        items += [recording.item for recording in (await asyncio.to_thread(partial(decode, page)))]
         at, index = page[-1][0], page[-1][1]
     return StoredCassette(outlined.head, tuple(items))
 
 
-def find(name: str, keys: Sequence[bytes]) -> Op[Sequence[Row]]:
+async def find(name: str, keys: Sequence[bytes], session: Session) -> Sequence[Row]:
     """The recordings under any of these keys, in order."""
-    return (yield from rows(_FIND, name, hexes(keys))) if keys else []
+    return (await session.rows(_FIND, name, hexes(keys))) if keys else []
 
 
-def look(
-    name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-) -> Op[tuple[Mapping[bytes, CursorState], Sequence[Row], str | None]]:
+async def look(
+    name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes], session: Session
+) -> tuple[Mapping[bytes, CursorState], Sequence[Row], str | None]:
     """Version, then cursors, then recordings: a recording made in between moved its cursor."""
-    version = (yield from version_of(name)) if keys else None
-    stored = yield from cursors.read(name, take, keys)
-    return stored, (yield from find(name, digests)), version
+    version = (await version_of(name, session)) if keys else None
+    stored = await cursors.read(name, take, keys, session)
+    return stored, (await find(name, digests, session)), version
 
 
-def get(name: str, index: int) -> Op[Sequence[Row]]:
-    return (yield from rows(_GET, name, index))
+async def get(name: str, index: int, session: Session) -> Sequence[Row]:
+    return await session.rows(_GET, name, index)
 
 
-def page(name: str, after: int | None, limit: int) -> Op[Sequence[Row]]:
+async def page(name: str, after: int | None, limit: int, session: Session) -> Sequence[Row]:
     """The next recordings in order after index `after`, or the first. Raises CassetteEdited."""
     place, index = -1, -1
     if after is not None:
-        last_row = yield from row(
+        last_row = await session.row(
             f"SELECT place FROM @interaction WHERE {_OF} AND number = $2",  # noqa: S608
             *(name, after),
         )
         if last_row is None:
             raise interaction_gone(name, after)
         place, index = last_row[0], after
-    return (yield from rows(_PAGE, name, place, index, limit))
+    return await session.rows(_PAGE, name, place, index, limit)
 
 
-def near(name: str, method: str, path: str, limit: int) -> Op[Sequence[Row]]:
+async def near(name: str, method: str, path: str, limit: int, session: Session) -> Sequence[Row]:
     """The newest of a method and path, then the newest of others, as far as their bodies fit the budget."""
     wanted = method_path(columns.column_text(method), columns.column_text(path))
     sql = f"{_WEIGHTS} AND method_path {{}} $3 {_NEWEST}"
-    weighed = [*(yield from rows(sql.format("="), name, limit, wanted))]
+    weighed = [*(await session.rows(sql.format("="), name, limit, wanted))]
     if (missing := limit - len(weighed)) > 0:
-        weighed += yield from rows(sql.format("<>"), name, missing, wanted)
-    return (yield from _within_budget(name, weighed))
+        weighed += await session.rows(sql.format("<>"), name, missing, wanted)
+    return await _within_budget(name, weighed, session)
 
 
-def neighbours(name: str, asked: SoughtRequest) -> Op[Sequence[Row]]:
+async def neighbours(name: str, asked: SoughtRequest, session: Session) -> Sequence[Row]:
     """The recordings that may be nearest to a request, as `core.misses.neighbours` chooses them."""
     weighed: list[Row] = []
     for endpoint in asked.endpoints:
         sql = f"{_WEIGHTS} AND method_path = $3 {_NEWEST}"
-        weighed += yield from rows(sql, name, MOST_NEWEST, method_path(*endpoint))
+        weighed += await session.rows(sql, name, MOST_NEWEST, method_path(*endpoint))
     weighed = sorted(weighed, key=itemgetter(0), reverse=True)[:MOST_NEWEST]
     if weighed:
-        weighed = [*(yield from _beside(name, asked)), *weighed]
+        weighed = [*(await _beside(name, asked, session)), *weighed]
     else:
-        weighed = yield from _similar(name, asked)
-    return (yield from _within_budget(name, weighed))
+        weighed = await _similar(name, asked, session)
+    return await _within_budget(name, weighed, session)
 
 
-def _beside(name: str, asked: SoughtRequest) -> Op[list[Row]]:
+async def _beside(name: str, asked: SoughtRequest, session: Session) -> list[Row]:
     weighed: list[Row] = []
     for place in asked.places:
         for key, (behind, before) in zip(place, _BESIDE, strict=True):
             first, last = bounds(key)
-            weighed += yield from rows(behind, name, key, last)
-            weighed += yield from rows(before, name, key, first)
+            weighed += await session.rows(behind, name, key, last)
+            weighed += await session.rows(before, name, key, first)
     return weighed
 
 
-def _similar(name: str, asked: SoughtRequest) -> Op[list[Row]]:
-    newest = yield from rows(_SEARCHED.format(_NEWEST), name, SEARCHED_PATHS)
+async def _similar(name: str, asked: SoughtRequest, session: Session) -> list[Row]:
+    newest = await session.rows(_SEARCHED.format(_NEWEST), name, SEARCHED_PATHS)
     similar: list[Row] = [
         (number, weight)
         for number, weight, method, path in newest
@@ -260,53 +268,53 @@ def _similar(name: str, asked: SoughtRequest) -> Op[list[Row]]:
     return similar[:MOST_SIMILAR]
 
 
-def alike(name: str, key: bytes) -> Op[Sequence[Row]]:
+async def alike(name: str, key: bytes, session: Session) -> Sequence[Row]:
     """The newest recordings under a digest that recordings share which differ in identifiers."""
-    return (yield from _within_budget(name, (yield from rows(_ALIKE, name, key))))
+    return await _within_budget(name, (await session.rows(_ALIKE, name, key)), session)
 
 
-def issuers(name: str, keys: Sequence[bytes]) -> Op[dict[bytes, Issuer]]:
+async def issuers(name: str, keys: Sequence[bytes], session: Session) -> dict[bytes, Issuer]:
     """The first recordings whose answers issued identifiers, given as digests."""
     issuer_of = {
-        bytes(key): number for key, number in (yield from rows(_ISSUERS, name, hexes(keys)))
+        bytes(key): number for key, number in (await session.rows(_ISSUERS, name, hexes(keys)))
     }
     if not issuer_of:
         return {}
-    taken = yield from rows(_TAKES, name, numbers(sorted({*issuer_of.values()})))
+    taken = await session.rows(_TAKES, name, numbers(sorted({*issuer_of.values()})))
     issuer_with = {index: Issuer(index, take) for index, take in taken}
     return {key: issuer_with[index] for key, index in issuer_of.items() if index in issuer_with}
 
 
-def _within_budget(name: str, weighed: Sequence[Row]) -> Op[Sequence[Row]]:
+async def _within_budget(name: str, weighed: Sequence[Row], session: Session) -> Sequence[Row]:
     """The first of some weighed recordings, as far as the bodies fit the budget, in order."""
     chosen = within_budget((number, weight) for number, weight in weighed)
     if not chosen:
         return []
-    sql = f"{_SELECT} AND number :numbers($2) {_FEW_IN_ORDER}"
-    return (yield from rows(sql, name, numbers(chosen)))
+    sql = f"{_SELECT} AND number = ANY($2::text[]::bigint[]) {_FEW_IN_ORDER}"
+    return await session.rows(sql, name, numbers(chosen))
 
 
-def unused(name: str, takes: Sequence[int], limit: int) -> Op[FoundUnused]:
+async def unused(name: str, takes: Sequence[int], limit: int, session: Session) -> FoundUnused:
     """The exchanges that no given take has touched: their number, and the first few."""
-    counted = yield from quick_row(UNUSED_COUNT, name, numbers(takes))
+    counted = await session.row(UNUSED_COUNT, name, numbers(takes))
     count = 0 if counted is None else int(counted[0])
     if limit == 0:
         return FoundUnused(count, ())
-    return FoundUnused(
-        count, titles_of((yield from quick_rows(_UNUSED, name, numbers(takes), limit)))
-    )
+    return FoundUnused(count, titles_of(await session.rows(_UNUSED, name, numbers(takes), limit)))
 
 
-def duplicates(name: str, limit: int) -> Op[list[list[RecordingTitle]]]:
+async def duplicates(name: str, limit: int, session: Session) -> list[list[RecordingTitle]]:
     """Groups of recordings with the same key and route."""
-    groups = yield from rows(_DUPLICATES, name, limit)
+    groups = await session.rows(_DUPLICATES, name, limit)
     titles = []
     for digest, route in groups:
-        titles.append(titles_of((yield from rows(_SAME_KEY, name, digest, route))))
+        titles.append(titles_of(await session.rows(_SAME_KEY, name, digest, route)))
     return titles
 
 
-def unrouted_prefixes(name: str, base: str, prefixes: Sequence[str]) -> Op[list[str]]:
+async def unrouted_prefixes(
+    name: str, base: str, prefixes: Sequence[str], session: Session
+) -> list[str]:
     """Under which path prefixes recordings without a route are."""
     given = [f"{prefix}/".encode() for prefix in prefixes]
     cases = " ".join(
@@ -316,16 +324,16 @@ def unrouted_prefixes(name: str, base: str, prefixes: Sequence[str]) -> Op[list[
         ]
     )
     column = f"CASE {cases} ELSE -1 END" if cases else "-1"
-    positions = yield from rows(_UNROUTED.format(column), name, b"", base.encode(), *given)
+    positions = await session.rows(_UNROUTED.format(column), name, b"", base.encode(), *given)
     return [prefixes[at] if at >= 0 else "" for (at,) in positions]
 
 
-def check() -> Op[list[str]]:
+async def check(session: Session) -> list[str]:
     """The damage found, one sentence each."""
-    miscounted = yield from rows(_MISCOUNTED)
-    unfindable = yield from rows(_UNFINDABLE)
-    changed = yield from rows(_CHANGED)
-    cut = yield from rows(_CUT)
+    miscounted = await session.rows(_MISCOUNTED)
+    unfindable = await session.rows(_UNFINDABLE)
+    changed = await session.rows(_CHANGED)
+    cut = await session.rows(_CUT)
     return [
         *[
             f"cassette '{name}' counts {counted} interactions and has {there}: save it anew"

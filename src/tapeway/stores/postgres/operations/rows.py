@@ -9,7 +9,8 @@ from tapeway.core.model.cassette import CassetteHead, RecordingTitle, TakenRecor
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.text import no_pause
 from tapeway.errors import CassetteCorrupt
-from tapeway.stores.sql.statements import Op, Row, run
+from tapeway.stores.postgres.pool import DriverRow as Row
+from tapeway.stores.postgres.pool import Session
 from tapeway.stores.support import columns
 
 RECORDING = "place, number, take, document, sha256"
@@ -31,13 +32,31 @@ UPDATE @interaction SET place = $1, take = $2, exchange = $3, route = $4, base =
 WHERE cassette = $16 AND number = $17
 """
 _ADD = """
-INSERT INTO @source AS source (cassette, shard, exchange, route, base, count, size, next,
-  changes, modified_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, :now)
+INSERT INTO @source AS source (cassette, shard, exchange, route, base, count, size, next, modified_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, :now)
 ON CONFLICT (cassette, shard, exchange, route, base) DO UPDATE SET
   count = source.count + excluded.count, size = source.size + excluded.size,
-  next = :greatest(source.next, excluded.next),
-  changes = source.changes + 1, modified_at = excluded.modified_at
+  next = greatest(source.next, excluded.next), modified_at = excluded.modified_at
+"""
+# What was removed comes first: an edited recording has its number again. The cassette's row stays locked
+# until the commit, so that revisions become visible in order.
+_LOG = """
+WITH old AS (
+  UPDATE @log SET live = false
+  WHERE cassette = $1 AND live AND number = ANY($2::text[]::bigint[])
+  RETURNING number, place, take, key, coming_key
+), entry AS (
+  SELECT *, false AS live, 0 AS marks, number AS at FROM old
+  UNION ALL SELECT number::bigint, place::bigint, take::bigint, decode(key, 'hex'),
+    decode(coming_key, 'hex'), true, marks::integer, at
+  FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+  WITH ORDINALITY AS added (number, place, take, key, coming_key, marks, at)
+), head AS (
+  UPDATE @cassette SET revision = revision + $9 WHERE id = $1 RETURNING revision - $9 AS base
+)
+INSERT INTO @log (cassette, revision, number, place, take, key, coming_key, marks, live)
+SELECT $1, base + row_number() OVER (ORDER BY live, at), number, place, take, key, coming_key, marks, live
+FROM entry, head
 """
 
 CACHED = 256
@@ -48,8 +67,8 @@ Numbered = tuple[int, AnyInteraction, bytes]
 """An interaction with index and document."""
 
 
-class CountChange:
-    """The difference that one transaction makes to the counts of a cassette.
+class LogChange:
+    """What one transaction changes of a cassette: its log, and its counts.
 
     The counts are by exchange, route and base, from the columns of a recording.
     """
@@ -57,22 +76,63 @@ class CountChange:
     def __init__(self) -> None:
         self._by_source: dict[tuple[bool, bytes, bytes], tuple[int, int]] = {}
         self._next = 0
+        self._removed: list[int] = []
+        self._added: list[tuple[str, str, str, str | None, str | None, str]] = []
 
-    def add(self, row: columns.InteractionColumns, number: int) -> None:
-        self._change((row.exchange, row.route.encode(), row.base.encode()), 1, row.size)
+    def add(
+        self,
+        row: columns.InteractionColumns,
+        number: int,
+        place: int,
+        take: int,
+        coming_key: bytes | None = None,
+    ) -> None:
+        """Count a recording that was added; `coming_key` is its match key by the coming rules."""
+        self._count((row.exchange, row.route.encode(), row.base.encode()), 1, row.size)
         self._next = max(self._next, number + 1)
+        self.log_added(number, place, take, row.filed, coming_key)
 
-    def remove(self, exchange: object, route: bytes, base: bytes, size: int) -> None:
-        self._change((bool(exchange), route, base), -1, -size)
+    def remove(self, number: int, exchange: object, route: bytes, base: bytes, size: int) -> None:
+        """Count a recording that was removed, or is about to be added again."""
+        self._count((bool(exchange), route, base), -1, -size)
+        self._removed.append(number)
 
-    def write(self, cassette: int, shard: int) -> Op[None]:
-        """Write the difference, late in a transaction: it locks a row until the end."""
+    def log_added(
+        self,
+        number: int,
+        place: int,
+        take: int,
+        filed: columns.FiledKey,
+        coming_key: bytes | None = None,
+    ) -> None:
+        """Have the log tell of a recording."""
+        key, marks = filed
+        entry = str(number), str(place), str(take), _hex(key), _hex(coming_key), str(marks)
+        self._added.append(entry)
+
+    async def log(self, cassette: int, session: Session) -> None:
+        """Add to the log of a cassette that is locked."""
+        if not (count := len(self._removed) + len(self._added)):
+            return
+        added = [list(column) for column in zip(*self._added, strict=True)] or [[]] * 6
+        written = await session.run(_LOG, cassette, numbers(self._removed), *added, count)
+        if written != count:
+            raise CassetteCorrupt(
+                f"the log of a cassette lacks {count - written} of its recordings: save it anew"
+            )
+
+    async def count(self, cassette: int, shard: int, session: Session) -> None:
+        """Write the counts, late in a transaction: it locks a row until the end."""
         for source, change in sorted(self._by_source.items()):
-            yield from run(_ADD, cassette, shard, *source, *change, self._next)
+            await session.run(_ADD, cassette, shard, *source, *change, self._next)
 
-    def _change(self, source: tuple[bool, bytes, bytes], count: int, size: int) -> None:
+    def _count(self, source: tuple[bool, bytes, bytes], count: int, size: int) -> None:
         counted, sized = self._by_source.get(source, (0, 0))
         self._by_source[source] = counted + count, sized + size
+
+
+def _hex(key: bytes | None) -> str | None:
+    return None if key is None else key.hex()
 
 
 def values_of(
@@ -99,12 +159,12 @@ def indexable(key: bytes) -> bytes:
 
 
 def hexes(keys: Iterable[bytes]) -> list[str]:
-    """The argument of `:keys`."""
+    """Keys as an argument: the driver knows arrays of text without asking the server."""
     return [indexable(key).hex() for key in keys]
 
 
 def numbers(given: Iterable[int]) -> list[str]:
-    """The argument of `:numbers`."""
+    """Numbers as an argument."""
     return [str(number) for number in given]
 
 

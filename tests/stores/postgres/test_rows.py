@@ -2,8 +2,8 @@
 
 from tapeway.core.digests import sha256
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.stores.sql.rows import recordings_of
-from tapeway.stores.sql.statements import Row
+from tapeway.stores.postgres.operations.rows import recordings_of
+from tapeway.stores.postgres.pool import DriverRow as Row
 from tapeway.stores.support.columns import imported_text
 from tests.stores.recordings import recording
 

@@ -1,7 +1,7 @@
 """What a store decoded last is not decoded again."""
 
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.stores.sql.last_decoded import LastDecoded
+from tapeway.stores.postgres.operations.last_decoded import LastDecoded
 from tests.stores.recordings import recording
 
 

@@ -1,19 +1,24 @@
 """Changes of single recordings: each keeps the keys, the large bodies in use and the counts."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tapeway.core.model.cassette import CassetteHead, Lease, Recording
+from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.condition import Condition
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
-from tapeway.errors import CassetteCorrupt, StoreError, recording_edited
+from tapeway.errors import CassetteCorrupt, StoreError, fenced, recording_edited
 from tapeway.formats.native.document import decode, encode, interaction_digest
 from tapeway.paging import batch_from
-from tapeway.stores.sql import cursors, rows
-from tapeway.stores.sql.cassette_rows import CassetteRow, cassette, cassette_or_new
-from tapeway.stores.sql.rows import CountChange, Numbered, numbers
-from tapeway.stores.sql.statements import Op, each, row, run
-from tapeway.stores.sql.statements import rows as rows_of
+from tapeway.stores.postgres.operations import coordination, cursors, rows
+from tapeway.stores.postgres.operations.cassette_rows import (
+    WRITES,
+    CassetteRow,
+    cassette,
+    cassette_or_new,
+)
+from tapeway.stores.postgres.operations.coordination import Member
+from tapeway.stores.postgres.operations.rows import LogChange, Numbered, numbers
+from tapeway.stores.postgres.pool import Session
 from tapeway.stores.support import columns
 
 _BATCH = 500
@@ -25,9 +30,9 @@ _TRIES = 2
 # Ordered: two transactions that superseded equal recordings cannot deadlock.
 _HELD = """
 SELECT number, place, take, exchange, route, base, size, document, sha256 FROM @interaction
-WHERE cassette = $1 AND number :numbers($2) ORDER BY number :lock
+WHERE cassette = $1 AND number = ANY($2::text[]::bigint[]) ORDER BY number FOR UPDATE
 """
-_REMOVE = "DELETE FROM @interaction WHERE cassette = $1 AND number :numbers($2)"
+_REMOVE = "DELETE FROM @interaction WHERE cassette = $1 AND number = ANY($2::text[]::bigint[])"
 _KEY = """
 INSERT INTO @key (cassette, generation, digest, number) VALUES ($1, $2, $3, $4)
 ON CONFLICT (cassette, generation, digest, number) DO NOTHING
@@ -35,17 +40,14 @@ ON CONFLICT (cassette, generation, digest, number) DO NOTHING
 _IN_USE = "UPDATE @body SET idle_since = NULL WHERE digest = $1 AND idle_since IS NOT NULL"
 _USE = """
 INSERT INTO @usage (cassette, number, body)
-SELECT CAST($2 AS :int), CAST($3 AS :int), id FROM @body WHERE digest = $1 :share
+SELECT CAST($2 AS bigint), CAST($3 AS bigint), id FROM @body WHERE digest = $1 FOR KEY SHARE
 """
 _RELEASE = """
 UPDATE @body AS body SET idle_since = 0 WHERE idle_since IS NULL
-AND id :any (SELECT u.body FROM @usage u WHERE u.cassette = $1 AND u.number :numbers($2)):end
+AND id = ANY(ARRAY (SELECT u.body FROM @usage u WHERE u.cassette = $1 AND u.number = ANY($2::text[]::bigint[])))
 AND NOT EXISTS (SELECT 1 FROM @usage u WHERE u.body = body.id
-  AND NOT (u.cassette = $1 AND u.number :numbers($2)))
+  AND NOT (u.cassette = $1 AND u.number = ANY($2::text[]::bigint[])))
 """
-
-UseLease = Callable[[Lease], Op[None]]
-"""Ends a lease. Raises Fenced where it is not held any more."""
 
 
 class IndexTaken(StoreError):
@@ -65,104 +67,116 @@ class _Held:
     sha256: bytes
 
 
-def record(
+async def record(
     name: str,
     head: CassetteHead,
     recording: Recording,
     text: bytes,
     shard: int,
-    use_lease: UseLease,
-) -> Op[None]:
+    member: Member,
+    session: Session,
+) -> None:
     """Write a recording in the place of the superseded recordings, or of its index.
 
     The cursor moves on once the recording is durable. Raises Fenced, IndexTaken, RecordingEdited.
     """
-    into = yield from cassette_or_new(name, head)
-    if recording.lease is not None:
-        yield from use_lease(recording.lease)
-    change, step, index = CountChange(), recording.step, recording.interaction.index
+    into = await cassette_or_new(name, head, session)
+    lease = recording.lease
+    if lease is not None and not await coordination.give_back(lease, member, session):
+        raise fenced(name)
+    change, step, index = LogChange(), recording.step, recording.interaction.index
     removed = (
-        (yield from _remove(into, recording.supersedes, change)) if recording.supersedes else []
+        (await _remove(into, recording.supersedes, change, session)) if recording.supersedes else []
     )
     if recording.goes_on is not None:
         _check_unchanged(name, removed, recording.goes_on)
     # Not at the end: the index was reserved at the request, and later requests may finish earlier.
     place = min([held.place for held in removed], default=index)
     take = 0 if step is None else step.take
-    yield from _add(into, (index, recording.interaction, text), place, take, change)
-    yield from change.write(into.id, shard)
+    await _add(into, (index, recording.interaction, text), place, take, change, session)
+    await change.log(into.id, session)
+    await change.count(into.id, shard, session)
     if recording.supersedes:
-        yield from cursors.forget_touched(name, recording.supersedes)
+        await cursors.forget_touched(name, recording.supersedes, session)
     if step is not None:
-        yield from cursors.step(name, step)
-        yield from cursors.touch(name, step.take, index)
+        await cursors.step(name, step, session)
+        await cursors.touch(name, step.take, index, session)
 
 
-def extend(name: str, head: CassetteHead, items: Sequence[Numbered], shard: int) -> Op[None]:
+async def extend(
+    name: str, head: CassetteHead, items: Sequence[Numbered], shard: int, session: Session
+) -> None:
     """Add interactions at the end of a cassette. Raises IndexTaken."""
-    into = yield from cassette_or_new(name, head)
-    yield from add_at_end(into, items, shard)
+    into = await cassette_or_new(name, head, session)
+    await add_at_end(into, items, shard, session)
 
 
-def add_at_end(into: CassetteRow, items: Sequence[Numbered], shard: int) -> Op[None]:
+async def add_at_end(
+    into: CassetteRow, items: Sequence[Numbered], shard: int, session: Session
+) -> None:
     """Add interactions at the end of a cassette, given the cassette's row."""
-    change = CountChange()
+    change = LogChange()
     for item in items:
-        yield from _add(into, item, item[0], 0, change)
-    yield from change.write(into.id, shard)
+        await _add(into, item, item[0], 0, change, session)
+    await change.log(into.id, session)
+    await change.count(into.id, shard, session)
 
 
-def edit(
+async def edit(
     name: str,
     index: int,
     changed: tuple[AnyInteraction, bytes] | None,
     condition: Condition,
     shard: int,
-) -> Op[bool]:
+    session: Session,
+) -> bool:
     """Replace one interaction, or remove it; False if there is none of that index.
 
     Raises AdminError (412) where the condition does not hold.
     """
-    if (into := (yield from cassette(name, ":share"))) is None:
+    if (into := await cassette(name, WRITES, session)) is None:
         return False
-    held_row = yield from row(_HELD, into.id, numbers([index]))
+    held_row = await session.row(_HELD, into.id, numbers([index]))
     if held_row is None:
         return False
-    old, change = _Held(*held_row), CountChange()
+    old, change = _Held(*held_row), LogChange()
     if condition.given:
         held = rows.interaction_of(old.document, old.sha256, index, f"cassette '{name}'")
         condition.check(interaction_digest(held))
     if changed is None:
-        yield from _remove(into, [index], change)
+        await _remove(into, [index], change, session)
     else:
         item, text = changed
-        change.remove(old.exchange, old.route, old.base, old.size)
-        yield from run(_RELEASE, into.id, numbers([index]))
+        change.remove(index, old.exchange, old.route, old.base, old.size)
+        await session.run(_RELEASE, into.id, numbers([index]))
         for table in ("key", "usage"):
             sql = f"DELETE FROM @{table} WHERE cassette = $1 AND number = $2"  # noqa: S608
-            yield from run(sql, into.id, index)
+            await session.run(sql, into.id, index)
         new = columns.columns_of(item, text, columns.rules_of(into.meta))
-        yield from run(rows.UPDATE, *rows.values_of(new, into.id, index, old.place, old.take))
-        yield from _find_by(into, index, item, new)
-        change.add(new, index)
-    yield from change.write(into.id, shard)
+        await session.run(rows.UPDATE, *rows.values_of(new, into.id, index, old.place, old.take))
+        coming = await _find_by(into, index, item, new, session)
+        change.add(new, index, old.place, old.take, coming)
+    await change.log(into.id, session)
+    await change.count(into.id, shard, session)
     if changed is None or not isinstance(changed[0], Interaction):
-        yield from cursors.forget_touched(name, [index])
+        await cursors.forget_touched(name, [index], session)
     return True
 
 
-def release_bodies(cassette_id: int, numbers_of_removed: Sequence[int]) -> Op[int]:
+async def release_bodies(
+    cassette_id: int, numbers_of_removed: Sequence[int], session: Session
+) -> int:
     """Mark bodies as idle where only these interactions refer to them.
 
     Each goes with the next sweep, unless somebody has just stored the same one for a recording.
     """
-    return (yield from run(_RELEASE, cassette_id, numbers(numbers_of_removed)))
+    return await session.run(_RELEASE, cassette_id, numbers(numbers_of_removed))
 
 
-def remove_rows(cassette_id: int, numbers_of_removed: Sequence[int]) -> Op[int]:
+async def remove_rows(cassette_id: int, numbers_of_removed: Sequence[int], session: Session) -> int:
     """Remove interactions with their keys, and release the bodies."""
-    yield from release_bodies(cassette_id, numbers_of_removed)
-    return (yield from run(_REMOVE, cassette_id, numbers(numbers_of_removed)))
+    await release_bodies(cassette_id, numbers_of_removed, session)
+    return await session.run(_REMOVE, cassette_id, numbers(numbers_of_removed))
 
 
 def with_texts(items: Iterable[AnyInteraction]) -> list[tuple[AnyInteraction, bytes]]:
@@ -183,12 +197,14 @@ def numbered_batch(items: Sequence[AnyInteraction], first: int) -> list[Numbered
     return numbered(with_texts(batch_from(items, first, _BATCH)), first)
 
 
-def _remove(into: CassetteRow, gone: Sequence[int], change: CountChange) -> Op[list[_Held]]:
-    removed = [_Held(*fields) for fields in (yield from rows_of(_HELD, into.id, numbers(gone)))]
+async def _remove(
+    into: CassetteRow, gone: Sequence[int], change: LogChange, session: Session
+) -> list[_Held]:
+    removed = [_Held(*fields) for fields in (await session.rows(_HELD, into.id, numbers(gone)))]
     if removed:
-        yield from remove_rows(into.id, [held.number for held in removed])
+        await remove_rows(into.id, [held.number for held in removed], session)
     for held in removed:
-        change.remove(held.exchange, held.route, held.base, held.size)
+        change.remove(held.number, held.exchange, held.route, held.base, held.size)
     return removed
 
 
@@ -205,51 +221,68 @@ def _check_unchanged(name: str, removed: Sequence[_Held], before: AnyInteraction
     raise recording_edited(name, before.index)
 
 
-def _add(
-    into: CassetteRow, numbered: Numbered, place: int, take: int, change: CountChange
-) -> Op[None]:
+async def _add(
+    into: CassetteRow,
+    numbered: Numbered,
+    place: int,
+    take: int,
+    change: LogChange,
+    session: Session,
+) -> None:
     number, item, text = numbered
     new = columns.columns_of(item, text, columns.rules_of(into.meta))
-    if not (yield from run(rows.INSERT, *rows.values_of(new, into.id, number, place, take))):
+    if not (await session.run(rows.INSERT, *rows.values_of(new, into.id, number, place, take))):
         raise IndexTaken(f"another recording has index {number}")
-    yield from _find_by(into, number, item, new)
-    change.add(new, number)
+    coming = await _find_by(into, number, item, new, session)
+    change.add(new, number, place, take, coming)
 
 
-def _find_by(
-    into: CassetteRow, number: int, item: AnyInteraction, new: columns.InteractionColumns
-) -> Op[None]:
-    """Add the keys by the rules in force and by the coming rules, and use the bodies."""
-    keys = [(into.generation, key) for key in new.keys]
+async def _find_by(
+    into: CassetteRow,
+    number: int,
+    item: AnyInteraction,
+    new: columns.InteractionColumns,
+    session: Session,
+) -> bytes | None:
+    """Add the keys by the rules in force and by the coming rules, and use the bodies.
+
+    Returns the match key by the coming rules.
+    """
+    keys, coming_key = [(into.generation, key) for key in new.keys], None
     exchange = exchange_of(item)
     if exchange is not None and into.coming_meta is not None:
-        coming = columns.keys_of(exchange, columns.rules_of(into.coming_meta))
+        rules = columns.rules_of(into.coming_meta)
+        coming = columns.keys_of(exchange, rules)
+        coming_key = columns.filed_key(item, rules).key
         keys += [(into.coming_generation or 0, key) for key in coming]
-    yield from add_keys(into.id, number, keys)
+    await add_keys(into.id, number, keys, session)
     # Ordered: two transactions that use equal bodies cannot deadlock.
     for digest in sorted(new.bodies):
-        if not (yield from _use(into, number, bytes.fromhex(digest))):
+        if not (await _use(into, number, bytes.fromhex(digest), session)):
             raise CassetteCorrupt(
                 f"the large body sha256-{digest} that the recording refers to is not there: keep it "
                 "first; nothing was recorded"
             )
+    return coming_key
 
 
-def _use(into: CassetteRow, number: int, digest: bytes) -> Op[int]:
+async def _use(into: CassetteRow, number: int, digest: bytes, session: Session) -> int:
     used = 0
     for _ in range(_TRIES):
-        yield from run(_IN_USE, digest)
-        used = yield from run(_USE, digest, into.id, number)
+        await session.run(_IN_USE, digest)
+        used = await session.run(_USE, digest, into.id, number)
         if used:
             break
     return used
 
 
-def add_keys(cassette_id: int, number: int, keys: Iterable[tuple[int, bytes]]) -> Op[None]:
+async def add_keys(
+    cassette_id: int, number: int, keys: Iterable[tuple[int, bytes]], session: Session
+) -> None:
     """Have an interaction found by these keys, each of a generation."""
     unique = sorted({(generation, rows.indexable(key)) for generation, key in keys})
     many = [(cassette_id, generation, key, number) for generation, key in unique]
     if len(many) == 1:
-        yield from run(_KEY, *many[0])
+        await session.run(_KEY, *many[0])
     else:
-        yield from each(_KEY, many)
+        await session.each(_KEY, many)

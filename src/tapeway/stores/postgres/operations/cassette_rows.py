@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tapeway.core.model.cassette import CassetteHead
-from tapeway.stores.sql import rows
-from tapeway.stores.sql.statements import Op, Row, row
-from tapeway.stores.sql.statements import rows as rows_of
+from tapeway.stores.postgres.operations import rows
+from tapeway.stores.postgres.pool import DriverRow as Row
+from tapeway.stores.postgres.pool import Session
 
 FIRST_GENERATION = 1 << 20
 """The generation of a new cassette's keys.
@@ -23,11 +23,14 @@ VALUES ($1, $2, $3, $4, $5, :now, $6) ON CONFLICT (name) DO NOTHING RETURNING id
 _SELECT = """
 SELECT id, meta, generation, coming_meta, coming_generation FROM @cassette WHERE name = $1
 """
-_LOCKED = {lock: f"{_SELECT} {lock}" for lock in (":share", ":lock")}
+WRITES, CHANGES = "FOR NO KEY UPDATE", "FOR UPDATE"
+"""Who adds, removes or edits recordings locks the row; who changes the cassette also keeps out those
+who refer to it.
+"""
+
+_LOCKED = {lock: f"{_SELECT} {lock}" for lock in (WRITES, CHANGES)}
 CASSETTE_VERSION = """
-SELECT c.token || '.' || c.revision || '.'
-  || coalesce((SELECT sum(s.changes) FROM @source s WHERE s.cassette = c.id), 0)
-FROM @cassette c WHERE c.name = {}
+SELECT c.token || '.' || c.revision FROM @cassette c WHERE c.name = {}
 """
 """What differs after every change of a cassette."""
 
@@ -45,39 +48,40 @@ class CassetteRow:
     coming_generation: int | None = None
 
 
-def cassette(name: str, lock: str) -> Op[CassetteRow | None]:
-    """A cassette, locked until the transaction ends.
-
-    `:share` keeps other transactions from removing, renaming and re-indexing the cassette. `:lock`
-    also keeps them from recording, once present recordings have ended.
-    """
-    columns = yield from row(_LOCKED[lock], name)
+async def cassette(name: str, lock: str, session: Session) -> CassetteRow | None:
+    """A cassette, locked until the transaction ends: with `WRITES` or `CHANGES`."""
+    columns = await session.row(_LOCKED[lock], name)
     return None if columns is None else CassetteRow(*columns)
 
 
-def cassette_or_new(name: str, head: CassetteHead) -> Op[CassetteRow]:
-    """A cassette with a `:share` lock; created if there is none."""
-    while (cassette_row := (yield from cassette(name, ":share"))) is None:
-        yield from lock_name(name)
-        yield from insert(name, head)
+async def cassette_or_new(name: str, head: CassetteHead, session: Session) -> CassetteRow:
+    """A cassette, locked to be written to; created if there is none."""
+    while (cassette_row := await cassette(name, WRITES, session)) is None:
+        await lock_name(name, session)
+        await insert(name, head, session)
     return cassette_row
 
 
-def insert(name: str | None, head: CassetteHead) -> Op[Sequence[Row]]:
+async def insert(name: str | None, head: CassetteHead, session: Session) -> Sequence[Row]:
     """Add an empty cassette; returns the id, or nothing if the name exists."""
-    values = (name, secrets.token_hex(8), *rows.head_values(head), FIRST_GENERATION)
-    return (yield from rows_of(_INSERT, *values))
+    values = (name, new_token(), *rows.head_values(head), FIRST_GENERATION)
+    return await session.rows(_INSERT, *values)
 
 
-def lock_name(name: str) -> Op[None]:
+def new_token() -> str:
+    """A token that no cassette has had."""
+    return secrets.token_hex(8)
+
+
+async def lock_name(name: str, session: Session) -> None:
     """Let nobody else give this name to a cassette until the end.
 
     A missing row proves nothing where transactions commit at the same time.
     """
-    yield from rows_of(":lock_name", name)
+    await session.rows("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", name)
 
 
-def version_of(name: str) -> Op[str | None]:
+async def version_of(name: str, session: Session) -> str | None:
     """What differs after every change of a cassette, None where there is none."""
-    columns = yield from row(_VERSION, name)
+    columns = await session.row(_VERSION, name)
     return None if columns is None else str(columns[0])

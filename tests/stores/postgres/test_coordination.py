@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.model.control import Control, Slot
-from tapeway.stores.sql.coordination import Member, decode_control, encode_control
+from tapeway.stores.postgres.operations.coordination import decode_control, encode_control
 
 CONTROL = Control(
     *("auto", "smoke", 7, 5),
@@ -32,20 +32,3 @@ def test_what_was_written_is_read() -> None:
 def test_what_cannot_be_read_says_why(text: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         decode_control(text, 1)
-
-
-def test_silence_does_not_count_while_this_instance_could_not_report_itself() -> None:
-    now = [0.0]
-    member = Member("a", lambda: now[0], lease_s=15, silent_s=15, touch_s=5)
-    assert member.patience_s == 15
-
-    member.beaten(0)
-    now[0] = 40
-    assert member.patience_s == 15
-    member.muted()
-    assert member.patience_s == 55
-    member.beaten(40)
-    now[0] = 54
-    assert member.patience_s == 55
-    now[0] = 55
-    assert member.patience_s == 15

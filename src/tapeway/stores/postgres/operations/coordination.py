@@ -2,7 +2,7 @@
 
 A lease lives as long as the instance reports that it is alive, and for `lease_s` after the claim.
 The fence tells a lease from every other lease. So a recording under a lost lease is refused. All
-times are of one clock, `:clock`: the server's, or the machine's.
+times are of the server's clock.
 """
 
 import logging
@@ -18,8 +18,8 @@ from tapeway.core.json_text import Json, dump, parse
 from tapeway.core.model.cassette import Lease
 from tapeway.core.model.control import MODE_POLICIES, Control, Mode, Slot
 from tapeway.errors import CassetteCorrupt, StoreError, describe
-from tapeway.stores.sql.rows import hexes, indexable, numbers
-from tapeway.stores.sql.statements import Op, quick_row, quick_rows, quick_run
+from tapeway.stores.postgres.operations.rows import hexes, indexable, numbers
+from tapeway.stores.postgres.pool import Session
 
 log = logging.getLogger(__name__)
 
@@ -40,25 +40,22 @@ BATCH = 2000
 # CLOCK_BOOTTIME also counts the time that the machine sleeps.
 boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
-Bury = Callable[[], Op[None]]
-"""Removes instances that have ended, even if they reported a moment ago."""
-
 _CLAIM = """
-INSERT INTO @lease (name, key, fence, instance, since) VALUES ($1, $2, $3, $4, :clock)
+INSERT INTO @lease (name, key, fence, instance, since) VALUES ($1, $2, $3, $4, :now)
 ON CONFLICT (name, key) DO NOTHING
 """
 # The statement after this lock sees every instance that reported before the lock was taken.
-_LOCKED_LEASE = "SELECT fence FROM @lease WHERE name = $1 AND key = $2 :lock"
+_LOCKED_LEASE = "SELECT fence FROM @lease WHERE name = $1 AND key = $2 FOR UPDATE"
 _ALIVE = """
-(lease.since > :clock - {0} OR EXISTS (
-  SELECT 1 FROM @instance i WHERE i.id = lease.instance AND i.seen > :clock - {0}))
+(lease.since > :now - {0} OR EXISTS (
+  SELECT 1 FROM @instance i WHERE i.id = lease.instance AND i.seen > :now - {0}))
 """
 _HELD = f"""
 SELECT 1 FROM @lease AS lease WHERE name = $1 AND key = $2 AND {_ALIVE.format("$3")}
 """  # noqa: S608
 _FENCES = f"SELECT fence FROM @lease AS lease WHERE name = $1 AND {_ALIVE.format('$2')}"  # noqa: S608
 _TAKE_OVER = """
-UPDATE @lease SET fence = $3, instance = $4, since = :clock WHERE name = $1 AND key = $2
+UPDATE @lease SET fence = $3, instance = $4, since = :now WHERE name = $1 AND key = $2
 """
 _GIVE_BACK = """
 DELETE FROM @lease WHERE name = $1 AND key = $2 AND fence = $3 AND instance = $4
@@ -66,22 +63,19 @@ DELETE FROM @lease WHERE name = $1 AND key = $2 AND fence = $3 AND instance = $4
 
 # A beat that was under way during a join or a change never sets an instance back.
 _BEAT = """
-INSERT INTO @instance AS instance (id, name, process, seen, joined, generation)
-VALUES ($1, $2, $3, :clock, $4, $5)
-ON CONFLICT (id) DO UPDATE SET seen = excluded.seen, joined = instance.joined OR excluded.joined,
-  generation = :greatest(instance.generation, excluded.generation)
+INSERT INTO @instance AS instance (id, name, seen, joined) VALUES ($1, $2, :now, $3)
+ON CONFLICT (id) DO UPDATE SET seen = excluded.seen, joined = instance.joined OR excluded.joined
 """
-_OTHERS = "SELECT 1 FROM @instance WHERE joined AND id <> $1 AND seen > :clock - $2 LIMIT 1"
-_BEHIND = """
-SELECT name FROM @instance WHERE joined AND generation < $1 AND seen > :clock - $2 ORDER BY name
-"""
+_OTHERS = "SELECT 1 FROM @instance WHERE joined AND id <> $1 AND seen > :now - $2 LIMIT 1"
+_LIVE = "SELECT name FROM @instance WHERE joined AND seen > :now - $1 ORDER BY name"
 _EXPIRED = (
-    "DELETE FROM @instance WHERE seen < :clock - $1",
-    "DELETE FROM @lease WHERE since < :clock - $1 AND NOT EXISTS ("
+    "DELETE FROM @instance WHERE seen < :now - $1",
+    "DELETE FROM @lease WHERE since < :now - $1 AND NOT EXISTS ("
     "SELECT 1 FROM @instance i WHERE i.id = instance)",
 )
 
 _CONTROL = "SELECT generation, document FROM @control"
+_NEWER = "SELECT generation, document FROM @control WHERE generation > $1"
 _PUT_CONTROL = "UPDATE @control SET generation = $1, document = $2"
 
 # Each name by one look into the index: DISTINCT would read all rows.
@@ -96,11 +90,13 @@ SELECT name FROM found WHERE name IS NOT NULL
 _ENDED_TURNS = """
 SELECT take, key FROM @turn WHERE name = $1 AND take < $2 ORDER BY take, key LIMIT $3
 """
-_FORGET_TURNS = "DELETE FROM @turn WHERE name = $1 AND take = $2 AND key :keys($3)"
+_FORGET_TURNS = "DELETE FROM @turn WHERE name = $1 AND take = $2 AND key = ANY(ARRAY(SELECT decode(unnest($3::text[]), 'hex')))"
 _ENDED_TOUCHED = """
 SELECT number FROM @touched WHERE name = $1 AND take < $2 ORDER BY take LIMIT $3
 """
-_FORGET_TOUCHED = "DELETE FROM @touched WHERE name = $1 AND number :numbers($2) AND take < $3"
+_FORGET_TOUCHED = (
+    "DELETE FROM @touched WHERE name = $1 AND number = ANY($2::text[]::bigint[]) AND take < $3"
+)
 
 
 class Member:
@@ -114,16 +110,13 @@ class Member:
         lease_s: float,
         silent_s: float,
         touch_s: float,
-        process: str = "",
     ) -> None:
         """`name` is for people. Others take over the leases of an instance that is silent for
-        `lease_s`, and do not wait for changes to be applied by an instance silent for `silent_s`. An
-        instance that hears nothing for `touch_s` no longer knows what is in force. `process` shows
-        other processes of the machine whether the instance has ended.
+        `lease_s`, and start a take of their own where all are silent for `silent_s`. An instance that
+        hears nothing for `touch_s` is not ready.
         """
         self.id = secrets.token_hex(16)
         self.name = name
-        self.process = process
         self.clock = clock
         self.lease_s = lease_s
         self.silent_s = silent_s
@@ -136,10 +129,6 @@ class Member:
         self._touch_s = touch_s
         self._apply: Callable[[Control], None] = lambda _: None
         self._last_heard = -inf
-        self._last_beat = -inf
-        self._muted = False
-        self._pause_s = 0.0
-        self._pause_ended = -inf
 
     @property
     def in_touch(self) -> bool:
@@ -158,7 +147,7 @@ class Member:
     def apply(self, control: Control) -> None:
         """Apply a change, unless this or a later change was applied.
 
-        Where applying fails, the instance stays behind: the next heartbeat tries it again.
+        Where applying fails, the instance stays behind: the next look tries it again.
         """
         if control.generation > self.applied:
             try:
@@ -175,162 +164,137 @@ class Member:
         if not self.is_behind(control):
             self._last_heard = max(self._last_heard, asked_at)
 
-    def beaten(self, at: float) -> None:
-        """Note that the instance reported itself alive at that time."""
-        if self._muted:
-            self._muted, self._pause_s, self._pause_ended = False, at - self._last_beat, at
-        self._last_beat = at
-
-    def muted(self) -> None:
-        """Note that no instance can report itself alive: the store can be read, but not written."""
-        self._muted = True
-
-    @property
-    def patience_s(self) -> float:
-        """Instances that were silent for longer do not have to apply a change.
-
-        Silence does not count while nothing can be written: the instances go on replaying.
-        """
-        now = self.clock()
-        if self._muted:
-            return self.silent_s + now - self._last_beat
-        if now - self._pause_ended < self.silent_s:
-            return self.silent_s + self._pause_s
-        return self.silent_s
-
     def left(self) -> None:
         """Note that the instance no longer knows the state in force."""
         self._last_heard = -inf
 
 
-def claim(name: str, key: bytes, fence: int, member: Member, bury: Bury) -> Op[list[int] | None]:
-    """Claim a lease under a fresh fence; None while another instance holds it.
-
-    Returns the fences of the leases that the claim took from others.
-    """
+async def claim(name: str, key: bytes, fence: int, member: Member, session: Session) -> bool:
+    """Claim a lease under a fresh fence; False while another instance holds it."""
     at = name, indexable(key)
-    while not (yield from quick_run(_CLAIM, *at, fence, member.id)):
-        yield from bury()
-        if (former := (yield from quick_row(_LOCKED_LEASE, *at))) is None:
+    while not await session.run(_CLAIM, *at, fence, member.id):
+        if not await session.rows(_LOCKED_LEASE, *at):
             continue
-        if (yield from quick_row(_HELD, *at, member.lease_s)) is not None:
-            return None
-        yield from quick_run(_TAKE_OVER, *at, fence, member.id)
-        return [former[0]]
-    return []
+        if await session.row(_HELD, *at, member.lease_s) is not None:
+            return False
+        await session.run(_TAKE_OVER, *at, fence, member.id)
+        return True
+    return True
 
 
-def is_held(name: str, key: bytes, member: Member, bury: Bury) -> Op[bool]:
+async def is_held(name: str, key: bytes, member: Member, session: Session) -> bool:
     """Whether a live instance holds the lease."""
-    yield from bury()
-    return (yield from quick_row(_HELD, name, indexable(key), member.lease_s)) is not None
+    return (await session.row(_HELD, name, indexable(key), member.lease_s)) is not None
 
 
-def fences(name: str, member: Member, bury: Bury) -> Op[frozenset[int]]:
+async def fences(name: str, member: Member, session: Session) -> frozenset[int]:
     """The fences of the leases that live instances hold for a cassette."""
-    yield from bury()
-    return frozenset([fence for (fence,) in (yield from quick_rows(_FENCES, name, member.lease_s))])
+    return frozenset([fence for (fence,) in (await session.rows(_FENCES, name, member.lease_s))])
 
 
-def give_back(lease: Lease, member: Member) -> Op[int]:
+async def give_back(lease: Lease, member: Member, session: Session) -> int:
     """End a lease of this instance; 0 if another instance took the lease over."""
     values = lease.name, indexable(lease.key), lease.fence, member.id
-    return (yield from quick_run(_GIVE_BACK, *values))
+    return await session.run(_GIVE_BACK, *values)
 
 
-def give_back_owed(member: Member) -> Op[None]:
+async def give_back_owed(member: Member, session: Session) -> None:
     """Give back the leases in `unreleased`. Run this outside a transaction: a rollback would lose them."""
     while member.unreleased:
-        yield from give_back(member.unreleased[0], member)
+        await give_back(member.unreleased[0], member, session)
         member.unreleased.popleft()
 
 
-def beat(member: Member) -> Op[None]:
+async def beat(member: Member, session: Session) -> None:
     """Report an instance alive, with its applied state."""
-    values = member.id, member.name, member.process, member.joined, member.applied
-    yield from quick_run(_BEAT, *values)
+    values = member.id, member.name, member.joined
+    await session.run(_BEAT, *values)
 
 
-def leave(member: Member) -> Op[None]:
+async def leave(member: Member, session: Session) -> None:
     """Remove an instance and its leases."""
-    yield from quick_run("DELETE FROM @lease WHERE instance = $1", member.id)
-    yield from quick_run("DELETE FROM @instance WHERE id = $1", member.id)
+    await session.run("DELETE FROM @lease WHERE instance = $1", member.id)
+    await session.run("DELETE FROM @instance WHERE id = $1", member.id)
 
 
-def forget_expired(after_s: float) -> Op[None]:
+async def forget_expired(after_s: float, session: Session) -> None:
     """Remove instances silent for `after_s`, with their leases.
 
     For stores that refuse a recording whose lease has no row.
     """
     for sql in _EXPIRED:
-        yield from quick_run(sql, after_s)
+        await session.run(sql, after_s)
 
 
-def join(wanted: Control, member: Member, takes: int, bury: Bury) -> Op[tuple[str, bool]]:
+async def join(wanted: Control, member: Member, session: Session) -> tuple[str, bool]:
     """Join the instances; the state in force, or `wanted` if no other one is alive, as text.
 
-    Also returns whether there are others. At least `takes` takes began before.
+    Also returns whether there are others.
     """
-    yield from bury()
-    generation, now = yield from _locked()
-    others = (yield from quick_row(_OTHERS, member.id, member.silent_s)) is not None
+    generation, now = await _locked(session)
+    others = await session.row(_OTHERS, member.id, member.silent_s) is not None
     if now is None or not others:
-        number = max(takes, 0 if now is None else now.takes) + 1
+        number = 1 if now is None else now.takes + 1
         begun = replace(wanted, takes=number, since=number, cassette_takes={})
         now = replace(begun, generation=generation + 1)
-        yield from _put(now)
-    values = member.id, member.name, member.process, True, now.generation
-    yield from quick_run(_BEAT, *values)
+        await _put(now, session)
+    values = member.id, member.name, True
+    await session.run(_BEAT, *values)
     return written(now), others
 
 
-def steer(change: Callable[[Control], Control]) -> Op[str]:
+async def steer(change: Callable[[Control], Control], session: Session) -> str:
     """Change the state in force; what it is now, as text."""
-    generation, now = yield from _locked()
+    generation, now = await _locked(session)
     if now is None:
         raise StoreError("nothing is in force in this store yet: join it first", status=503)
     after = replace(change(now), generation=generation + 1)
-    yield from _put(after)
+    await _put(after, session)
     return written(after)
 
 
-def in_force() -> Op[Control | None]:
+async def in_force(session: Session) -> Control | None:
     """The state in force, None as long as no instance joined."""
-    columns = yield from quick_row(_CONTROL)
+    columns = await session.row(_CONTROL)
     return None if columns is None else _read(*columns)
 
 
-def behind(generation: int, member: Member, bury: Bury) -> Op[list[str]]:
-    """The names of the live instances that have not applied a change."""
-    yield from bury()
-    return [name for (name,) in (yield from quick_rows(_BEHIND, generation, member.patience_s))]
+async def newer(generation: int, session: Session) -> Control | None:
+    """The state in force, None where it is of this generation."""
+    columns = await session.row(_NEWER, generation)
+    return None if columns is None else _read(*columns)
 
 
-def forget_ended(control: Control) -> Op[bool]:
+async def live(member: Member, session: Session) -> list[str]:
+    """The names of the live instances."""
+    return [name for (name,) in await session.rows(_LIVE, member.silent_s)]
+
+
+async def forget_ended(control: Control, session: Session) -> bool:
     """Remove a batch of the cursors of takes that had ended when this was in force; whether there may
     be more.
     """
     left = BATCH
-    for (name,) in (yield from quick_rows(_NAMES.format("turn"))):
+    for (name,) in await session.rows(_NAMES.format("turn")):
         keys: dict[int, list[bytes]] = {}
-        ended = yield from quick_rows(_ENDED_TURNS, name, control.take_of(name), left)
+        ended = await session.rows(_ENDED_TURNS, name, control.take_of(name), left)
         for take, key in ended:
             keys.setdefault(take, []).append(key)
         for take, of_take in keys.items():
-            yield from quick_run(_FORGET_TURNS, name, take, hexes(of_take))
+            await session.run(_FORGET_TURNS, name, take, hexes(of_take))
         if not (left := left - len(ended)):
             return True
-    for (name,) in (yield from quick_rows(_NAMES.format("touched"))):
+    for (name,) in await session.rows(_NAMES.format("touched")):
         before = control.take_of(name)
-        ended = yield from quick_rows(_ENDED_TOUCHED, name, before, left)
+        ended = await session.rows(_ENDED_TOUCHED, name, before, left)
         gone = numbers([number for (number,) in ended])
-        yield from quick_run(_FORGET_TOUCHED, name, gone, before)
+        await session.run(_FORGET_TOUCHED, name, gone, before)
         if not (left := left - len(ended)):
             return True
     # The counts of these takes are zero by now.
-    for (name,) in (yield from quick_rows(_NAMES.format("used"))):
+    for (name,) in await session.rows(_NAMES.format("used")):
         sql = "DELETE FROM @used WHERE name = $1 AND take < $2"
-        yield from quick_run(sql, name, control.take_of(name))
+        await session.run(sql, name, control.take_of(name))
     return False
 
 
@@ -345,8 +309,8 @@ def read_back(text: str) -> Control:
     return decode_control(document, int(generation))
 
 
-def _locked() -> Op[tuple[int, Control | None]]:
-    columns = yield from quick_row(f"{_CONTROL} :lock")
+async def _locked(session: Session) -> tuple[int, Control | None]:
+    columns = await session.row(f"{_CONTROL} FOR UPDATE")
     if columns is None:
         raise CassetteCorrupt("the table 'control' is empty: restore its row")
     return int(columns[0]), _read(*columns)
@@ -361,8 +325,8 @@ def _read(generation: int, document: bytes | None) -> Control | None:
         raise CassetteCorrupt(f"the table 'control' cannot be read: {exc}") from exc
 
 
-def _put(control: Control) -> Op[int]:
-    return (yield from quick_run(_PUT_CONTROL, control.generation, encode_control(control)))
+async def _put(control: Control, session: Session) -> int:
+    return await session.run(_PUT_CONTROL, control.generation, encode_control(control))
 
 
 def encode_control(control: Control) -> bytes:

@@ -1,0 +1,1 @@
+"""What is done in transactions on the tables: statements and what is made of their rows."""

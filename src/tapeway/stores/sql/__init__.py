@@ -1,1 +1,0 @@
-"""Cassettes in a SQL database: each operation once, for every database that has a driver."""
