@@ -112,6 +112,7 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
                         "nothing is recorded for this method and path",
                         "nearest": [],
                         "suggestion": None,
+                        "record_command": None,
                         "times": 1,
                     }
                 ],
