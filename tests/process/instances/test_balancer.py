@@ -19,6 +19,7 @@ from tests.stores.postgres_server import fresh
 from tests.support.markdown import blocks
 from tests.support.ports import free_ports
 from tests.support.raw_client import Answer, RawClient
+from tests.support.reuse import reuse_all
 
 pytestmark = pytest.mark.slow
 
@@ -102,13 +103,15 @@ async def counts(member: Tapeway) -> Counter[str]:
 async def test_each_request_is_recorded_once_and_replayed_by_either(
     tmp_path: Path, postgres_dsn: str, nginx: str
 ) -> None:
+    reuse_all(tmp_path)
+    config = ("--config", str(tmp_path / "tapeway.toml"))
     typed = ("Content-Type", "application/json")
     gets = [request(f"/x/{number}%2F//?q=a%20b&q=+") for number in range(30)]
     posts = [request("/y", json.dumps({"n": number}).encode(), typed) for number in range(30)]
     async with (
         fresh(postgres_dsn) as url,
         Upstream() as upstream,
-        instances(tmp_path, url, "--upstream", upstream.url, count=2) as members,
+        instances(tmp_path, url, "--upstream", upstream.url, *config, count=2) as members,
         balanced(nginx, tmp_path, members) as front,
     ):
         first = await asked(front, *[target for target in gets + posts for _ in range(2)])
@@ -129,7 +132,8 @@ async def test_each_request_is_recorded_once_and_replayed_by_either(
 async def test_a_stream_passes_as_it_comes_and_an_update_is_not_noticed(
     tmp_path: Path, postgres_dsn: str, nginx: str
 ) -> None:
-    options = ("--delivery", "stream")
+    reuse_all(tmp_path)
+    options = ("--delivery", "stream", "--config", str(tmp_path / "tapeway.toml"))
     async with (
         fresh(postgres_dsn) as url,
         Upstream(chunked=True) as upstream,

@@ -18,6 +18,7 @@ from tests.process.serving import Tapeway
 from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, fresh, run
 from tests.support.canary import canary, sightings
 from tests.support.raw_client import Answer
+from tests.support.reuse import reuse_all
 
 pytestmark = pytest.mark.slow
 
@@ -118,6 +119,8 @@ def _error(body: bytes) -> dict[str, str]:
 async def test_connections_that_break_all_the_time_lose_no_wake_up_and_no_answer(
     tmp_path: Path, server: PostgresServer, url: str
 ) -> None:
+    reuse_all(tmp_path)
+    config = ("--config", str(tmp_path / "tapeway.toml"))
     rounds = [f"/{number}" for number in range(12)]
     progress = asyncio.Semaphore(0)
 
@@ -129,7 +132,7 @@ async def test_connections_that_break_all_the_time_lose_no_wake_up_and_no_answer
 
     async with (
         Upstream() as upstream,
-        instances(tmp_path, f"{url}&lease=600", "--upstream", upstream.url) as members,
+        instances(tmp_path, f"{url}&lease=600", "--upstream", upstream.url, *config) as members,
         asyncio.TaskGroup() as tasks,
     ):
         breaking = tasks.create_task(_break_all(server.dsn, progress))
