@@ -383,10 +383,11 @@ class Redactor:
         if streamed and in_response and may_be_stream(text, content_type):
             texts = StreamedTexts(text, content_type)
             spans += _find_streamed(texts, self._find_in_streamed)
-        if not (spans or suspect):
+        recorded = self._recorded.find(chain([head, text], map(_whole, texts or ())))
+        if not (spans or suspect or recorded):
             return _Found([], [], [], self)
         taught = _taught_by([*spans, *(self._newly_found(head) if suspect else ())])
-        taught += self._recorded.find(chain([head, text], map(_whole, texts or ())))
+        taught += recorded
         if new := self._unknown(taught):
             values = KnownValues(new)
             spans += _ending_with(framed, json_safe_spans(text, values.find(text)))
