@@ -48,6 +48,8 @@ class Clients:
         self._turn += 1
         broker = self.brokers[self._turn % len(self.brokers)]
         request = Request("openai", method, target, headers, body, "https://up")
+        # As the proxy does before it decides.
+        await broker.confirm()
         return await serve(broker, "default", Incoming(request, take=slot))
 
     async def said(self, *lines: str) -> list[str]:
