@@ -9,7 +9,15 @@ NONE = {"replayed": 0, "recorded": 0, "live": 0, "miss": 0, "error": 0}
 
 def report(name: str, **more: Any) -> dict[str, Any]:
     return {
-        **{"name": name, "replayed": 0, "recorded": 0, "live": 0, "retries": 0, "redacted": 0},
+        **{
+            "name": name,
+            "replayed": 0,
+            "recorded": 0,
+            "live": 0,
+            "retries": 0,
+            "redacted": 0,
+            "redacted_kinds": {},
+        },
         **{text: [] for text in ("misses", "unused", "duplicates", "unmarked", "stale", "dated")},
         "failed": {},
         **{text: [] for text in ("elsewhere", "unrecorded", "repeated", "told_apart", "unreached")},
@@ -86,9 +94,15 @@ def test_what_was_saved_is_said_for_the_whole_run() -> None:
     usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     fields = {"usage": usage, "saved": {"usd": 0.01, "unpriced": [], "prices": "list prices"}}
 
-    found = made(report("one", **fields, redacted=1), report("two", **fields))
+    found = made(
+        report("one", **fields, redacted=1, redacted_kinds={"set-cookie": 1}),
+        report("two", **fields),
+    )
 
-    assert found["gains"] == ["14 tokens saved, $0.0200 at list prices", "1 secret replaced"]
+    assert found["gains"] == [
+        "14 tokens saved, $0.0200 at list prices",
+        "1 secret replaced: set-cookie 1",
+    ]
 
 
 def test_it_says_what_the_file_does_not_hold() -> None:

@@ -8,7 +8,7 @@ import itertools
 import secrets
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -168,8 +168,8 @@ class ServedRequest(NamedTuple):
     take: int | None = None
     model: str = NO_MODEL
     """Provider and model of a replay that has tokens: `openai/gpt-4o`."""
-    redacted: int = 0
-    """How many secrets were replaced in the recording that was made."""
+    redacted: Sequence[str] = ()
+    """The kinds of the secrets that were replaced in the recording that was made."""
     sent: int = 0
     """Bytes of the response's body that went to the client."""
     store_failed: bool = False
@@ -349,7 +349,7 @@ class Tally:
     """Calls, prompt tokens and completion tokens of the replays by provider and model."""
     tails: dict[int, tuple[str, str, UnreachedTail]] = field(default_factory=dict)
     """Method and path of each replayed session, and the shortest tail that a replay left."""
-    redacted: int = 0
+    redacted: Counter[str] = field(default_factory=Counter)
     recorded_at: dict[int, float] = field(default_factory=dict)
     """When each recording was asked for, in seconds since the epoch."""
     elsewhere: dict[str, None] = field(default_factory=dict)
@@ -371,7 +371,8 @@ class Tally:
             self._add_miss(served)
         if served.message is not None:
             self._add_message(served, served.message)
-        self.redacted += served.redacted
+        if served.redacted:
+            self.redacted.update(served.redacted)
         if outcome == "recorded" and served.interaction is not None:
             self.recorded_at[served.interaction] = served.at
             if len(self.recorded_at) > MOST_MISSES:

@@ -336,7 +336,7 @@ class Hits:
                     None,
                     None,
                     prepared.model,
-                    0,
+                    (),
                     prepared.size,
                     False,
                     None,

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -724,7 +724,7 @@ class Proxy:
         miss: Miss | None = None,
         interaction: Interaction | None = None,
         verdict: Verdict = "",
-        redacted: int = 0,
+        redacted: Sequence[str] = (),
         size: int = 0,
         error: TapewayError | None = None,
         response: Response | None = None,

@@ -126,6 +126,7 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
                 "told_apart": [],
                 "unreached": [],
                 "redacted": 0,
+                "redacted_kinds": {},
                 "elsewhere": [],
                 "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
                 "saved": {

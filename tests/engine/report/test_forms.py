@@ -240,7 +240,7 @@ BUSY = report(
     duplicates=((RecordingSummary(1, "GET", "/v1/y"), RecordingSummary(6, "GET", "/v1/y")),),
     stale=(RecordingSummary(2, "GET", "/v1/a", day="2026-01-31"),),
     saved=Savings(0.0123, (ModelTokens("openai/new", 2, 30, 4),), "list prices of 2026-11-22"),
-    redacted=5,
+    redacted_kinds={"authorization": 3, "set-cookie": 2},
     elsewhere=("https://cdn.example",),
 )
 
@@ -276,7 +276,7 @@ def test_text_leaves_out_counts_of_0() -> None:
         "suite/one: 3 replayed, 2 recorded, 1 passed on, 4 missed, 4 retried, 1 unused, 1 stale",
         "  1200 tokens saved, $0.0123 at list prices of 2026-11-22",
         "  no price is known for openai/new: 2 calls, 34 tokens",
-        "  5 secrets replaced",
+        "  5 secrets replaced: authorization 3, set-cookie 2",
         "  missed: GET /v1/a is not in it; nearest #2 differs at a (3 times)",
         '    a: recorded "x\\ny", requested "`<"',
         "    b: recorded nothing, requested nothing",
@@ -338,7 +338,7 @@ def test_markdown_is_a_table_with_the_misses_below() -> None:
         "",
         "- `1200 tokens saved, $0.0123 at list prices of 2026-11-22`",
         "- `no price is known for openai/new: 2 calls, 34 tokens`",
-        "- `5 secrets replaced`",
+        "- `5 secrets replaced: authorization 3, set-cookie 2`",
     ]
 
 
@@ -397,7 +397,7 @@ def test_junit_has_a_suite_a_cassette_and_a_failure_a_miss() -> None:
         "4 retried",
         "1200 tokens saved, $0.0123 at list prices of 2026-11-22",
         "no price is known for openai/new: 2 calls, 34 tokens",
-        "5 secrets replaced",
+        "5 secrets replaced: authorization 3, set-cookie 2",
         "unused: #7 GET /v1/z",
         "recorded more than once: #1, #6 GET /v1/y",
         "stale: #2 GET /v1/a, of 2026-01-31",

@@ -300,6 +300,9 @@ class ReportedCassette(ResponseModel):
     redacted: int = Field(
         description="Secrets that were replaced in the recordings that the run made."
     )
+    redacted_kinds: dict[str, int] = Field(
+        description="The same by kind, as the placeholders name it: a name such as `set-cookie`."
+    )
     elsewhere: list[str] = Field(
         description="Origins of addresses in responses that no route leads to: calls to them go around "
         "tapeway."

@@ -5,7 +5,7 @@ times as long to make.
 """
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from tapeway.core.model.control import Mode, ModePolicy, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.spans import MARKS, PLACEHOLDER
+from tapeway.core.redaction.spans import MARKS, PLACEHOLDER, label_of
 from tapeway.core.streams.renamed_calls import names_in
 
 _MOST_IDS_NAMED = 5
@@ -188,10 +188,10 @@ class Answer(NamedTuple):
     """The recording as it is stored."""
 
     @property
-    def redacted(self) -> int:
-        """How many secrets were replaced in the new recording."""
+    def redacted(self) -> Sequence[str]:
+        """The kind of each secret that was replaced in the new recording, as its placeholder has it."""
         if self.outcome != "recorded" or self.recorded is None:
-            return 0
+            return ()
         request, response = self.recorded.request, self.recorded.response
         held = [request.target.encode("utf-8", "surrogateescape"), request.body]
         held += [value for _, value in request.headers]
@@ -199,4 +199,6 @@ class Answer(NamedTuple):
         if response is not self.response:
             held += [response.body, *[value for _, value in response.headers]]
         text = b"\n".join(held)
-        return len({*PLACEHOLDER.findall(text)}) if max(map(text.find, MARKS)) >= 0 else 0
+        if max(map(text.find, MARKS)) < 0:
+            return ()
+        return [label_of(placeholder) for placeholder in {*PLACEHOLDER.findall(text)}]

@@ -1,7 +1,7 @@
 """The lines about one cassette that all forms for people share, and the causes of misses."""
 
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -253,18 +253,21 @@ def gains(report: CassetteReport) -> Iterator[str]:
         calls = counted(model.calls, "call")
         yield f"no price is known for {model.model}: {calls}, {counted(model.tokens, 'token')}"
     if report.redacted:
-        yield f"{counted(report.redacted, 'secret')} replaced"
+        ordered = sorted(report.redacted_kinds.items(), key=lambda kind: (-kind[1], kind[0]))
+        kinds = ", ".join([f"{kind} {count}" for kind, count in ordered])
+        yield f"{counted(report.redacted, 'secret')} replaced: {kinds}"
 
 
 def gains_of_all(reports: Iterable[CassetteReport]) -> Iterator[str]:
     """What replays of several cassettes saved together."""
     models: dict[str, list[int]] = {}
     usd: list[float] = []
-    tokens = redacted = 0
+    tokens = 0
+    redacted = Counter[str]()
     prices = ""
     for report in reports:
         tokens += report.usage["total_tokens"]
-        redacted += report.redacted
+        redacted.update(report.redacted_kinds)
         prices = prices or report.saved.prices
         usd += [] if report.saved.usd is None else [report.saved.usd]
         for model in report.saved.unpriced:
@@ -278,7 +281,7 @@ def gains_of_all(reports: Iterable[CassetteReport]) -> Iterator[str]:
             *("", 0, 0, 0, 0, (), (), ()),
             usage={"total_tokens": tokens},
             saved=saved,
-            redacted=redacted,
+            redacted_kinds=redacted,
         )
     )
 

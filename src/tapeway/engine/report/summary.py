@@ -101,8 +101,8 @@ class CassetteReport:
     """One cassette's part of the report; `unused` and `duplicates` are those of the current take.
 
     `unmarked` are streams of this run without the protocol's end mark: they may be incomplete.
-    `stale` recordings are too old. `redacted` counts the secrets that were replaced in new
-    recordings. `dated` are new recordings whose requests state the time of recording.
+    `stale` recordings are too old. `redacted_kinds` counts the secrets that were replaced in new
+    recordings, by the labels of their placeholders. `dated` are new recordings whose requests state the time of recording.
     `elsewhere` are the origins of addresses in responses that no route leads to.
     `unrecorded` are live answers that were not stored. `repeated` are a model's recorded answers
     that equal calls of the same take got too.
@@ -123,7 +123,7 @@ class CassetteReport:
     unmarked: tuple[RecordingSummary, ...] = ()
     stale: tuple[RecordingSummary, ...] = ()
     saved: Savings = Savings()
-    redacted: int = 0
+    redacted_kinds: Mapping[str, int] = field(default_factory=dict)
     dated: tuple[DatedRecording, ...] = ()
     elsewhere: tuple[str, ...] = ()
     unrecorded: tuple[UnrecordedAnswer, ...] = ()
@@ -131,6 +131,11 @@ class CassetteReport:
     told_apart: tuple[str, ...] = ()
     unreached: tuple[UnreachedRecording, ...] = ()
     failed: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def redacted(self) -> int:
+        """How many secrets were replaced in new recordings."""
+        return sum(self.redacted_kinds.values())
 
     @property
     def missed(self) -> int:
@@ -327,7 +332,7 @@ async def report_of(
         ),
         stale=stale,
         saved=savings(standards.prices, tally.models),
-        redacted=tally.redacted,
+        redacted_kinds=dict(sorted(tally.redacted.items())),
         dated=dated,
         elsewhere=tuple(tally.elsewhere),
         unreached=tuple(tally.unreached),
@@ -502,7 +507,7 @@ def cassette_report(document: Document) -> CassetteReport:
         unmarked=tuple(_read_summary(recording) for recording in document["unmarked"]),
         stale=tuple(_read_summary(recording) for recording in document["stale"]),
         saved=_read_savings(document["saved"]),
-        redacted=document["redacted"],
+        redacted_kinds=document["redacted_kinds"],
         dated=tuple(DatedRecording(**recording) for recording in document["dated"]),
         elsewhere=tuple(document["elsewhere"]),
         unrecorded=tuple(UnrecordedAnswer(**answer) for answer in document["unrecorded"]),
