@@ -27,7 +27,7 @@ function useCassette(name, options = {}) {
   const named = () => {
     const { currentlyRunningTest: test, rootDescribeBlock: root } = state();
     const file = path.relative(session.connection.root, expect.getState().testPath ?? "");
-    tests ??= namedTests(file, [...testsOf(root, [])]);
+    if (!tests) session.claim((tests = namedTests(file, [...testsOf(root, [])])).values());
     const found = test && tests.get(test);
     if (!found) throw new TapewayError("no test runs", "no_test");
     // Jest starts concurrent tests before the others of their file.

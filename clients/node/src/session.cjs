@@ -6,6 +6,7 @@ const { CassetteError, MOST_MISSES, TestTake } = require("./takes.cjs");
 const { TapewayError } = require("./admin.cjs");
 const { join, recordCommandOf } = require("./connection.cjs");
 const { testId } = require("./names.cjs");
+const { addResult } = require("./run-results.cjs");
 
 /** @typedef {import("./index.cjs").CassetteOptions} CassetteOptions */
 /** @typedef {import("./names.cjs").TestPlace} TestPlace */
@@ -55,6 +56,15 @@ class TestSession {
    */
   begin(place, wanted) {
     return this._inTurn(() => this._begin(place, wanted));
+  }
+
+  /**
+   * Tell the summary which cassettes the tests of a file have, those that do not run among them.
+   *
+   * @param {Iterable<{ name: string }>} tests
+   */
+  claim(tests) {
+    addResult(this._connection.results, { claimed: [...tests].map(({ name }) => name) });
   }
 
   /**

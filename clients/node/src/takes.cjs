@@ -17,7 +17,7 @@ const MOST_SHOWN = 10;
 /** @typedef {import("./index.cjs").CassetteOptions} CassetteOptions */
 /** @typedef {import("./index.cjs").SentRequest} SentRequest */
 /**
- * @typedef {{ id: string, method: string, path: string, message: string, suggestion: string | null, record_command: string | null,
+ * @typedef {{ id: string, method: string, path: string, message: string, suggestion: string | null, record_command: string | null, match_key: string | null,
  *   nearest: { differences: { path: string, recorded?: unknown, requested?: unknown }[], more: number }[] }} Miss
  */
 
@@ -78,7 +78,10 @@ class TestTake {
     await this._admin.call("DELETE", this._place);
     // What was used before a rewind or the like is not known any more.
     if (!this.shared) await this._settle(failed || misses.length > 0, take === this._first);
-    if (misses.length > 0) throw new CassetteError(missText(misses), "replay_miss");
+    if (misses.length === 0) return;
+    const keys = misses.flatMap(({ match_key: key }) => key ?? []);
+    if (!this.shared) addResult(this._connection.results, { missed: { cassette: this.cassette, keys } });
+    throw new CassetteError(missText(misses), "replay_miss");
   }
 
   /** @returns {Promise<SentRequest[]>} */

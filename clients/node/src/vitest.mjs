@@ -33,11 +33,19 @@ const files = new WeakMap();
 /** @param {Test} task */
 function named(task) {
   const { file } = task;
-  const known = files.get(file) ?? namedTests(path.relative(connected().connection.root, file.filepath), [...testsOf(file.tasks, [])]);
-  files.set(file, known);
+  const known = files.get(file) ?? claimed(file);
   const found = known.get(task);
   if (!found) throw new Error(`${task.name} is no test of ${file.name}`);
   return found;
+}
+
+/** @param {Test["file"]} file */
+function claimed(file) {
+  const session = connected();
+  const tests = namedTests(path.relative(session.connection.root, file.filepath), [...testsOf(file.tasks, [])]);
+  files.set(file, tests);
+  session.claim(tests.values());
+  return tests;
 }
 
 /** @param {Tasks} tasks @param {string[]} titles @returns {Generator<[Test, string[]]>} */
