@@ -154,3 +154,17 @@ def test_a_marker_of_tapeway_comes_before_that_of_vcr(tmp_path: Path) -> None:
     done = inner.run(tmp_path, "--tapeway=replay")
 
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_marker_of_vcr_that_nothing_registers_leaves_the_test_to_tapeway(tmp_path: Path) -> None:
+    sdk_project(
+        tmp_path,
+        f"{SDK}\n@pytest.mark.vcr\n@pytest.mark.filterwarnings('ignore')\n"
+        "def test_new():\n    assert OpenAI().models.list().data == []\n",
+    )
+    (tmp_path / "conftest.py").unlink()
+
+    done = inner.run(tmp_path, "--tapeway=replay")
+
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 replayed" in done.stdout

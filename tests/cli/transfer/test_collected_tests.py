@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tapeway.cli.transfer import folder_of_files
 from tapeway.cli.transfer.endpoints import Endpoint
 from tapeway.formats.registry import VCR
@@ -93,3 +95,41 @@ def test_the_cassettes_that_markers_name_become_those_of_their_tests(tmp_path: P
         "tests/test_m/test_four": ["test_four.yaml"],
         "tests/test_m/left_over": ["left_over.yaml"],
     }
+
+
+CLIENT = """
+import pytest
+from openai import OpenAI
+
+client = OpenAI()
+
+@pytest.mark.parametrize("model", ["openai/gpt-4"])
+def test_ask(model): ...
+"""
+
+
+def test_a_module_that_builds_a_client_is_collected_without_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_a.py").write_text(CLIENT)
+    source = Endpoint(str(tmp_path / "cassettes/test_a/test_ask[openai-gpt-4].yaml"), VCR)
+
+    (found,) = folder_of_files.named([source], tmp_path, tmp_path)
+
+    assert found.name == cassette_name("test_a.py::test_ask[openai/gpt-4]")
+
+
+def test_a_module_that_pytest_cannot_import_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_good.py").write_text("def test_it(): ...\n")
+    (tmp_path / "test_bad.py").write_text("import no_such_module\n")
+    source = Endpoint(str(tmp_path / "cassettes/test_bad/test_ask[a-b].yaml"), VCR)
+
+    folder_of_files.named([source], tmp_path, tmp_path)
+
+    assert "pytest --collect-only fails at test_bad.py" in capsys.readouterr().err

@@ -5,6 +5,7 @@ does not always say which test it belongs to.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tapeway.cli import terminal
+from tapeway.embedded.client_variables import dummy_keys
+from tapeway.settings.client_environment import KEY_VARIABLES
 
 _REPLACED = re.compile(r"""[<>?%*:|"'/\\]""")
 _TIMEOUT_S = 600
@@ -21,6 +24,11 @@ import json, sys, pytest
 
 class Listing:
     found = []
+    failed = []
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.failed.append(report.nodeid)
 
     def pytest_itemcollected(self, item):
         owner = getattr(item, "cls", None)
@@ -32,7 +40,7 @@ class Listing:
 
 pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "--tapeway=off"], [Listing()])
 with open(sys.argv[1], "w") as file:
-    json.dump(Listing.found, file)
+    json.dump([Listing.found, Listing.failed], file)
 """
 
 
@@ -52,21 +60,29 @@ class CollectedTest:
 
 
 def collect(root: Path) -> list[CollectedTest]:
-    """The tests that pytest collects in a folder; none, with a note, where it cannot."""
+    """The tests that pytest collects in a folder; a note names each module that it cannot import.
+
+    A module may build a client, and SDKs want a key for this: each unset one gets a dummy.
+    """
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder, "tests.json")
         try:
             subprocess.run(  # noqa: S603 - the interpreter that runs this
                 [sys.executable, "-c", _LIST_TESTS, str(listed)],
                 cwd=root,
+                env={**os.environ, **dummy_keys(KEY_VARIABLES, os.environ)},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_TIMEOUT_S,
                 check=False,
             )
-            collected = json.loads(listed.read_bytes())
+            collected, failed = json.loads(listed.read_bytes())
         except (OSError, ValueError, subprocess.TimeoutExpired):
-            collected = []
+            collected, failed = [], []
+    for module in failed:
+        terminal.print_error(
+            f"pytest --collect-only fails at {module}: names of its files come from their paths alone"
+        )
     if not collected:
         terminal.print_error("pytest collects no tests here: names come from the paths alone")
     return [
