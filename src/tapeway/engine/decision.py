@@ -116,7 +116,7 @@ class Planner:
             asked.variant,
             caller(redacted.credentials),
             cassette.writes_on(redacted.route),
-            request.method in READS or cassette.may_answer_again(redacted),
+            policy.replays and (request.method in READS or cassette.may_answer_again(redacted)),
             cassette.why_asked_again(key) if policy.replays else None,
             incoming=incoming,
             read=_read_of(redacted, asked),

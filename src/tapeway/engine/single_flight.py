@@ -60,7 +60,7 @@ class _Flight:
     def __init__(self, live_call: LiveCall, task: "asyncio.Task[Any]") -> None:
         self.live_call = live_call
         self.cassette = live_call.cassette.name
-        self.shared_as = _key(live_call) if _may_be_joined(live_call) else None
+        self.shared_as = _key(live_call) if live_call.may_be_joined else None
         """The key of requests that may join, None if nobody may."""
         self.cancelled = False
         self.joined: list[Pending] = []
@@ -215,7 +215,7 @@ class SingleFlight:
         self, live_call: LiveCall, again: "Again", reader: ResponseReader | None = None
     ) -> Pending | None:
         """Wait for an equal call that is under way, None if there is none."""
-        running = self._shared.get(_key(live_call)) if _may_be_joined(live_call) else None
+        running = self._shared.get(_key(live_call)) if live_call.may_be_joined else None
         # The answer of a finished call was already used in this take; a new request gets its own.
         if running is None or running.result is not None:
             return None
@@ -407,10 +407,6 @@ def _answer_or_raise(result: Answer | TapewayError) -> Answer:
     if isinstance(result, TapewayError):
         raise type(result)(result.message, status=result.status, code=result.code)
     return result
-
-
-def _may_be_joined(live_call: LiveCall) -> bool:
-    return live_call.policy.replays and live_call.may_be_joined
 
 
 def _key(live_call: LiveCall) -> _Key:

@@ -5,6 +5,7 @@ provider has are recognised.
 """
 
 import re
+from functools import lru_cache
 
 from tapeway.core.model.messages import Headers
 from tapeway.providers.catalogue import PROVIDERS
@@ -26,7 +27,12 @@ def owner(target: str, headers: Headers) -> str | None:
     for name, _ in headers:
         if (provider := _BY_HEADER.get(name.lower())) is not None:
             return provider
-    path = target.partition("?")[0]
+    return _owner_of(target.partition("?")[0])
+
+
+# Asked several times about each call, and clients use few paths.
+@lru_cache(maxsize=512)
+def _owner_of(path: str) -> str | None:
     matches = [(match.end(), name) for own, name in _BY_PATH if (match := own.match(path))]
     # The longest: /v1/models/m:generateContent is Gemini's, other models are OpenAI's.
     return max(matches)[1] if matches else None

@@ -340,7 +340,7 @@ class Proxy:
         if self._loops.leads_elsewhere(plan.request):
             return await self._ask(exchange, plan)
         with self._loops.passing(plan.request, interim_sender(raw)) as exchange.passage:
-            joins = plan.may_be_joined and plan.policy.records and plan.policy.replays
+            joins = plan.may_be_joined and plan.policy.records
             async with self._open_waits.wait():
                 await self._loops.search(exchange.passage, joins=joins)
             return await self._ask(exchange, plan)

@@ -40,7 +40,7 @@ from tapeway.core.matching.recorded_request import RecordedRequest
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
-from tapeway.core.model.messages import Request
+from tapeway.core.model.messages import CredentialHeaders, Request
 from tapeway.core.redaction.known_values import RecordedPlaceholders
 
 _MOST_COMPARED = 1000
@@ -98,10 +98,17 @@ def may_hold_credentials(request: Request, rules: Rules, read: ReadJson | None) 
 
 def credential_places(recorded: RecordedRequest, key: bytes) -> CredentialPlaces | None:
     """Where a recorded request holds credentials, None where it holds none."""
-    request, rules = recorded.request, recorded.rules
+    request = recorded.request
     redacted = _is_redacted(request)
     if not redacted and not may_have_credential_fields(request):
         return None
+    return _read_places(recorded, key, redacted=redacted)
+
+
+def _read_places(
+    recorded: RecordedRequest, key: bytes, *, redacted: bool
+) -> CredentialPlaces | None:
+    request, rules = recorded.request, recorded.rules
     opened = recorded.opened
     texts = tuple(_texts_with_placeholders(opened, rules)) if redacted else ()
     if not texts and not opened.fields:
@@ -139,6 +146,8 @@ class CredentialIndex:
         self._rules = rules
         self.placeholders = RecordedPlaceholders(salt)
         """Those in recorded requests, also of recordings that have been removed."""
+        self._noted: CredentialHeaders = ()
+        """The credentials of the recording that was added last."""
         self._places: dict[bytes, CredentialPlaces] = {}
         self._open: dict[bytes, list[bytes]] = {}
         self._blank: dict[bytes, dict[tuple[Steps, ...], dict[bytes, list[bytes]]]] = {}
@@ -149,11 +158,25 @@ class CredentialIndex:
         """Add a recording with its match key."""
         if key in self._places or not _may_hold_any(interaction):
             return
-        _note_placeholders(interaction.request, self.placeholders)
-        places = credential_places(RecordedRequest(interaction.request, self._rules), key)
+        request = interaction.request
+        redacted = _is_redacted(request)
+        self._note_placeholders(request, redacted=redacted)
+        if not redacted and not may_have_credential_fields(request):
+            return
+        places = _read_places(RecordedRequest(request, self._rules), key, redacted=redacted)
         if places is not None:
             self._places[key] = places
             self._keys_like(places).append(key)
+
+    def _note_placeholders(self, request: Request, *, redacted: bool) -> None:
+        if redacted:
+            self.placeholders.add(request.target.encode("utf-8", "surrogatepass"))
+            self.placeholders.add(request.body)
+        # One caller nearly always made the recording before too.
+        if request.credentials != self._noted:
+            self._noted = request.credentials
+            for _, credential in request.credentials:
+                self.placeholders.add(credential.encode("utf-8", "surrogatepass"))
 
     def remove(self, key: bytes) -> None:
         """Remove the recordings with this key."""
@@ -166,6 +189,11 @@ class CredentialIndex:
         if not places.texts and places.open_key in keys:
             alike.append(places.open_key)
         return alike
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no recording holds a credential."""
+        return not self._places
 
     def find(self, asked: ReceivedRequest, route: str, keys: Container[bytes]) -> FoundKey | None:
         """The key of the recordings on a route that answer a request, or None.
@@ -220,14 +248,6 @@ def _may_hold_any(recorded: Interaction) -> bool:
     if isinstance(recorded, LazyInteraction):
         return recorded.file.may_hold_credentials(recorded.index)
     return True
-
-
-def _note_placeholders(request: Request, placeholders: RecordedPlaceholders) -> None:
-    if _is_redacted(request):
-        placeholders.add(request.target.encode("utf-8", "surrogatepass"))
-        placeholders.add(request.body)
-    for _, credential in request.credentials:
-        placeholders.add(credential.encode("utf-8", "surrogatepass"))
 
 
 def _is_redacted(request: Request) -> bool:

@@ -40,6 +40,7 @@ from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.http.headers import EDITION, request_fields
 from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.http.sdk_conventions import attempt_number, call_mark
+from tapeway.core.matching.credential_fields import may_have_credential_fields
 from tapeway.core.matching.headers import distance
 from tapeway.core.matching.headers.conditions import are_told_apart, is_for, of_one_request
 from tapeway.core.matching.key import KeyAndBody, key_and_body, key_on_route
@@ -567,7 +568,12 @@ class CassetteIndex:
         self, interaction: Interaction, key: bytes, take: Take
     ) -> tuple[int, ...]:
         """Recordings of earlier takes with a single different credential: a changed API key."""
-        places = credential_places(RecordedRequest(interaction.request, self.rules), key)
+        credentials, request = self._credentials, interaction.request
+        # Nearly always neither a recording nor the request holds a credential.
+        none_held = credentials is not None and credentials.is_empty
+        if none_held and not may_have_credential_fields(request):
+            return ()
+        places = credential_places(RecordedRequest(request, self.rules), key)
         if places is None:
             return ()
         others = self._credential_index().others(key, places, self._by_key)

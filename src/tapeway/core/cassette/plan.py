@@ -116,8 +116,8 @@ class LiveCall(NamedTuple):
     writes_before: int = 0
     """How many writes the take has asked live on the route: a later one gets no earlier answer."""
     may_be_joined: bool = False
-    """Whether equal requests that come meanwhile get the same answer: they may for calls to a model
-    and reads, never for two writes."""
+    """Whether equal requests that come meanwhile get the same answer: in a mode that replays they may
+    for calls to a model and reads, never for two writes."""
     asked_again: str | None = None
     """Why the upstream is asked despite a recording."""
     replayed_ids: tuple[str, ...] = ()

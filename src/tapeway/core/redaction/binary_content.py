@@ -8,6 +8,7 @@ Where in doubt, octets are no text: a placeholder of the secret's length breaks 
 """
 
 import re
+from functools import lru_cache
 
 from tapeway.core.http.headers import media_type
 from tapeway.core.redaction.body_fields import find_parts
@@ -44,6 +45,7 @@ def binary_places(
     return [] if _is_text(body, content_type) else [(0, len(body))]
 
 
+@lru_cache(maxsize=256)
 def names_text(content_type: bytes) -> bool:
     """Whether a media type is one of text."""
     return _TEXT.match(media_type(content_type)) is not None

@@ -311,7 +311,7 @@ class LookedUp(Source):
         Yields the call to make, decided again under the lease, or the replay of another instance's
         new recording. Raises StoreError.
         """
-        if not (live_call.policy.replays and live_call.may_be_joined):
+        if not live_call.may_be_joined:
             async with self._numbered(live_call) as numbered:
                 yield numbered
             return
