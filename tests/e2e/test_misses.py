@@ -126,7 +126,8 @@ def test_a_miss_is_tried_once_and_says_what_is_missing(
 
     assert status == 400
     assert "replay miss: POST /" in message
-    assert ": there is no cassette 'default'" in message
+    # Some SDKs show the answer as Python writes a dict, whose quotes may be escaped.
+    assert ": there is no cassette 'default'" in message.replace("\\'", "'")
     assert key not in message
     assert proxy.status()["counts"]["miss"] == before + 1
     assert proxy.status()["upstream_connections"] == 0

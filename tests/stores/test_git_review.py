@@ -69,7 +69,8 @@ async def test_a_changed_prompt_shows_one_changed_request_and_one_changed_answer
     lines = git(tmp_path, "diff", "-U0", "--", FILE).splitlines()[4:]
     added = [line[1:].strip() for line in lines if line.startswith("+")]
     gone = [line[1:].strip() for line in lines if line.startswith("-")]
-    names = ["role", "Date", "x-request-id", "json", "match_key", "latency_ms", "at_ms"]
+    headers = ["Date", "x-request-id", "openai-processing-ms", "x-ratelimit-remaining-tokens"]
+    names = ["role", *headers, "json", "match_key", "latency_ms", "at_ms"]
     assert '{"role": "user", "content": "why?"}' in [line.removesuffix(",") for line in added]
     assert any('"answer": "about why?"' in line for line in added)
     # The prompt, the answer, and what differs with each call; nothing of the other two recordings.
