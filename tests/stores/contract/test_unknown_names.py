@@ -7,6 +7,7 @@ from types import FunctionType, ModuleType
 
 import pytest
 
+from tapeway.core.matching import request_redaction
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request
 from tapeway.engine import journal
@@ -94,6 +95,7 @@ async def test_names_that_hold_nothing_leave_no_entry_anywhere(
 ) -> None:
     monkeypatch.setattr(journal, "MOST_EMPTY", MOST)
     monkeypatch.setattr(journal, "MAX_NAMED", MOST)
+    monkeypatch.setattr(request_redaction, "MOST_CASSETTES", MOST)
     async with brokers_on([place.again()], numbered, mode="replay", repeats=None) as setup:
         (broker,) = setup.brokers
         counts: list[int] = []

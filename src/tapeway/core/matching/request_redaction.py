@@ -26,7 +26,7 @@ from tapeway.core.redaction.redactor import Redactor
 
 MOST_LEARNED = 64
 """Secrets remembered of one cassette, those met last: each is searched for in every recording."""
-_MOST_CASSETTES = 256
+MOST_CASSETTES = 256
 MOST_ID = 128
 """Characters of a client's own id for a request that are shown."""
 
@@ -69,7 +69,7 @@ class RequestRedaction:
         while len(learned) > MOST_LEARNED:
             learned.popitem(last=False)
         self._recorded_with(salt).leave_out(learned)
-        while len(self._learned) > _MOST_CASSETTES:
+        while len(self._learned) > MOST_CASSETTES:
             self._learned.popitem(last=False)
 
     def recall(self, salt: str, placeholders: RecordedPlaceholders) -> None:
@@ -145,7 +145,7 @@ class RequestRedaction:
     def _recorded_with(self, salt: str) -> RecordedPlaceholders:
         if (recorded := self._recorded.get(salt)) is None:
             recorded = self._recorded[salt] = RecordedPlaceholders(salt)
-            if len(self._recorded) > _MOST_CASSETTES:
+            if len(self._recorded) > MOST_CASSETTES:
                 self._recorded.popitem(last=False)
         return recorded
 
