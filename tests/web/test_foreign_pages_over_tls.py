@@ -104,4 +104,4 @@ def test_a_page_of_a_service_calls_its_own_service_and_no_other(
         unused for unused in report["unused"] if "?image" in unused.get("path", "")
     ]
     assert image_was_served == bool(options)
-    assert ("--allow-origin https://shop.example.org" in ended.stderr) != bool(options)
+    assert ("--allow-origin https://shop.example.org serves it" in ended.stderr) != bool(options)
