@@ -136,7 +136,8 @@ def test_tests_without_a_set_up_are_told_of_it(project: Projects) -> None:
 
 
 ONE_WORKER = f"""
-process.env._TAPEWAY_NODE = JSON.stringify({{ root: ".", mode: "replay" }});
+const results = require("node:fs").mkdtempSync(require("node:path").join(require("node:os").tmpdir(), "tapeway-run-"));
+process.env._TAPEWAY_NODE = JSON.stringify({{ root: ".", mode: "replay", runner: "node", results }});
 const {{ connect, withCassette }} = require({json.dumps(str(PACKAGE / "src" / "session.cjs"))});
 const session = connect("1");
 const ask = (path) => fetch(`${{process.env.OPENAI_BASE_URL}}/${{path}}`);
