@@ -15,6 +15,8 @@ GIVEN = [
     '{"Name": "DB_PASSWORD", "Value": "VALUE"}',
     '{"ParameterKey": "DbPassword", "ParameterValue": "VALUE"}',
     '{"name":"authorization","value":"Bearer VALUE"}',
+    'variable "db_password" {\n  default = "VALUE"\n}',
+    'variable "hf_token" {\n  type        = string\n  description = "of the hub"\n  default     = "VALUE"\n}',
     "os.environ['HF_TOKEN'] = 'VALUE'",
     'os.environ["HF_TOKEN"]="VALUE"',
     'process.env.WANDB_TOKEN = "VALUE"',
@@ -265,6 +267,8 @@ GIVEN = [
 """In these VALUE is a secret if it is opaque."""
 
 NOT_GIVEN = [
+    'variable "db_password" {\n  type    = string\n  default = "us-east-1-standard"\n}',
+    'output "db_password" {\n  value = aws_db_instance.main.password\n}',
     "- name: LOG_LEVEL\n  value: debug",
     "- name: COMMIT\n  value: VALUE",
     "- name: HF_TOKEN\n  valueFrom:\n    secretKeyRef:\n      name: x\n- name: COMMIT\n  value: VALUE",

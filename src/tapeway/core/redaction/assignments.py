@@ -115,6 +115,13 @@ _GAPS = (
         rf"{_QUOTE}{{0,8}}(?:(?!\n[ \t]*- |\\n[ \t]*- )[^{{}}<>]){{0,300}}?(?<![A-Za-z])[A-Za-z_-]{{0,30}}"
         rf"(?i:value|content){_QUOTE}{{0,8}}[ \t]{{0,3}}[:=][ \t]{{0,3}}",
     ),
+    # `variable "db_password" {`, and below it `default = "…"`
+    _Gap(
+        "quotes",
+        rf"{_QUOTE}{{1,8}}[ \t]{{0,3}}\{{",
+        rf"{_QUOTE}{{1,8}}[ \t]{{0,3}}\{{[^{{}}]{{0,300}}?(?<![A-Za-z])(?i:default|value)"
+        r"[ \t]{0,24}=[ \t]{0,3}",
+    ),
 )
 _OF_RUNS = re.compile(r"\{([01]),(?:3|4|8|12|16|24)\}")
 """The bounds of runs of equal characters, which RE2 does not need."""
