@@ -64,6 +64,19 @@ def test_a_renamed_test_is_told_which_cassette_is_its_own(tmp_path: Path, upstre
 
 
 @pytest.mark.slow
+def test_the_cassette_of_another_command_is_not_taken_for_that_of_a_renamed_test(
+    tmp_path: Path, upstream: str
+) -> None:
+    record(tmp_path, TESTS, upstream)
+    (tmp_path / "cassettes/test_it/test_old.json").rename(tmp_path / "cassettes/default.json")
+
+    done = run(tmp_path)
+
+    assert "there is no cassette 'test_it/test_old'" in done.stdout
+    assert lines(done.stdout, "renamed: ") == []
+
+
+@pytest.mark.slow
 def test_only_what_no_collected_test_names_is_taken_for_renamed(
     tmp_path: Path, upstream: str
 ) -> None:

@@ -260,7 +260,8 @@ class RunOutcome:
             any(report[kind] for kind in _SAYS_SOMETHING) for report in self._results.reports
         ):
             return
-        unclaimed = self._unclaimed() if missing else []
+        # A test's own cassette is in the folder of its file; others are of `tapeway run` and the like.
+        unclaimed = [name for name in self._unclaimed() if "/" in name] if missing else []
         if self.why_partial() == _SOME_PATHS:
             # The cassettes of other modules, and of a single test's siblings, are unknown.
             folders = {name.rpartition("/")[0] for name in self.places}
