@@ -344,7 +344,7 @@ class CassetteIndex:
 
         The request is not counted. None if `next` has to look at more, or if no recording is left.
         If the upstream can be called instead, `caller` names the caller: a recording of this take
-        answers its caller alone, and one that may be out of date answers nobody. `headers` gives the fields
+        answers its caller alone, and one that is to be asked for again answers nobody. `headers` gives the fields
         of the request, which only recordings with conditions need.
         """
         chosen = self._if_in_order(key, repeats, caller, headers)
