@@ -73,15 +73,19 @@ async def comparison_events(
 
 
 async def _events(compared: Callable[[], bytes], progress: Progress) -> AsyncIterator[bytes]:
-    told: Progress | None = None
+    told = replace(progress)
+    yield _progress_event(told)
     result = asyncio.get_running_loop().run_in_executor(None, compared)
-    # At least once, however quick it is.
-    while told is None or not result.done():
+    while not result.done():
         if (now := replace(progress)) != told:
             told = now
-            yield b"event: progress\ndata: %b\n\n" % dump(asdict(now))
+            yield _progress_event(now)
         await asyncio.wait((result,), timeout=LOOK_S)
     yield b"event: comparison\ndata: %b\n\n" % result.result()
+
+
+def _progress_event(progress: Progress) -> bytes:
+    return b"event: progress\ndata: %b\n\n" % dump(asdict(progress))
 
 
 async def _comparison(
