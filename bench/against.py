@@ -56,7 +56,7 @@ def last_tag() -> str | None:
 def unpack(commit: str) -> None:
     """Copy the files of a commit to `build/base`."""
     archive = subprocess.run(
-        [GIT, "archive", "--format=tar", commit, "src", "bench"],
+        [GIT, "archive", "--format=tar", commit, "src", "bench", "tests"],
         cwd=ROOT,
         capture_output=True,
         check=True,
