@@ -9,7 +9,7 @@ from urllib.parse import quote
 import brotli  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.canary import canary, sightings
+from tests.support.canary import sightings
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -78,29 +78,10 @@ PLANTS: dict[str, Callable[[str], bytes]] = {
 
 
 @pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS.keys())
-def test_a_planted_canary_is_seen(plant: Callable[[str], bytes]) -> None:
-    places = {"clean": b"nothing here", "dirty": plant(VALUE)}
-
-    found = sightings({"the key": VALUE}, places)
-
-    assert found
-    assert all("the key as " in line and " in dirty" in line for line in found)
-
-
-@pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS.keys())
 def test_another_value_is_not_taken_for_it(plant: Callable[[str], bytes]) -> None:
     other = VALUE[::-1]
 
     assert sightings({"the key": VALUE}, {"place": plant(other)}) == []
-
-
-def test_a_fresh_canary_changes_under_percent_encoding_and_is_new() -> None:
-    value = canary("sk")
-
-    assert quote(value, safe="") != value
-    assert value != canary("sk")
-    assert value.startswith("sk-")
-    assert len(value) > 16
 
 
 @pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS.keys())
@@ -116,7 +97,3 @@ def test_each_sighting_tells_what_it_saw_and_where() -> None:
     lines = sightings({"the key": VALUE}, {"cassette": packed})
 
     assert "the key as itself in cassette, base64 0, gzip at 0 at byte 4" in lines
-
-
-def test_without_a_canary_nothing_is_seen() -> None:
-    assert sightings({}, {"place": b"anything"}) == []
