@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -22,6 +21,7 @@ from tapeway.testing import ThreadedStandIn
 from tests.support import fork_server
 from tests.support.markdown import ROOT, blocks
 from tests.support.ports import free_port
+from tests.support.serving_thread import serving
 from tests.support.thoroughness import runs_everything
 
 GUIDES = sorted(path.stem for path in ROOT.glob("docs/guides/*.md") if path.stem != "index")
@@ -117,13 +117,9 @@ KEYS = dict.fromkeys(
 @contextmanager
 def _google_login(folder: Path) -> Iterator[dict[str, str]]:
     """A service account, and what issues tokens for it."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Tokens) as issuer:
-        thread = Thread(target=issuer.serve_forever)
-        thread.start()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Tokens)) as issuer:
         address = f"http://127.0.0.1:{issuer.server_port}"
         yield {VARIABLE: str(write_login(folder, address, "my-project"))}
-        issuer.shutdown()
-        thread.join()
 
 
 class _Tokens(BaseHTTPRequestHandler):

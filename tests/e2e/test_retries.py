@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 
 import anthropic
@@ -15,6 +14,7 @@ import pytest
 
 from tests.e2e.leaks import Leaks
 from tests.e2e.process import Tapeway
+from tests.support.serving_thread import serving
 
 HELLO = {"role": "user", "content": "hello"}
 CHAT = {
@@ -66,15 +66,8 @@ class Busy(BaseHTTPRequestHandler):
 
 @contextmanager
 def busy() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Busy)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Busy)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def ask_openai(proxy: str, key: str) -> str:
