@@ -62,6 +62,11 @@ class Outcome:
     memory: list[int] = field(default_factory=list)
     """In KiB, early and at the end."""
 
+    def measure(self) -> None:
+        """Add the open files and the memory of now."""
+        self.files.append(len(_open_files()))
+        self.memory.append(_memory_kib())
+
 
 class Breaking:
     """A service that answers requests, and breaks some of its connections off."""
@@ -211,15 +216,18 @@ async def broken(
             ) as proxy,
         ):
             tasks = len(asyncio.all_tasks())
-            talking = Talking(proxy, draw)
-            for start in range(0, connections, AT_ONCE):
-                numbers = range(start, start + AT_ONCE)
-                await asyncio.gather(*[talking.talk(number) for number in numbers])
-                if start in (connections // 5, connections - AT_ONCE):
-                    outcome.files.append(len(_open_files()))
-                    outcome.memory.append(_memory_kib())
+            talking, room = Talking(proxy, draw), asyncio.Semaphore(AT_ONCE)
+
+            async def talk(number: int) -> None:
+                async with room:
+                    await talking.talk(number)
+                if number == connections // 5:
+                    outcome.measure()
+
+            await asyncio.gather(*[talk(number) for number in range(connections)])
             await proxy.proxy.wait_until_idle()
             await until(lambda: not proxy.connections())
+            outcome.measure()
             stored = await proxy.recorded()
             await until(lambda: len(asyncio.all_tasks()) <= tasks)
     await until(lambda: not {file for file in _open_files() - before if "socket:" in file})
