@@ -53,6 +53,9 @@ def violations(sources: Mapping[str, str]) -> Iterator[str]:
         own = [(name[8:], line) for name, line, _ in found if name.startswith(f"{PACKAGE}.")]
         graph[module] = [name for name, _ in own]
         yield from _wrong_direction(where, module, own)
+        for name, line, _ in found:
+            if name == PACKAGE:
+                yield f"{where}:{line}: imports the package root, name the module"
         if where.startswith(MOVABLE):
             for name, line, relative in found:
                 if not relative and name.partition(".")[0] == PACKAGE:
@@ -145,6 +148,8 @@ PLANTED = [
     ("server/a.py", "from tapeway.admin.routes import X", "must not import admin"),
     ("testing/a.py", "from tapeway.core.json_text import X", "core.json_text"),
     ("__init__.py", "from tapeway.errors import Miss", "root must not import errors"),
+    ("cli/a.py", "import tapeway", "imports the package root"),
+    ("cli/a.py", "from tapeway import Deck", "cli must not import Deck"),
     ("extras/a.py", "", "'extras.a' has no row"),
     ("embedded/a.py", "from tapeway.embedded.b import X", "import tapeway.embedded.b.X relatively"),
     ("embedded/a.py", "from ..cli.main import X", "embedded must not import cli"),

@@ -18,7 +18,7 @@ class Prefilter:
 
     def __init__(self, compiled: Any) -> None:
         self.pattern: bytes = compiled.pattern
-        regexp = compiled._regexp  # noqa: SLF001 - each recording is searched several times
+        regexp = compiled._regexp
         self._spans = regexp.Match
         self._anywhere = type(regexp).Anchor.UNANCHORED
 

@@ -21,7 +21,6 @@ Refusal = Callable[[str], Exception]
 def refuse_live_calls(refusal: Refusal) -> Iterator[None]:
     """Refuse calls that would reach a live service without the cache, until the end of the block."""
     with ExitStack() as patches:
-        # DSPy has no public place behind its cache through which all its calls go.
         execution = _execution()
         if execution is not None and hasattr(execution, "_engine"):
             patches.enter_context(_patched(execution, "_engine", _guarded_engine, refusal))

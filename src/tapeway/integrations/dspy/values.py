@@ -69,7 +69,6 @@ def _of_model(value: BaseModel) -> Document:
     document: Document = {"type": MODEL, "class": _named(value), "data": _dumped(value)}
     if "<" in kind.__qualname__:
         raise ValueError(f"{_named(value)} is a class that nobody can import")
-    # LiteLLM keeps the cost of a call there, and DSPy's history shows it.
     hidden = getattr(value, "_hidden_params", None)
     if isinstance(hidden, dict) and isinstance(cost := hidden.get(_COST), int | float):
         # A dump leaves this field out, but DSPy's history shows the field.
