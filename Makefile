@@ -105,6 +105,7 @@ format: .venv/ready-to-test ## Fix what style and format checks can fix
 .PHONY: bench
 bench: .venv/ready-to-test ## Measure tapeway beside bare servers, write docs/performance.md (10 minutes), and compare with the last tag or BASE=COMMIT
 	@$(BIN)/python -m bench $(ARGS)
+	@$(BIN)/python -m bench.writing
 	@$(BIN)/python -m bench.against $(BASE)
 
 .PHONY: soak

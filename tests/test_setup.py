@@ -72,6 +72,19 @@ def test_a_pin_is_a_name_and_a_version_and_no_address(name: str) -> None:
     assert odd == []
 
 
+def test_the_upstream_given_to_make_reaches_the_proxy() -> None:
+    planned = subprocess.run(
+        ["make", "--dry-run", "run", "UPSTREAM=https://host.example"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "tapeway serve --mode auto" in planned.stdout
+    assert "--upstream 'https://host.example'" in planned.stdout
+
+
 def _fake_python(folder: Path, script: str) -> Path:
     python = folder / "python3"
     python.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")

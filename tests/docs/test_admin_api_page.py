@@ -2,6 +2,11 @@
 
 import re
 
+import pytest
+
+from tapeway.admin.auth import BURST, PER_SECOND
+from tapeway.admin.handlers.cassettes import MAX_COUNTED_BYTES
+from tapeway.admin.request_body import MAX_BODY
 from tapeway.admin.routes import TABLE
 from tests.admin.admin_and_proxy import World
 from tests.admin.handlers.test_journal import KEYS
@@ -23,6 +28,19 @@ async def test_its_metrics_are_those_there_are(open_world: World) -> None:
     described = set(re.findall(r"^\| `(tapeway_\w+)", DOCUMENT, re.MULTILINE))
 
     assert described == set(re.findall(r"^# TYPE (tapeway_\w+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("After (\\d+) wrong tokens", BURST),
+        ("at most (\\d+) MiB; beyond", MAX_COUNTED_BYTES >> 20),
+        ("at most (\\d+) MiB \\(413\\)", MAX_BODY >> 20),
+    ],
+)
+def test_its_numbers_are_those_of_the_code(said: str, meant: int) -> None:
+    assert re.findall(said, DOCUMENT) == [str(meant)]
+    assert PER_SECOND == 10, "it says ten tries a second"
 
 
 def test_its_journal_entry_has_all_fields() -> None:

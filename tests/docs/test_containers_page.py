@@ -60,6 +60,17 @@ async def test_every_metric_of_the_dashboard_and_the_alerts_is_exposed(open_worl
     assert {family for family in families if not family.endswith("_created")} == shown
 
 
+def test_panels_overlap_nowhere_and_every_alert_says_what_to_do() -> None:
+    dashboard = json.loads((MONITORING / "grafana-dashboard.json").read_text("utf-8"))
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
+    rules = yaml.safe_load((MONITORING / "prometheus-rules.yml").read_text("utf-8"))
+
+    assert len({*places}) == len(places)
+    for rule in rules["groups"][0]["rules"]:
+        assert {*rule["annotations"]} == {"summary", "description"}
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 def test_promtool_accepts_the_rules() -> None:
     command = ["promtool", "check", "rules", str(MONITORING / "prometheus-rules.yml")]

@@ -5,10 +5,12 @@ import re
 import pytest
 
 from tapeway.core.agenttape import key
+from tapeway.core.json_text import MAX_DEPTH
 from tapeway.core.model.interaction import Interaction
 from tapeway.formats import registry
 from tapeway.formats.cassette_file import JSON, YAML
 from tapeway.formats.native import document, http_exchange
+from tapeway.formats.yaml.parser import MAX_SIZE
 from tapeway.formats.yaml.scalars import resolve
 from tests.support.markdown import ROOT, blocks
 
@@ -56,6 +58,10 @@ def test_what_stands_in_the_table_is_read_as_it_says() -> None:
                 assert isinstance(resolve(text), kinds[kind]), text
                 told += 1
     assert told > 15
+
+
+def test_the_bounds_told_are_those_in_force() -> None:
+    assert f"more than {MAX_DEPTH} levels, more than {MAX_SIZE >> 20} MiB" in FORMATS
 
 
 @pytest.mark.parametrize("kind", registry.FORMATS, ids=lambda kind: kind.name)

@@ -4,7 +4,9 @@ import re
 
 import yaml
 
+from tapeway.core.redaction.credentials import MIN_COOKIE, MIN_VALUE, Secret
 from tapeway.core.redaction.key_patterns import KEY_PATTERNS
+from tapeway.core.redaction.leak_guard import leak_error
 from tapeway.core.redaction.opaque import is_opaque
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.secret_names import AMBIGUOUS_NAMES, Kind, is_secret_field, names_of
@@ -69,6 +71,17 @@ def test_the_labels_of_its_shapes_are_all_there_are() -> None:
     listed = [label for cells in rows("Patterns") for label in re.findall("`([^`]+)`", cells[1])]
 
     assert sorted(listed) == sorted({pattern.label for pattern in KEY_PATTERNS})
+
+
+def test_the_lengths_it_names_are_those_in_force() -> None:
+    assert f"from {MIN_VALUE} characters on" in TEXT
+    assert f"of {MIN_COOKIE} characters or more" in TEXT
+
+
+def test_a_recording_is_refused_in_these_words() -> None:
+    (shown,) = blocks("docs/secrets.md", "Fail closed")
+
+    assert shown.text.strip() == leak_error(Secret("x-api-key", b""), "response.headers.…").message
 
 
 def test_the_hook_that_is_shown_is_the_one_that_is_offered() -> None:

@@ -13,7 +13,6 @@ from tapeway.embedded.deck import serve
 from tapeway.testing import ThreadedStandIn
 from tests.pytest_plugin.inner import CLIENT_FOLDER, PROJECT, cassettes, write
 from tests.support import fork_server
-from tests.support.thoroughness import step
 
 NEEDED = ("_pytest", "iniconfig", "packaging", "pluggy", "py", "pygments", "pytest")
 TEST = 'def test_it():\n    assert ask("one") in ("recorded", "replayed")\n'
@@ -77,7 +76,7 @@ def on_path(folder: Path, name: str, words: str) -> str:
         ("tapeway", ""),
         ("uvx", "--from tapeway>=1.0.0rc1,<2 tapeway"),
         ("pipx", "run --spec tapeway>=1.0.0rc1,<2 tapeway"),
-    ][:: step(2)],
+    ],
 )
 def test_a_suite_records_and_replays_with_a_tapeway_of_another_environment(
     tmp_path: Path, packages: Path, name: str, words: str

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import brotli  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.canary import sightings
+from tests.support.canary import canary, sightings
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -82,6 +82,15 @@ def test_another_value_is_not_taken_for_it(plant: Callable[[str], bytes]) -> Non
     other = VALUE[::-1]
 
     assert sightings({"the key": VALUE}, {"place": plant(other)}) == []
+
+
+def test_a_fresh_canary_changes_under_percent_encoding_and_is_new() -> None:
+    value = canary("sk")
+
+    assert quote(value, safe="") != value
+    assert value != canary("sk")
+    assert value.startswith("sk-")
+    assert len(value) > 16
 
 
 @pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS.keys())

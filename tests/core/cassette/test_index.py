@@ -1,7 +1,11 @@
 """Which recording answers a request, what a new one replaces, and how headers and credentials count."""
 
+import gc
+import sys
+from collections.abc import Callable
 from dataclasses import replace
-from typing import get_args
+from types import FrameType
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 from hypothesis import given
@@ -18,6 +22,9 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 
 HEAD = CassetteHead("2026-01-01T00:00:00+00:00", "run")
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 
 def make_request(asked: str, route: str = "openai") -> Request:
@@ -350,6 +357,59 @@ def _expected(recorded: list[str], position: int, repeats: Repeats) -> str | Non
     if not recorded or repeats == "miss":
         return None
     return recorded[-1] if repeats == "last" else recorded[position % len(recorded)]
+
+
+def operations(work: Callable[[], object]) -> int:
+    """How many instructions of the interpreter a piece of work takes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> "TraceFunction":
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    # A collection in the middle of the work would run, and count, the callbacks of weak references
+    # to what other tests left behind.
+    gc.disable()
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+        gc.enable()
+    return count
+
+
+def test_finding_and_recording_cost_the_same_in_a_cassette_of_any_size() -> None:
+    def costs(size: int) -> list[int]:
+        cassette = make_cassette(*[make_interaction(i, f"r{i}") for i in range(size)])
+        wanted, first, second = key("r5"), key("new"), key("r7")
+        return [
+            operations(lambda: cassette.next(FoundKey(wanted), "last")),
+            operations(lambda: cassette.next(FoundKey(b"none\0"), "last")),
+            operations(lambda: cassette.has_route("nowhere")),
+            operations(lambda: _record_raw(cassette, first)),
+            operations(lambda: _record_raw(cassette, second)),
+        ]
+
+    costs(10)  # Python 3.12 misses instructions the first time that it traces any
+    assert costs(5_000) == costs(10)
+
+
+def test_recording_the_same_request_anew_costs_no_more_each_time() -> None:
+    cassette = make_cassette()
+    wanted = key("polled")
+    costs = [operations(lambda: _record_raw(cassette, wanted)) for _ in range(2_000)]
+
+    # Its place among the others is found in a few steps more, the logarithm of their number.
+    assert costs[-1] < 1.1 * costs[10]
+
+
+def _record_raw(cassette: CassetteIndex, wanted: bytes) -> None:
+    step = cassette.make_recording(REPEATED[0], wanted, cassette.take, replaces=True)
+    cassette.add(step, wanted, cassette.take)
 
 
 def request_accepting(accept: str, target: str = "/x") -> Request:
