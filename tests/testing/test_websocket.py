@@ -268,5 +268,7 @@ async def test_a_stand_in_that_stops_ends_its_connections() -> None:
     async with StandIn() as upstream:
         client = await connect(_ws(upstream, "/v1/realtime"))
         await client.recv()
+        async with asyncio.timeout(1):
+            await upstream.stop()
     with pytest.raises(ConnectionClosed):
         await asyncio.wait_for(client.recv(), 30)
