@@ -110,10 +110,10 @@ bench: .venv/ready-to-test ## Measure tapeway beside bare servers, write docs/pe
 
 .PHONY: soak
 soak: .venv/ready-to-test ## Mixed traffic for a while (MINUTES=3), waits beside large cassettes, then faults (SEED=)
-	@MINUTES='$(MINUTES)' $(BIN)/python -m bench.soak $(ARGS)
+	@MINUTES='$(MINUTES)' $(BIN)/python -m soak.traffic $(ARGS)
 	@$(BIN)/python -m bench.heartbeat
-	@MINUTES='$(MINUTES)' $(BIN)/python -m tests.soak $(if $(SEED),--seed $(SEED))
-	@$(BIN)/python -m tests.soak.socket_resets $(if $(SEED),--seed $(SEED))
+	@MINUTES='$(MINUTES)' $(BIN)/python -m soak $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m soak.socket_resets $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
 fuzz: .venv/ready-to-test ## Search for inputs that break a promise of a parser (MINUTES=1 for each)
@@ -122,7 +122,7 @@ fuzz: .venv/ready-to-test ## Search for inputs that break a promise of a parser 
 .PHONY: conformance
 conformance: .venv/ready-to-test ## Run Autobahn's WebSocket cases through the proxy and without it (10 minutes)
 	@$(call pinned,constraints.txt) $(BIN)/python -m pip install --quiet --editable '.[conformance]'
-	@$(BIN)/python -m tests.soak.conformance $(ARGS)
+	@$(BIN)/python -m soak.conformance $(ARGS)
 
 .PHONY: setup
 setup: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Make all environments of `make test`, run nothing

@@ -11,11 +11,11 @@ from math import inf
 from typing import Any
 from urllib.parse import quote
 
+from soak.clusters import Cluster
+from soak.history import Asked, Edited, History, Recovered, Steered
+from soak.network import ID
+from soak.schedule import Ask, Edit, Steer
 from tests.process.serving import DEADLINE_S, request
-from tests.soak.clusters import Cluster
-from tests.soak.history import Asked, Edited, History, Recovered, Steered
-from tests.soak.network import ID
-from tests.soak.schedule import Ask, Edit, Steer
 from tests.support.canary import canary
 from tests.support.raw_client import Answer, RawClient
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.soak.clusters import LEASE_S, Cluster, PostgresInstances, SqliteProcess
-from tests.soak.history import Fault, FaultKind, History, Steered
-from tests.soak.schedule import PlannedFault
-from tests.soak.takes import START_MODE
+from soak.clusters import LEASE_S, Cluster, PostgresInstances, SqliteProcess
+from soak.history import Fault, FaultKind, History, Steered
+from soak.schedule import PlannedFault
+from soak.takes import START_MODE
 from tests.stores.postgres_server import run
 
 _TERMINATE = """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from tests.soak.history import Called
+from soak.history import Called
 from tests.support.listening import Listening
 
 ID = "x-asked"

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from soak.history import FaultKind, Kind
+from soak.network import Relay
+from soak.schedule import INSTANCES
 from tests.process.serving import Tapeway
-from tests.soak.history import FaultKind, Kind
-from tests.soak.network import Relay
-from tests.soak.schedule import INSTANCES
 from tests.stores.postgres_server import PostgresServer, run
 from tests.stores.small_disks import small_disk
 from tests.support.reuse import reuse_all

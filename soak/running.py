@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.soak.checker import secrets_seen
-from tests.soak.clients import Clients
-from tests.soak.clusters import Cluster, PostgresInstances, SqliteProcess
-from tests.soak.faults import Faults
-from tests.soak.history import History, Kind
-from tests.soak.network import Upstream
-from tests.soak.schedule import CLIENTS, Ask, Edit, Round, operations
+from soak.checker import secrets_seen
+from soak.clients import Clients
+from soak.clusters import Cluster, PostgresInstances, SqliteProcess
+from soak.faults import Faults
+from soak.history import History, Kind
+from soak.network import Upstream
+from soak.schedule import CLIENTS, Ask, Edit, Round, operations
 from tests.stores.postgres_server import PASSWORD, PostgresServer
 from tests.support import fork_server
 from tests.support.canary import canary

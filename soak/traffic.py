@@ -1,6 +1,6 @@
 """Mixed traffic for a while: whether memory and open files stay flat, and whom something kept waiting.
 
-python -m bench.soak [STREAMS] [IDLE] [CASSETTES]
+python -m soak.traffic [STREAMS] [IDLE] [CASSETTES]
 
 `MINUTES` (3) is how long. The clients called streams record and replay in mode auto, in one cassette
 after the other; half of the answers are streams of 20 events. Each client thinks for two seconds on

@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.soak.history import FaultKind, Kind, Mode, What
+from soak.history import FaultKind, Kind, Mode, What
 
 CLIENTS = 8
 INSTANCES = 4

@@ -1,6 +1,6 @@
 """Breaks WebSocket connections at random places on both sides: nothing is lost, nothing is left.
 
-python -m tests.soak.socket_resets [file|sqlite|memory ...] [--connections 10000] [--seed N]
+python -m soak.socket_resets [file|sqlite|memory ...] [--connections 10000] [--seed N]
 
 Each store is asked through both deliveries. A line says what clients saw, and how many open files and
 how much memory the process had early and at the end. Where something was lost or left the run ends
@@ -266,7 +266,7 @@ def _kind(name: str) -> Kind:
 
 def main() -> int:
     """Run the program."""
-    parser = argparse.ArgumentParser(prog="python -m tests.soak.socket_resets", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m soak.socket_resets", description=__doc__)
     default = [_kind(name) for name in ("file", "sqlite")]
     parser.add_argument("stores", nargs="*", type=_kind, default=default)
     parser.add_argument("--connections", type=int, default=10_000)

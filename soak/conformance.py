@@ -1,6 +1,6 @@
 """Autobahn's WebSocket cases through the proxy, in front of an echo: results as on the echo itself.
 
-python -m tests.soak.conformance [CASE ...]
+python -m soak.conformance [CASE ...]
 
 Needs the package kosoku, which `make conformance` installs. Without CASE, which may have `*`, the cases
 of Autobahn's groups 1 to 7, 10, 12 and 13 run. The run names each result that differs, and ends with 1
@@ -87,5 +87,5 @@ def _say(text: str) -> None:
 
 if __name__ == "__main__":
     if importlib.util.find_spec("kosoku") is None:
-        sys.exit("tests.soak.conformance: the package kosoku is missing: run make conformance")
+        sys.exit("soak.conformance: the package kosoku is missing: run make conformance")
     sys.exit(uvloop.run(_run(sys.argv[1:] or [*GROUPS])))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from tests.soak.history import Asked, Mode, Steered
+from soak.history import Asked, Mode, Steered
 
 START_MODE: Mode = "auto"
 START_CASSETTE = "default"

@@ -1,6 +1,6 @@
 """Attacks instances and a process over SQLite for a while, and checks what clients saw.
 
-python -m tests.soak [postgres|sqlite ...] [--seed N] [--check FILE]
+python -m soak [postgres|sqlite ...] [--seed N] [--check FILE]
 
 `MINUTES` (3) is how long, shared by the stores. A line for each round tells its fault. Where a rule
 was broken the run ends with 1; its history is in `.soak/`, and `--check` reads it again. The same
@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.soak.checker import violations
-from tests.soak.clusters import limited_disk
-from tests.soak.history import KINDS, History, Kind, load
-from tests.soak.running import attacked
-from tests.soak.schedule import Round, rounds
+from soak.checker import violations
+from soak.clusters import limited_disk
+from soak.history import KINDS, History, Kind, load
+from soak.running import attacked
+from soak.schedule import Round, rounds
 from tests.stores.postgres_server import find_binaries, started
 from tests.support import fork_server
 
@@ -94,7 +94,7 @@ def say(line: str) -> None:
 
 def main() -> int:
     """The exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.soak")
+    parser = argparse.ArgumentParser(prog="python -m soak")
     parser.add_argument("stores", nargs="*", help=" or ".join(KINDS))
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--check", type=Path, default=None)
@@ -111,7 +111,7 @@ def main() -> int:
     finally:
         fork_server.stop()
     if broken:
-        say(f"again: SEED={seed}; python -m tests.soak {' '.join(broken)} --seed {seed}")
+        say(f"again: SEED={seed}; python -m soak {' '.join(broken)} --seed {seed}")
     return 1 if broken else 0
 
 

@@ -29,9 +29,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import inf
 
-from tests.soak import takes
-from tests.soak.history import Asked, Called, Edited, Fault, FaultKind, History
-from tests.soak.takes import Span
+from soak import takes
+from soak.history import Asked, Called, Edited, Fault, FaultKind, History
+from soak.takes import Span
 from tests.support.canary import sightings
 
 OUTCOMES = {
