@@ -31,7 +31,7 @@ HERE = "Etc/GMT+12"
 THERE = "Pacific/Kiritimati"
 """26 hours apart: never the same date."""
 
-OPENAI_3, OPENAI_2 = ".venv-agents", ".venv-agents-openai2"
+OPENAI_3, OPENAI_2 = ".venv-agents", ".venv-agents/openai2"
 PYTHON_AGENTS = [
     ("pydantic_agents gemini-2.0-flash", "", "pydantic_ai"),
     ("pydantic_agents gemini-2.5-flash anthropic:claude-sonnet-5", OPENAI_3, "pydantic_ai"),

@@ -18,10 +18,13 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "clients" / "agents"
 NODE = ROOT / ".venv-agents" / "node"
 
-pytestmark = pytest.mark.skipif(
-    not (NODE / "node_modules" / "@modelcontextprotocol" / "sdk").exists(),
-    reason="make agents installs the MCP SDK for TypeScript",
-)
+pytestmark = [
+    pytest.mark.elsewhere,
+    pytest.mark.skipif(
+        not (NODE / "node_modules" / "@modelcontextprotocol" / "sdk").exists(),
+        reason="make agents installs the MCP SDK for TypeScript",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -103,6 +103,8 @@ REPEATED = [
     ("docs/upgrading.md", "Before a new version goes into production"),
 ]
 """Sections that are run under `--all`: README or other tests run the like by default."""
+NODE = "docs/typescript.md"
+"""Needs Node.js and what npm installs."""
 SECTIONS = [
     section
     for section in _sections()
@@ -110,7 +112,13 @@ SECTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("page", "section"), SECTIONS)
+@pytest.mark.parametrize(
+    ("page", "section"),
+    [
+        pytest.param(*section, marks=pytest.mark.elsewhere if section[0] == NODE else ())
+        for section in SECTIONS
+    ],
+)
 def test_what_a_page_shows_is_what_happens(
     page: str,
     section: str | None,

@@ -14,12 +14,12 @@ from tests.clients.target import Target
 from tests.e2e.recorded_run import RecordedRun, taken
 from tests.support import fork_server
 
-PYTHON = Path(__file__).parents[2] / ".venv-litellm" / "bin" / "python"
+PYTHON = Path(__file__).parents[2] / ".venv-clients" / "bin" / "python"
 PROGRAM = Path(__file__).parents[1] / "clients" / "litellm_calls.py"
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON.exists(), reason="`make setup` makes litellm's environment"),
+    pytest.mark.elsewhere,
+    pytest.mark.skipif(not PYTHON.exists(), reason="`make clients` makes litellm's environment"),
 ]
 
 

@@ -13,6 +13,13 @@ from tests.node_client.npm_project import (
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What npm installs is in another environment."""
+    for item in items:
+        if "workshop" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.elsewhere)
+
+
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder whose subfolders can import all packages."""

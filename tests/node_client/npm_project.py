@@ -17,16 +17,16 @@ from tests.support import fork_server
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "clients" / "node"
 PROGRAMS = ROOT / "tests" / "clients" / "node"
-INSTALLED = ROOT / ".venv-node"
+INSTALLED = ROOT / ".venv-clients" / "node"
 _DEADLINE_S = 60
 
 Output = subprocess.CompletedProcess[str]
 
 
 def skip_unless_installed() -> None:
-    """Skip the test where `make node-clients` was not called, or found no npm."""
+    """Skip the test where `make clients` was not called, or found no npm."""
     if shutil.which("node") is None or not (INSTALLED / "node_modules").exists():
-        pytest.skip("Node.js and its packages are not installed: `make node-clients`")
+        pytest.skip("Node.js and its packages are not installed: `make clients`")
 
 
 def link_packages(folder: Path) -> Path:

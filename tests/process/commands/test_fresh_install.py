@@ -18,7 +18,7 @@ from tapeway.web.files import page_files
 from tests.support.markdown import ROOT, blocks
 from tests.support.shell_blocks import UPSTREAM, Shell
 
-BIN = ROOT / ".venv-fresh" / "bin"
+BIN = ROOT / "build" / "fresh" / "tapeway" / "bin"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not (BIN / "tapeway").exists(), reason="`make fresh` installs the wheel"),
@@ -77,7 +77,7 @@ def test_pytest_records_replays_offline_and_says_what_changed(tmp_path: Path) ->
 def test_tapeway_pytest_alone_records_and_replays_with_a_tapeway_on_the_path(
     tmp_path: Path,
 ) -> None:
-    client = ROOT / ".venv-fresh-client" / "bin"
+    client = ROOT / "build" / "fresh" / "tapeway-pytest" / "bin"
     tests = """
 import importlib.util, json, os, urllib.request
 

@@ -61,6 +61,7 @@ async def test_a_client_of_python_that_names_an_origin_is_recorded_and_replayed(
     assert service.connections == 1
 
 
+@pytest.mark.elsewhere
 @pytest.mark.parametrize("origin", ["", *ORIGINS, "https://evil.example"])
 async def test_a_client_of_node_that_names_an_origin_is_served_like_a_page(
     origin: str, tmp_path: Path
