@@ -182,7 +182,7 @@ def test_the_readme_s_test_is_green_without_a_key_and_without_a_network(tmp_path
 
 
 def test_the_source_archive_holds_what_make_needs() -> None:
-    [archive] = (ROOT / "build" / "fresh").glob("tapeway-*.tar.gz")
+    [archive] = (ROOT / "build" / "fresh" / "built").glob("tapeway-*.tar.gz")
     with tarfile.open(archive) as opened:
         packed = {name.partition("/")[2] for name in opened.getnames()}
     tracked = subprocess.run(
