@@ -63,14 +63,14 @@ agents: .venv/ready-to-test .venv-clients/ready .venv-agents/ready .venv-agents/
 	@.venv-agents/bin/python -m pip install --quiet --upgrade claude-agent-sdk
 	@if command -v npm >/dev/null; then npm update --prefix .venv-agents/node --silent --no-audit --no-fund \
 		--no-package-lock @anthropic-ai/claude-code @openai/codex; fi
-	@$(BIN)/python -m pytest --all tests/agents tests/docs/test_guides.py $(ARGS)
+	@$(BIN)/python -m pytest --all tests/clients/agents tests/docs/test_guides.py $(ARGS)
 
 .PHONY: fresh
 fresh: .venv/ready-to-test .venv-tools/ready ## Build and check the packages, test their wheels in environments and folders of their own
 	@rm -rf build/fresh
 	@mkdir -p build/fresh
 	@echo "Building the packages"
-	@for each in . clients/python; do \
+	@for each in . packages/python; do \
 		$(call pinned,$(CURDIR)/constraints.txt) .venv-tools/bin/python -m build --outdir build/fresh/built $$each \
 			>build/log 2>&1 || { cat build/log; exit 1; }; done
 	@.venv-tools/bin/python -m twine check --strict build/fresh/built/*
@@ -172,7 +172,7 @@ clean: ## Remove the environments and caches, keep cassettes
 	@touch $@
 
 # Agents come from npm too, and half of the frameworks need an older openai.
-AGENTS := tests/clients/agents
+AGENTS := tests/clients/programs/agents
 
 .venv-agents/ready: $(AGENTS)/requirements.txt
 	@scripts/venv '$(PYTHON)' .venv-agents
@@ -194,14 +194,14 @@ AGENTS := tests/clients/agents
 		else echo "There is no npm: the tests of agents from npm are skipped"; fi
 	@touch $@
 
-# What clients/node is tested with. Source maps are a sixth of it, and of no use here. Where there is
+# What packages/node is tested with. Source maps are a sixth of it, and of no use here. Where there is
 # no npm, or it reaches no registry, these tests are skipped.
-.venv-clients/node/ready: tests/clients/node/package.json .venv-clients/ready
+.venv-clients/node/ready: tests/clients/programs/node/package.json .venv-clients/ready
 	@mkdir -p .venv-clients/node
 	@cp $< .venv-clients/node
-	@if ! command -v npm >/dev/null; then echo "There is no npm: the tests of clients/node are skipped"; \
+	@if ! command -v npm >/dev/null; then echo "There is no npm: the tests of packages/node are skipped"; \
 	else echo "Installing npm packages into .venv-clients/node"; \
 		if npm install --prefix .venv-clients/node --silent --no-audit --no-fund --no-package-lock --ignore-scripts; \
 		then find .venv-clients/node/node_modules -name '*.map' -delete; touch $@; \
 		else rm -rf .venv-clients/node/node_modules; \
-			echo "They cannot be installed: the tests of clients/node are skipped"; fi; fi
+			echo "They cannot be installed: the tests of packages/node are skipped"; fi; fi

@@ -11,7 +11,7 @@ import pytest
 from tapeway.core.model.control import Mode
 
 ROOT = Path(__file__).parents[2]
-_FOLDERS = ("*.md", "docs/**/*.md", "docker/*.md", "clients/node/*.md")
+_FOLDERS = ("*.md", "docs/**/*.md", "docker/*.md", "packages/node/*.md")
 PAGES = sorted(path for folder in _FOLDERS for path in ROOT.glob(folder))
 
 _LINK = re.compile(r"\]\(([^()\s]+)\)")

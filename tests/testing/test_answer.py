@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tapeway.testing import StandIn
 from tapeway.testing.answer import AnswerFault, StandInAnswer, awkward_writes, cut_short
-from tests.clients.raw_socket import Wire
+from tests.clients.programs.raw_socket import Wire
 from tests.support.raw_client import RawClient
 from tests.testing.wires import chat, post
 

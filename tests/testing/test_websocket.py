@@ -13,8 +13,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from tapeway.testing import StandIn, ThreadedStandIn
-from tests.clients import openai_sockets
-from tests.clients.target import Target
+from tests.clients.programs import openai_sockets
+from tests.clients.programs.target import Target
 
 
 def _types(events: list[Any]) -> list[str]:

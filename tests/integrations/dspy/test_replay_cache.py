@@ -15,7 +15,7 @@ from tests.support import fork_server
 
 ROOT = Path(__file__).parents[3]
 PYTHON = ROOT / ".venv-clients" / "bin" / "python"
-PROGRAM = ROOT / "tests" / "clients" / "dspy_calls.py"
+PROGRAM = ROOT / "tests" / "clients" / "programs" / "dspy_calls.py"
 KEY = "sk-a-key-nobody-has-1234567890"
 ASKED = (
     *("raw", "predicted", "awaited", "parallel", "embedded", "home_made", "through_litellm"),

@@ -189,6 +189,6 @@ def test_the_source_archive_holds_what_make_needs() -> None:
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     # Folders of src under another name, with their own archive.
-    linked = "clients/python/tapeway_pytest/"
+    linked = "packages/python/tapeway_pytest/"
 
     assert {path for path in tracked if not path.startswith((".", linked))} <= packed

@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.typing import Origin
 
 from tapeway.testing import StandIn
-from tests.node_client.npm_project import INSTALLED, environment, skip_unless_installed
+from tests.clients.node.npm_project import INSTALLED, environment, skip_unless_installed
 from tests.server.in_process_proxy import running_proxy
 from tests.server.websocket.conversing import ENDS, RESPONSES, create, turn
 
