@@ -36,7 +36,7 @@ from tapeway.server.plain_heads import PlainFields, PlainHead, fields_of, tellin
 from tapeway.server.prepared_answers import PreparedAnswer, PreparedAnswers, Target, target_of
 
 if TYPE_CHECKING:
-    from tapeway.engine.cassettes.remembered import Remembered
+    from tapeway.engine.cassettes.followed_index import FollowedIndex
 
 MOST_TARGETS = 2048
 """Targets to remember; beyond that, all are forgotten."""
@@ -178,7 +178,9 @@ class Hits:
             # Under `miss` and `cycle` the answer depends on the number of requests before.
             stays = (self._broker.repeats or cassette.repeats) == "last"
             counted = partial(self._counted, give, asked, key, prepared)
-            shared.count(key, prepared.interaction.index, counted, stays=stays)
+            # A recording on the route that was asked for would come first.
+            seen = {asked.match_key().key, key}
+            shared.count(key, prepared.interaction.index, [*seen], counted, stays=stays)
             return COUNTING
         return self._counted_answer(asked, key, prepared)
 
@@ -208,7 +210,7 @@ class Hits:
         return hit if isinstance(hit, KeyAndBody) else self._counted_answer(asked, *hit)
 
     def _find(
-        self, asked: HitRequest, policy: ModePolicy, shared: "Remembered | None" = None
+        self, asked: HitRequest, policy: ModePolicy, shared: "FollowedIndex | None" = None
     ) -> tuple[bytes, PreparedAnswer] | KeyAndBody:
         """The key of the recording that answers, and the prepared answer; or the request's key."""
         cassette, target, repeats = asked.cassette, asked.target, self._broker.repeats
@@ -219,16 +221,20 @@ class Hits:
             return keyed
         caller, headers = asked.caller if policy.asks else None, asked.headers
         if shared is not None and not shared.knows(key):
+            # Its cursor is to be read first.
             return keyed
         interaction = cassette.next_in_order(key, repeats, caller, headers)
         if interaction is None and target.address.guessed and key not in cassette:
             key = key_on_route(key, DEFAULT_ROUTE)
-            if shared is not None and not shared.knows_together((keyed.key, key)):
+            if shared is not None and not shared.knows(key):
                 return keyed
             interaction = cassette.next_in_order(key, repeats, caller, headers)
         if interaction is None or interaction.failure is not None or interaction.stored_keys:
             return keyed
         try:
+            if shared is not None and policy.asks and not cassette.answers_again(interaction):
+                # A write of another instance may have come before.
+                return keyed
             prepared = self._prepared.get(cassette, interaction, target)
             if prepared is None:
                 prepared = self._prepared.prepare(cassette, interaction, target, len(asked.body))
@@ -261,7 +267,7 @@ class Hits:
 
     def _place(
         self, head: PlainHead
-    ) -> tuple[Target, CassetteIndex, ModePolicy, "Remembered | None"] | None:
+    ) -> tuple[Target, CassetteIndex, ModePolicy, "FollowedIndex | None"] | None:
         """Where a recording would be found; None if the request takes the ordinary way."""
         broker = self._broker
         if not self.open or not head.fields.may_be_hit:
@@ -281,7 +287,7 @@ class Hits:
         if not policy.replays:
             return None
         if cassette is None:
-            if (shared := broker.remembered_hits(name)) is None:
+            if (shared := broker.followed_hits(name)) is None:
                 return None
             cassette = shared.cassette
         return None if cassette.rules.match else (target, cassette, policy, shared)

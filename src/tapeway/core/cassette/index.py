@@ -66,7 +66,7 @@ from tapeway.core.model.interaction import (
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.redaction.known_values import RecordedPlaceholders
-from tapeway.errors import StoreError
+from tapeway.errors import DocumentAway, StoreError
 
 CallsModel = Callable[[Request], bool]
 """Whether a request calls a model, and leaves nothing behind at the service."""
@@ -181,6 +181,11 @@ class CassetteIndex:
         self._credential_index()
 
     @property
+    def has_credential_index(self) -> bool:
+        """Whether a new recording that holds credentials is read at once."""
+        return self._credentials is not None
+
+    @property
     def placeholders(self) -> RecordedPlaceholders:
         """The placeholders in recorded requests, by which their values are met again."""
         return self._credential_index().placeholders
@@ -193,6 +198,12 @@ class CassetteIndex:
         """Whether any recording was made on a route. No route counts as `default`."""
         made = self._routes[route.encode()] + (self._routes[b""] if route == DEFAULT_ROUTE else 0)
         return made > 0 or route in self._other_routes
+
+    @property
+    def routes(self) -> set[str]:
+        """The routes of the recordings."""
+        made = {route.decode() for route, count in self._routes.items() if count}
+        return made | {*self._other_routes}
 
     def match_key(self, request: Request) -> KeyAndBody:
         """The match key of a received request, and the parsed body."""
@@ -307,6 +318,8 @@ class CassetteIndex:
         return chosen
 
     def _count(self, key: bytes, chosen: Interaction, variant: bytes) -> None:
+        # Read first: a recording that cannot be read does not count as used.
+        _ = chosen.response
         take, index = self.take, chosen.index
         take.use(key, index, variant)
         if chosen.again:
@@ -347,7 +360,10 @@ class CassetteIndex:
         answers its caller alone, and one that is to be asked for again answers nobody. `headers` gives the fields
         of the request, which only recordings with conditions need.
         """
-        chosen = self._if_in_order(key, repeats, caller, headers)
+        try:
+            chosen = self._if_in_order(key, repeats, caller, headers)
+        except DocumentAway:
+            return None
         # Only `next` counts how often an answer was given that the service gave several times.
         return None if chosen is None or (chosen.again and caller is not None) else chosen
 
@@ -560,6 +576,11 @@ class CassetteIndex:
     def _not_told_apart(self, interaction: Interaction, key: bytes) -> list[Interaction]:
         """The recordings of a key that headers do not tell apart from a recording."""
         held, ignored = self.recordings(key), self.rules.ignore_vary
+        keyed = self._by_key.get(key)
+        if not interaction.request.varied and not (
+            isinstance(keyed, KeyedRecordings) and keyed.has_conditions
+        ):
+            return list(held)
         return [
             recording for recording in held if not are_told_apart(recording, interaction, ignored)
         ]
@@ -621,6 +642,11 @@ class CassetteIndex:
         supersedes.
         """
         interaction = cast(Interaction, recording.interaction)
+        place = None
+        if interaction.index in self._key_of:
+            # Met in the log of the store already, where it has its place.
+            place, recording = self._place(interaction.index), Recording(interaction)
+            self._remove(interaction.index)
         places = [
             self._place(superseded)
             for superseded in recording.supersedes
@@ -630,6 +656,8 @@ class CassetteIndex:
             self._remove(index)
         if recording.supersedes:
             self._place_of[interaction.index] = min(places, default=interaction.index)
+        elif place not in (None, interaction.index):
+            self._place_of[interaction.index] = place
         if interaction.again:
             take.places[interaction.index] = 1 + interaction.again
         if (now := self.take_now(take)) is not take:
@@ -646,6 +674,38 @@ class CassetteIndex:
             self._remove(index)
             self._interactions.pop(index, None)
         self._interactions[item.index] = item
+
+    def put(self, item: AnyInteraction, key: bytes | None, *, place: int, take: int) -> None:
+        """Add or replace a recording as a store has it; without a `key` it is computed."""
+        index = item.index
+        self.drop(index)
+        self._next_index = max(self._next_index, index + 1)
+        if (exchange := exchange_of(item)) is None:
+            self._interactions[index] = item
+            return
+        if place != index:
+            self._place_of[index] = place
+        if take:
+            self._take_of[index] = take
+        self._put(exchange, recording_key(exchange, self.rules) if key is None else key)
+        if not isinstance(exchange, LazyInteraction):
+            self.aliases.add(exchange, self.rules)
+
+    def drop(self, index: int) -> None:
+        """Leave out a recording that a store has not any more, if it is there."""
+        self._remove(index)
+        self._interactions.pop(index, None)
+
+    def headers_are_known(self, key: bytes) -> bool:
+        """Whether nothing more is read to know whether the recordings of a key differ in headers."""
+        held = self._by_key.get(key)
+        return not isinstance(held, KeyedRecordings) or held.headers_are_known
+
+    def compare_headers(self, key: bytes) -> None:
+        """Find out whether the recordings of a key differ in headers, for which each is read."""
+        held = self._by_key.get(key)
+        if isinstance(held, KeyedRecordings):
+            _ = held.headers_differ
 
     def apply_rules(self, more: Rules, *, saved: bool = False) -> None:
         """Add rules; every recording gets its new key.
@@ -673,17 +733,20 @@ class CassetteIndex:
         take. The further recordings of the request are surplus.
         """
         takes = [self.take, *self._slot_takes.values()]
-        left = {
+        left = self.left_behind([take for take in takes if take.number not in going_on])
+        for index in left:
+            self._remove(index)
+        return tuple(sorted(left))
+
+    def left_behind(self, takes: Iterable[Take]) -> set[int]:
+        """The recordings that some takes should have recorded anew."""
+        return {
             index
             for take in takes
-            if take.number not in going_on
             for equal in take.kept & self._key_of.keys()
             if (kept := exchange_of(self._interactions[equal])) is not None
             for index in self.earlier(kept, self._key_of[equal], take)
         }
-        for index in left:
-            self._remove(index)
-        return tuple(sorted(left))
 
     def start_take(self, number: int) -> None:
         """Begin a new take: all cursors at 0, everything unused."""

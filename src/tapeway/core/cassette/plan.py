@@ -127,6 +127,8 @@ class LiveCall(NamedTuple):
     shared: bool = False
     """Whether more instances record into the store."""
     lease: Lease | None = None
+    reserved: int | None = None
+    """The index that is reserved for the recording in a shared store."""
     read: ReadJson | None = None
     """The parsed body of `redacted`, if parsed without loss."""
 

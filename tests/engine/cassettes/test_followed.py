@@ -13,8 +13,7 @@ from tapeway.core.model.cassette import CassetteHead, Lease, StoredCassette
 from tapeway.core.model.control import CursorMove
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
-from tapeway.engine.cassettes import looked_up, remembered, views
-from tapeway.engine.cassettes.looked_up import LookedUp
+from tapeway.engine.cassettes import followed, followed_index
 from tapeway.errors import AdminError, CassetteCorrupt, StoreAway
 from tapeway.ports import MoveDone
 from tests.support.fakes.broker import ServedAnswer, until
@@ -194,7 +193,7 @@ async def test_an_eject_prunes_what_no_instance_touched_and_begins_a_take() -> N
 async def test_names_that_hold_nothing_leave_no_takes_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(views, "MOST_EMPTY", 20)
+    monkeypatch.setattr(followed, "MOST_EMPTY", 20)
     async with shared_brokers("record") as found:
         one, other = found.instances
         await one.get()
@@ -314,7 +313,7 @@ async def test_a_miss_about_tools_that_no_recording_is_like_reads_nothing_near(
 async def test_a_recording_under_other_names_is_found_however_old_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(looked_up, "MOST_NEAR", 1)
+    monkeypatch.setattr(followed, "MOST_NEAR", 1)
     async with shared_brokers("record") as found:
         one = found.instances[0]
         await one.post(_TURN % (b"call_9f8e7d6c", b"call_9f8e7d6c", b"sun"))
@@ -331,15 +330,16 @@ async def test_a_hit_asks_the_store_the_same_however_much_it_holds() -> None:
         await one.post(b"hit")
         one.store.calls.clear()
         await one.post(b"hit")
+        await one.post(b"hit")
+        one.store.calls.clear()
+        await one.post(b"hit")
         few = dict(one.store.calls)
         for number in range(200):
             await one.get(f"/v1/{number}")
         one.store.calls.clear()
         await one.post(b"hit")
 
-        assert few == {"look": 1, "advance": 1}
-        # What was found before is no longer all that there is.
-        assert dict(one.store.calls) == {"look": 1, "advance": 2}
+        assert few == dict(one.store.calls) == {"advance": 1}
 
 
 async def test_a_hit_whose_recordings_are_known_is_one_visit_to_the_store() -> None:
@@ -417,9 +417,9 @@ async def test_a_plain_hit_is_counted_behind_an_ordinary_hit_of_its_key(in_time:
             await one.get()
         await one.broker.set_mode("replay")
         assert (await one.get()).index == 0
-        known = one.broker.remembered_hits("default")
+        known = one.broker.followed_hits("default")
         assert known is not None
-        (key,) = known.turns
+        ((_, key),) = known.turns
         steps, counted = asyncio.Queue[tuple[CursorMove, MoveDone]](), asyncio.Queue[object]()
         advance = one.store.advance
         one.store.advance = lambda *step: steps.put_nowait(step)  # type: ignore[method-assign]
@@ -428,7 +428,7 @@ async def test_a_plain_hit_is_counted_behind_an_ordinary_hit_of_its_key(in_time:
         first = await steps.get()
         plain = known.cassette.next_in_order(key, "miss", None, None)
         assert plain is not None
-        known.count(key, plain.index, counted.put_nowait, stays=False)
+        known.count(key, plain.index, [key], counted.put_nowait, stays=False)
         second = await steps.get()
         one.store.advance = advance  # type: ignore[method-assign]
         if not in_time:
@@ -456,7 +456,7 @@ async def test_a_rewind_begins_anew_whatever_was_known() -> None:
 
 @pytest.mark.slow
 async def test_what_is_known_of_recordings_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "MOST_REMEMBERED", 50_000)
+    monkeypatch.setattr(followed_index, "MOST_BYTES", 50_000)
     async with shared_brokers(count=1, rules=REUSED) as found:
         one = found.instances[0]
         for number in range(100):
@@ -464,12 +464,13 @@ async def test_what_is_known_of_recordings_is_bounded(monkeypatch: pytest.Monkey
         # In their own take a write could end them.
         await one.broker.rewind()
         cassettes = one.broker.source
-        assert isinstance(cassettes, LookedUp)
+        assert isinstance(cassettes, followed.Followed)
         for _ in range(2):
             for number in range(100):
                 assert (await one.get(f"/v1/{number}")).outcome == "replayed"
-            # What is remembered only saves reading: no answer shows how much there is.
-            assert 0 < cassettes._remembered.size <= 50_000
+            # What is held only saves reading: no answer shows how much there is.
+            assert (index := cassettes.hits("default")) is not None
+            assert 0 < index.documents.size <= 50_000
 
 
 async def test_a_cassette_begun_by_another_instance_is_continued() -> None:
