@@ -500,3 +500,48 @@ async def test_passthrough_needs_no_head_that_can_be_read() -> None:
             await other.broker.prepare()
         with pytest.raises(CassetteCorrupt, match="repeats"):
             await other.get()
+
+
+async def test_a_recording_that_holds_a_credential_is_met_by_an_instance_that_follows() -> None:
+    async with shared_brokers(rules=REUSED) as found:
+        one, other = found.instances
+        body = b'{"api_key": "sk-proj-Qm7Zt2Lw9Xc4Vb8Nn1Ks5Hd3", "q": "%d"}'
+        # Both have an index of recordings with credentials from now on.
+        await one.post(body % 0)
+        assert (await other.post(body % 0)).outcome == "replayed"
+
+        recorded = [await one.post(body % number) for number in range(1, 4)]
+        served = [await other.post(body % number) for number in range(1, 4)]
+
+        assert [answer.outcome for answer in recorded] == ["recorded"] * 3
+        assert [(answer.outcome, answer.body) for answer in served] == [
+            ("replayed", answer.body) for answer in recorded
+        ]
+
+
+@pytest.mark.parametrize("differ", [True, False])
+async def test_recordings_without_room_in_memory_are_replayed_in_order(
+    differ: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed_index, "MOST_BYTES", 1)
+    async with shared_brokers("record", repeats="miss") as found:
+        one, other = found.instances
+        asked = [
+            Request(
+                "openai",
+                "POST",
+                "/v1/chat",
+                (*JSON, (b"X-Mark", b"%d" % (number if differ else 0))),
+                b'{"q": 1}',
+                "https://up",
+            )
+            for number in range(40)
+        ]
+        recorded = [await one.serve(request) for request in asked]
+        await one.broker.set_mode("replay")
+
+        served = [await other.serve(request) for request in asked]
+
+        assert [answer.outcome for answer in served] == ["replayed"] * len(asked)
+        assert [answer.body for answer in served] == [answer.body for answer in recorded]
+        assert (await other.serve(asked[0])).outcome == "miss"

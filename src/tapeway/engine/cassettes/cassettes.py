@@ -82,7 +82,10 @@ class Cassettes:
             view, plan = await self._find(await self.source.begin(name, incoming, mode))
             if isinstance(plan, Replay) or not MODE_POLICIES[mode].uses_recordings:
                 return plan
-        return self._told_of(await self._reconsider(view, plan))
+        try:
+            return self._told_of(await self._reconsider(view, plan))
+        finally:
+            self.source.decided(view.search)
 
     def _told_of(self, plan: Plan) -> Plan:
         """The plan; the log says once per cassette why a recorded request is asked again."""
@@ -95,6 +98,12 @@ class Cassettes:
 
     async def _find(self, search: Search) -> tuple[View, Plan]:
         """What may answer, and the plan; of a replay the recording is counted as used."""
+        try:
+            return await self._found(search)
+        finally:
+            self.source.decided(search)
+
+    async def _found(self, search: Search) -> tuple[View, Plan]:
         source = self.source
         async with source.turn(search):
             for _ in range(MOST_TRIES):

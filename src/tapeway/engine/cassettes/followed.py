@@ -48,7 +48,7 @@ from tapeway.engine.cassettes.context import (
     not_loaded,
     with_rules,
 )
-from tapeway.engine.cassettes.followed_index import FollowedIndex
+from tapeway.engine.cassettes.followed_index import CassetteDocuments, FollowedIndex
 from tapeway.engine.cassettes.source import (
     MOST_TRIES,
     DecideAgain,
@@ -77,6 +77,7 @@ from tapeway.providers.api_call import calls_model
 log = logging.getLogger(__name__)
 MOST_NEAR = 1000
 """The number of newest recordings of a path that a WebSocket connection may replay."""
+_NOTHING_ASKED = Incoming(Request("", "", ""))
 _RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
 
@@ -325,25 +326,37 @@ class Followed(Source):
         return view.cassette.generation == view.generation
 
     async def reading(self, cassette: CassetteIndex, work: Callable[[], T]) -> T:
-        for _ in range(MOST_TRIES):
-            try:
-                return work()
-            except DocumentAway as away:
-                await self._bring(cassette, away)
+        search = Search(cassette.name, _NOTHING_ASKED, "replay", cassette=cassette)
+        try:
+            for _ in range(MOST_TRIES):
+                try:
+                    return work()
+                except DocumentAway as away:
+                    await self._bring(search, cassette, away)
+        finally:
+            self.decided(search)
         raise too_many(cassette.name)
 
     async def bring(self, view: View, away: DocumentAway) -> None:
-        cassette = view.cassette
-        await self._bring(cassette, away)
-        for key in view.search.keys:
+        search, cassette = view.search, view.cassette
+        await self._bring(search, cassette, away)
+        for key in search.keys:
             if not cassette.headers_are_known(key):
                 # All of them: they need not have room in memory at once.
                 await asyncio.to_thread(cassette.compare_headers, key)
 
-    async def _bring(self, cassette: CassetteIndex, away: DocumentAway) -> None:
+    async def _bring(self, search: Search, cassette: CassetteIndex, away: DocumentAway) -> None:
         item = cassette.get(away.index)
-        if isinstance(item, LazyInteraction):
+        if isinstance(item, LazyInteraction) and isinstance(item.file, CassetteDocuments):
+            # The decision may look at more of them than there is room for.
+            search.pinned.append((item.file, away.index))
+            item.file.pin(away.index)
             await asyncio.to_thread(item.load)
+
+    def decided(self, search: Search) -> None:
+        for documents, index in search.pinned:
+            documents.unpin([index])
+        search.pinned.clear()
 
     async def in_memory(
         self, cassette: CassetteIndex, item: Interaction | None

@@ -6,6 +6,7 @@ cursor, which the store makes only while the cursor and the recordings are as th
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -38,6 +39,7 @@ class CassetteDocuments:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._held: dict[int, Interaction] = {}
+        self._pinned: Counter[int] = Counter()
         self.size = 0
         """Bytes in memory, roughly."""
         self._lazy: set[int] = set()
@@ -112,8 +114,17 @@ class CassetteDocuments:
         for index in list(self._held):
             if self.size <= MOST_BYTES or index in new:
                 break
-            self.size -= _size_of(self._held.pop(index))
+            if index not in self._pinned:
+                self.size -= _size_of(self._held.pop(index))
         return new
+
+    def pin(self, index: int) -> None:
+        """Have a recording stay in memory until as many calls of `unpin`."""
+        self._pinned[index] += 1
+
+    def unpin(self, indexes: Iterable[int]) -> None:
+        """Let recordings go when there is no more room."""
+        self._pinned -= Counter(indexes)
 
 
 class FollowedIndex:

@@ -6,10 +6,10 @@ A view is a cassette as a request needs it. `Loaded` gives views of the cassette
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
@@ -37,6 +37,12 @@ MOST_TRIES = 1000
 NO_TURNS: Mapping[bytes, CursorState] = {}
 
 
+class PinnedDocuments(Protocol):
+    """Where documents stay in memory while a request is decided on."""
+
+    def unpin(self, indexes: Iterable[int]) -> None: ...
+
+
 @dataclass(slots=True)
 class Search:
     """What is looked for: the request, and the values by which a source finds recordings."""
@@ -52,6 +58,8 @@ class Search:
     """The cassette by whose rules the keys were made."""
     used: set[bytes] = field(default_factory=set)
     """The keys of recordings that were tried to be used."""
+    pinned: list[tuple["PinnedDocuments", int]] = field(default_factory=list)
+    """Recordings that stay in memory until the request is decided on."""
 
 
 @dataclass(slots=True)
@@ -145,6 +153,10 @@ class Source(ABC):
     async def bring(self, view: View, away: DocumentAway) -> None:
         """Read a recording that a decision looks at. Raises StoreError."""
         raise away
+
+    def decided(self, search: Search) -> None:
+        """Note that a request is decided on."""
+        return
 
     async def reading(self, cassette: CassetteIndex, work: Callable[[], T]) -> T:
         """The result of work that looks at recordings, and is begun anew when they are read first."""
