@@ -5,16 +5,14 @@ import pytest
 from tapeway.core.http import headers
 from tapeway.core.http.headers import (
     HOP_BY_HOP,
-    MATCH_KEY_HEADERS,
     OWN,
     STORED_REQUEST_HEADERS,
-    decides,
     end_to_end,
     find_header,
-    media_type,
     stored_request_headers,
 )
 from tapeway.core.model.messages import Headers
+from tapeway.core.model.request_fields import MATCH_KEY_HEADERS, RequestFields, decides, media_type
 from tapeway.core.redaction.credentials import is_credential_header
 
 MIXED: Headers = ((b"X-A", b"1"), (b"x-b", b"2"), (b"X-a", b"3"), (b"Accept", b"*/*"))
@@ -74,7 +72,7 @@ def test_no_field_on_the_list_is_one_for_credentials() -> None:
 
 
 def test_a_header_is_read_in_any_case_and_the_first_field_counts() -> None:
-    read = headers.request_fields(EVERYTHING)
+    read = RequestFields(EVERYTHING)
 
     assert read.value(b"host") == b"localhost:8080"
     assert (read.value(b"expect"), read.value(b"upgrade")) == (b"100-continue", b"h2c")
@@ -84,18 +82,18 @@ def test_a_header_is_read_in_any_case_and_the_first_field_counts() -> None:
 
 
 def test_what_is_not_there_is_none() -> None:
-    read = headers.request_fields(())
+    read = RequestFields(())
 
     assert read.value(b"host") is None
     assert (read.content_type, read.content_encoding) == (b"", None)
 
 
 def test_the_blanks_after_a_value_are_left_out() -> None:
-    assert headers.request_fields(((b"Host", b"localhost \t"),)).value(b"host") == b"localhost"
+    assert RequestFields(((b"Host", b"localhost \t"),)).value(b"host") == b"localhost"
 
 
 def test_what_was_read_shows_no_credential_when_printed() -> None:
-    assert "0123456789abc" not in repr(headers.request_fields(EVERYTHING))
+    assert "0123456789abc" not in repr(RequestFields(EVERYTHING))
 
 
 @pytest.mark.parametrize(

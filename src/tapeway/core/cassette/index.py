@@ -37,7 +37,6 @@ from tapeway.core.cassette.keyed_recordings import (
 from tapeway.core.cassette.recorded_bodies import RecordedBodies, SelectingHead, selecting_head
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
-from tapeway.core.http.headers import EDITION, request_fields
 from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.http.sdk_conventions import attempt_number, call_mark
 from tapeway.core.matching.credential_fields import may_have_credential_fields
@@ -65,6 +64,7 @@ from tapeway.core.model.interaction import (
 )
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.request_fields import EDITION
 from tapeway.core.redaction.known_values import RecordedPlaceholders
 from tapeway.errors import DocumentAway, StoreError
 
@@ -916,7 +916,7 @@ class CassetteIndex:
 
         The recording is not counted again: its place in the order was used by the first try.
         """
-        fields, take = request_fields(asked.request.headers).first, self.take
+        fields, take = asked.request.fields.first, self.take
         if key not in take.recorded_keys:
             return None
         mark, attempt = call_mark(fields), attempt_number(fields)

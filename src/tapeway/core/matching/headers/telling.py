@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from tapeway.core.http.headers import HOP_BY_HOP, OWN, decides, request_fields
+from tapeway.core.http.headers import HOP_BY_HOP, OWN
 from tapeway.core.http.volatile_headers import is_volatile
-from tapeway.core.model.messages import Headers
+from tapeway.core.model.request_fields import RequestFields, decides
 from tapeway.core.redaction.credentials import is_credential_header
 
 _MOST_VALUE = 200
@@ -73,11 +73,11 @@ class AnsweredFields(NamedTuple):
     """Equal for equal answers."""
 
 
-def telling_candidates(headers: Headers) -> dict[bytes, bytes]:
+def telling_candidates(fields: RequestFields) -> dict[bytes, bytes]:
     """The fields of a request that may tell it apart from an equal one, by names in lower case."""
     return {
         name: value
-        for name, value in request_fields(headers).first.items()
+        for name, value in fields.first.items()
         if _may_tell(name) and len(value) <= _MOST_VALUE
     }
 
