@@ -125,7 +125,10 @@ class RequestFields:
 
 @lru_cache(maxsize=256)
 def stored_fields(headers: Headers) -> RequestFields:
-    """The fields of a stored request, which has no credential: one object for many recordings."""
+    """The fields of a stored request, which has no credential: one object for many recordings.
+
+    A request with the `headers` of that object need not read them again.
+    """
     return RequestFields(headers)
 
 

@@ -260,11 +260,17 @@ def header_credentials(fields: RequestFields) -> tuple[Secret, ...]:
 def telling_fields(fields: RequestFields) -> list[tuple[bytes, bytes]]:
     """The fields of a request that may hold a credential or tell callers apart, names in lower case."""
     first, headers = fields.first, fields.headers
-    telling = [*filter(is_telling, first)]
+    telling = _telling_of(tuple(first))
     if len(first) == len(headers):
         return [(name, first[name]) for name in telling]
     # A field that stands there twice.
     return [(name.lower(), value) for name, value in headers if name.lower() in telling]
+
+
+@lru_cache(maxsize=256)
+def _telling_of(names: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Those that may; remembered together, since a client sends the same fields each time."""
+    return tuple(filter(is_telling, names))
 
 
 @lru_cache(maxsize=1024)

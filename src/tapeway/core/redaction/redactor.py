@@ -162,13 +162,12 @@ class Redactor:
         )
         redactor = found.redactor
         suspect = suspect or bool(found.spans) or redactor is not self
-        if suspect:
-            fields = redactor._stored(fields)
+        header = stored_fields(redactor._stored(fields) if suspect else fields)
         stored = Request(
             request.route,
             request.method,
             redactor._target(request.target, own, suspect=suspect),
-            fields,
+            header.headers,
             redactor._body(request.body, found, wide) if suspect else request.body,
             without_userinfo(request.base) if "@" in request.base else request.base,
             file=request.file,
@@ -176,7 +175,7 @@ class Redactor:
             coding=request.coding,
             varied=request.varied,
             edition=request.edition,
-            read=stored_fields(fields),
+            read=header,
         )
         return stored, found.taught
 

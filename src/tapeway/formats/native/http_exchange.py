@@ -278,11 +278,12 @@ def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
     if not route:
         target = target.partition("#")[0]
         target = target if target.startswith("/") else f"/{target}"
+    header = stored_fields(headers)
     return Request(
         route=route,
         method=method,
         target=target,
-        headers=headers,
+        headers=header.headers,
         body=body,
         base=base,
         file=_decode_body_file(fields),
@@ -290,7 +291,7 @@ def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
         coding=_decode_coding(fields),
         varied=_decode_varied(fields),
         edition=_decode_edition(fields),
-        read=stored_fields(headers),
+        read=header,
     )
 
 
