@@ -83,7 +83,7 @@ class CassetteIndex:
     The rules come from `meta`. Raises RulesFault for unreadable rules. `calls_model` tells which
     requests a recording answers again in the take that made or used the recording. If only a part of the cassette
     is loaded, `other_routes` are the routes of recordings outside `stored`, `places` is the order of
-    the part, by index, and `whole_version` is the version of the whole cassette.
+    the part, by index.
     """
 
     def __init__(
@@ -94,12 +94,10 @@ class CassetteIndex:
         take: int,
         other_routes: Collection[str] = (),
         places: Mapping[int, int] | None = None,
-        whole_version: str | None = None,
         calls_model: CallsModel = calls_no_model,
     ) -> None:
         self.name = name
         self.calls_model = calls_model
-        self.whole_version = whole_version
         self.head: CassetteHead = stored.head
         self.rules: Rules = rules_of_meta(stored.head.meta)
         self.repeats: Repeats = repeats_of_meta(stored.head.meta)
@@ -165,7 +163,7 @@ class CassetteIndex:
     @property
     def version(self) -> object:
         """A value that changes with the recordings, the keys and the rules."""
-        return (self._made, self.generation) if self.whole_version is None else self.whole_version
+        return self._made, self.generation
 
     def neighbours(self) -> Neighbours:
         """Where recordings near to a request are found; made by the first call."""
@@ -777,17 +775,6 @@ class CassetteIndex:
     def cursor_state(self, key: bytes) -> bytes:
         """The state of a key in this take, for other instances."""
         return self.take.key_state(key, self.indexes(key))
-
-    def restore(self, key: bytes, stored: "CassetteIndex", state: bytes | None) -> None:
-        """Take over the recordings of a key from `stored`, with the key's state in this take."""
-        for index in stored.indexes(key):
-            if index not in self._key_of and (item := exchange_of(stored._interactions[index])):
-                self._place_of[index] = stored._place(index)
-                self._take_of[index] = stored.take_of(index)
-                self._put(item, key)
-        self.take.forget_key(key, self.indexes(key))
-        if state is not None:
-            self.take.restore_key(key, state)
 
     def cursor_step(
         self,
