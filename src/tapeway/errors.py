@@ -175,9 +175,14 @@ class CassetteEdited(StoreError):
 class DocumentAway(StoreError):
     """A recording that is to be read first, which nobody can wait for here; clients never see it."""
 
-    def __init__(self, index: int) -> None:
-        super().__init__(f"recording {index} is not in memory")
-        self.index = index
+    index = -1
+
+
+def document_away(index: int) -> DocumentAway:
+    """The error of a decision that looks at this recording."""
+    away = DocumentAway(f"recording {index} is not in memory")
+    away.index = index
+    return away
 
 
 class RecordingEdited(CassetteEdited):

@@ -9,7 +9,7 @@ from tapeway.core.cassette.plan import Incoming, LiveCall
 from tapeway.core.matching import received_request
 from tapeway.core.matching.key import KeyAndBody, key_and_body
 from tapeway.core.matching.rules import Rules
-from tapeway.core.model.cassette import CassetteHead, Lease, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Lease, LogPage, StoredCassette
 from tapeway.core.model.control import CursorMove
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
@@ -545,3 +545,31 @@ async def test_recordings_without_room_in_memory_are_replayed_in_order(
         assert [answer.outcome for answer in served] == ["replayed"] * len(asked)
         assert [answer.body for answer in served] == [answer.body for answer in recorded]
         assert (await other.serve(asked[0])).outcome == "miss"
+
+
+async def test_a_take_that_begins_while_an_index_is_read_goes_on_after_the_next_change() -> None:
+    async with shared_brokers("record", repeats="miss") as found:
+        one, other = found.instances
+        for _ in range(4):
+            await one.get()
+        await one.broker.set_mode("replay")
+        since, reading, gate = other.store.since, asyncio.Event(), asyncio.Event()
+
+        async def held(name: str, seen: int) -> LogPage | None:
+            page = await since(name, seen)
+            reading.set()
+            await gate.wait()
+            return page
+
+        other.store.since = held  # type: ignore[method-assign]
+        prepared = start(other.broker.prepare)
+        await reading.wait()
+        await one.broker.rewind()
+        await other.broker.confirm()
+        gate.set()
+        await prepared
+        served = [(await other.get()).index, (await one.get()).index]
+        await one.broker.set_mode("auto", "another")
+        served += [(await other.get()).index, (await one.get()).index]
+
+        assert served == [0, 1, 2, 3]

@@ -171,6 +171,8 @@ class Followed(Source):
                     followed = None
                 if followed is not None:
                     self._followed[name] = followed
+                    # Another take may have begun meanwhile.
+                    self._begin_take(name, followed)
                     return followed
         raise too_many(name)
 
@@ -738,11 +740,14 @@ class Followed(Source):
 
     def _apply(self, control: Control) -> None:
         super()._apply(control)
-        running = {slot.take for slot in control.slots.values()}
         for name, followed in self._followed.items():
             # The metadata may be new too.
             followed.behind = True
-            followed.begin_take(control.take_of(name), running)
+            self._begin_take(name, followed)
+
+    def _begin_take(self, name: str, followed: FollowedIndex) -> None:
+        running = {slot.take for slot in self.control.slots.values()}
+        followed.begin_take(self.control.take_of(name), running)
 
     def _forget(self, name: str) -> None:
         super()._forget(name)

@@ -16,7 +16,7 @@ from tapeway.core.model.cassette import CONDITIONS, CREDENTIALS, LogPage, LogRow
 from tapeway.core.model.control import CursorMove, CursorState, SeenCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
-from tapeway.errors import CassetteEdited, DocumentAway, StoreAway, copy_of
+from tapeway.errors import CassetteEdited, StoreAway, copy_of, document_away
 from tapeway.ports import SharedStore
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -81,7 +81,7 @@ class CassetteDocuments:
         if (held := self._held.get(index)) is not None:
             return held
         if threading.get_ident() == self._thread:
-            raise DocumentAway(index)
+            raise document_away(index)
         ahead = [at for at in range(index, index + READ_AHEAD) if at in self._lazy]
         wanted = self.bring([index, *ahead])
         return self._there(index, asyncio.run_coroutine_threadsafe(wanted, self._loop).result())
@@ -219,7 +219,10 @@ class FollowedIndex:
     def begin_take(self, number: int, running: Collection[int]) -> None:
         """Go on in this take; `running` are those of slots."""
         if self.cassette.take.number != number:
+            # The takes of slots begin anew in the index too.
             self.cassette.start_take(number)
+            self.turns.clear()
+            self.stale.clear()
         self.cassette.end_slot_takes(running)
         takes = {number, *running}
         self.turns = {at: turn for at, turn in self.turns.items() if at[0] in takes}
