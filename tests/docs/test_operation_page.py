@@ -13,7 +13,7 @@ from tapeway.core import json_text
 from tapeway.core.http import content_codings
 from tapeway.core.model.messages import LARGE_BODY
 from tapeway.engine import journal, kept_calls
-from tapeway.engine.cassettes import remembered
+from tapeway.engine.cassettes import followed_index
 from tapeway.engine.editing import changes
 from tapeway.engine.report import summary
 from tapeway.formats.yaml import parser as yaml_parser
@@ -138,8 +138,8 @@ FIXED = {
     ),
     "titles, texts and conversations of cassettes that are kept to be listed and searched; texts of "
     "one cassette": f"{known.MOST_BYTES // MIB} MiB; {inspected.MOST_SEARCHED // MIB} MiB",
-    "recordings of a database that stay in memory here": (
-        f"{remembered.MOST_REMEMBERED // MIB} MiB"
+    "recordings of a cassette in a database that stay in memory here": (
+        f"{followed_index.MOST_BYTES // MIB} MiB"
     ),
     "cassettes of a folder that stay in their files; of these, recordings in memory; such files": (
         f"from {recording_file.SMALLEST_FILE // KIB} KiB; {resident_recordings.MOST_RESIDENT // MIB} MiB; "
