@@ -77,6 +77,9 @@ from tapeway.providers.api_call import calls_model
 log = logging.getLogger(__name__)
 MOST_NEAR = 1000
 """The number of newest recordings of a path that a WebSocket connection may replay."""
+_AT_ONCE = 8
+"""How often a refused step is decided on anew at once; then after a pause each time."""
+_PAUSE_S = 0.02
 _NOTHING_ASKED = Incoming(Request("", "", ""))
 _RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
@@ -387,7 +390,13 @@ class Followed(Source):
             # The step was counted, and is not made.
             followed.forget(move)
             return False
-        return await followed.make(move)
+        if await followed.make(move):
+            return True
+        # Another transaction may hold the cursor for as long as its process is suspended.
+        search.refused += 1
+        if search.refused > _AT_ONCE:
+            await asyncio.sleep(_PAUSE_S)
+        return False
 
     async def _save_bindings(self, view: View, index: int) -> bool:
         """Save the bindings that this replay added; False where another instance was quicker."""

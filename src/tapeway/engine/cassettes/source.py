@@ -58,6 +58,8 @@ class Search:
     """The cassette by whose rules the keys were made."""
     used: set[bytes] = field(default_factory=set)
     """The keys of recordings that were tried to be used."""
+    refused: int = 0
+    """How often the store has refused a step."""
     pinned: list[tuple["PinnedDocuments", int]] = field(default_factory=list)
     """Recordings that stay in memory until the request is decided on."""
 
