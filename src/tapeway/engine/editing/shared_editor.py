@@ -6,7 +6,7 @@ from dataclasses import replace
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.matching import rules
 from tapeway.core.matching.key import key_digest
-from tapeway.core.model.cassette import CassetteHead, Outline, Recording
+from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.condition import Condition, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
@@ -41,9 +41,6 @@ class SharedEditor(Editor):
         self._locks = KeyedLocks()
         self._new_head = new_head
         self._changed = source.announce
-
-    async def outline(self, name: str) -> Outline | None:
-        return await self._shared.outline(name)
 
     async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
         """A cassette page by page; changes of others may show or not."""
