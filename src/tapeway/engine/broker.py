@@ -49,8 +49,8 @@ from tapeway.errors import CassetteEdited, NoSlot, StoreAway, StoreError
 from tapeway.ports import CassetteStore, LiveResponder, SharedStore
 
 if TYPE_CHECKING:
-    from tapeway.engine.cassettes.looked_up import LookedUp
-    from tapeway.engine.cassettes.remembered import Remembered
+    from tapeway.engine.cassettes.followed import Followed
+    from tapeway.engine.cassettes.followed_index import FollowedIndex
     from tapeway.engine.editing.editor import Editor
     from tapeway.engine.report.summary import CassetteReport
 
@@ -121,10 +121,10 @@ class Broker:
         self.repeats = policy.repeats
         self._context = context
         shared = store.shared
-        self.source: Loaded | LookedUp = (
+        self.source: Loaded | Followed = (
             Loaded(store, control, context)
             if shared is None
-            else _looked_up(shared, control, context)
+            else _followed(shared, control, context)
         )
         self.in_memory: Mapping[str, CassetteIndex] = self.source.loaded
         """Cassettes that are decided on without waiting, by name."""
@@ -210,8 +210,8 @@ class Broker:
         loaded = self.source.shared or name in self.in_memory
         return self.source.control.take_of(name) if loaded else None
 
-    def remembered_hits(self, name: str) -> "Remembered | None":
-        """What is remembered of a shared store's cassette; None where there is nothing."""
+    def followed_hits(self, name: str) -> "FollowedIndex | None":
+        """The index of a shared store's cassette; None where the store is to be asked first."""
         return None if isinstance(self.source, Loaded) else self.source.hits(name)
 
     async def decide(self, name: str, incoming: Incoming) -> Plan:
@@ -480,11 +480,11 @@ class Broker:
         self._calls.cancel()
 
 
-def _looked_up(store: SharedStore, control: Control, context: CassetteContext) -> "LookedUp":
+def _followed(store: SharedStore, control: Control, context: CassetteContext) -> "Followed":
     # Imported here: most servers have a folder, and start without.
-    from tapeway.engine.cassettes.looked_up import LookedUp
+    from tapeway.engine.cassettes.followed import Followed
 
-    return LookedUp(store, control, context)
+    return Followed(store, control, context)
 
 
 def _has_own_route(miss: Miss) -> bool:

@@ -33,6 +33,7 @@ from tapeway.core.model.messages import (
     Request,
     Response,
 )
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import move_chunk_ends
@@ -61,21 +62,21 @@ async def digest_large_body(request: Request, redactor: Redactor) -> LargeBodyDi
     """The digests of a request's large body. Raises StoreError."""
     if request.file is None:
         raise ValueError("there is no large body")
-    sent = BodyDigester(request.headers)
+    sent = BodyDigester(request.fields)
     body = _digested(sent, body_pieces(request.file))
-    stored, has_secret = await _digest_stored(request.headers, body, redactor)
+    stored, has_secret = await _digest_stored(request.fields, body, redactor)
     older = stored
     if has_secret:
         pieces = body_pieces(request.file)
-        older, _ = await _digest_stored(request.headers, pieces, redactor.of_earlier_versions)
+        older, _ = await _digest_stored(request.fields, pieces, redactor.of_earlier_versions)
     return LargeBodyDigests(sent.finish(), stored, older)
 
 
 async def _digest_stored(
-    headers: Headers, body: Iterable[bytes], redactor: Redactor
+    fields: RequestFields, body: Iterable[bytes], redactor: Redactor
 ) -> tuple[BodyFile, bool]:
     """The digests of a large body without secrets, and whether it has any."""
-    digester, redacting = BodyDigester(headers), _BodyRedactor(redactor, headers)
+    digester, redacting = BodyDigester(fields), _BodyRedactor(redactor, fields.headers)
     async with aclosing(in_threads(_digest_pieces(digester, redacting.redact(body)))) as steps:
         async for _ in steps:
             pass

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Literal, cast
 
 from tapeway.body_files import with_body_in_memory
+from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, LiveCall, Replay
 from tapeway.core.cassette.rerecording import Replacement, is_unchanged
 from tapeway.core.http.content_codings import content_coding, keeps_coding, readable_response
@@ -47,6 +48,7 @@ from tapeway.core.streams.open_streams import (
     requests_by_event,
 )
 from tapeway.engine.cassettes.cassettes import Cassettes
+from tapeway.engine.cassettes.source import Source
 from tapeway.engine.decision import READS, is_large
 from tapeway.engine.journal import FAILURE_NOT_STORED, NOT_STORED
 from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body, warn_stored_plain
@@ -244,7 +246,9 @@ class Recorder:
                 # the call belongs to a connection.
                 begun = turn is not None or (reader is not None and reader.begun)
                 if isinstance(answer, UpstreamError) and not begun:
-                    return _latest_answer(live_call, answer) or answer
+                    find = partial(_latest_answer, live_call, answer)
+                    found = await self._cassettes.source.reading(live_call.cassette, find)
+                    return found or answer
                 if not isinstance(answer, Fenced) or begun:
                     return answer
         except TapewayError as exc:
@@ -268,9 +272,7 @@ class Recorder:
             self._policy,
             self._redaction,
             self._cassettes.replacing,
-            self._cassettes.source.note_write,
-            self._cassettes.source.reserve,
-            self._cassettes.source.going_on,
+            self._cassettes.source,
             self.streams,
             partial(self._opened, live_call),
             reader,
@@ -341,6 +343,14 @@ async def _with_requests(
     return replace(interaction, response=replace(response, after_requests=requests))
 
 
+def _unchanged_before(
+    cassette: CassetteIndex, interaction: Interaction, key: bytes
+) -> Interaction | None:
+    """The last recording of the request by the caller, where its answer equals the new answer."""
+    before = cassette.before(interaction, key)
+    return before if before is not None and is_unchanged(before, interaction) else None
+
+
 def _latest_answer(live_call: LiveCall, error: UpstreamError) -> Answer | None:
     """The last recorded answer to a read that cannot be asked anew, since the service is away."""
     cassette, request = live_call.cassette, live_call.request
@@ -380,9 +390,7 @@ class RunningCall:
         policy: Policy,
         redaction: RequestRedaction,
         replacing: Replacing,
-        note_write: Callable[[LiveCall], Awaitable[None]],
-        reserve: Callable[[LiveCall], Awaitable[int]],
-        going_on: Callable[[LiveCall, int], AbstractAsyncContextManager[None]],
+        source: Source,
         streams: OpenStreams,
         opened: Callable[[LiveCall], Awaitable[None]],
         reader: ResponseReader | None = None,
@@ -390,9 +398,7 @@ class RunningCall:
     ) -> None:
         self._live_call = live_call
         self._turn = turn
-        self._note_write = note_write
-        self._reserve = reserve
-        self._going_on = going_on
+        self._source = source
         self._part: Interaction | None = None
         """The recording of the part of a session, or of a turn, that has come so far."""
         self._part_size = 0
@@ -415,7 +421,9 @@ class RunningCall:
         self._call = None if self._asks_much else self._described()
         self._buffer: ResponseBuffer | None = None
         # In the order of requests, not of answers.
-        self._index = live_call.cassette.reserve() if live_call.policy.records else None
+        self._index = live_call.reserved
+        if self._index is None and live_call.policy.records:
+            self._index = live_call.cassette.reserve()
         self._index_is_used = False
         self._read = NOT_READ
         self._storing_more = asyncio.Lock()
@@ -702,7 +710,7 @@ class RunningCall:
             return
         self._write_is_noted = True
         try:
-            await self._note_write(live_call)
+            await self._source.note_write(live_call)
         except StoreAway as exc:
             raise _answer_lost(exc) from exc
 
@@ -825,7 +833,7 @@ class RunningCall:
             )
             interaction = await large_bodies.keep(live_call.request, interaction)
         if self._part is not None:
-            async with self._going_on(live_call, self._part.index):
+            async with self._source.going_on(live_call, self._part.index):
                 return await self._append(interaction, Replacement(live_call.cassette), guard.check)
         if not live_call.policy.replaces:
             if (repeated := await self._repeat(interaction, guard.check)) is not None:
@@ -849,13 +857,12 @@ class RunningCall:
         live_call, cassette = self._live_call, self._live_call.cassette
         if self._turn is not None or interaction.response.verdict == "open":
             return None
-        before = cassette.before(interaction, live_call.key)
-        if before is None or not is_unchanged(before, interaction):
+        find = partial(_unchanged_before, cassette, interaction, live_call.key)
+        if (before := await self._source.reading(cassette, find)) is None:
             return None
         try:
-            async with self._going_on(live_call, before.index):
-                before = cassette.before(interaction, live_call.key)
-                if before is None or not is_unchanged(before, interaction):
+            async with self._source.going_on(live_call, before.index):
+                if (before := await self._source.reading(cassette, find)) is None:
                     return None
                 kept = await self._append(interaction, Replacement(cassette), check, before)
         except RecordingEdited:
@@ -886,17 +893,17 @@ class RunningCall:
             again = replace(repeats, index=index, again=repeats.again + 1)
             recording = Recording(again, (repeats.index,))
         elif part is None:
-            recording = cassette.make_recording(
-                interaction,
-                live_call.key,
-                live_call.take,
+            make = partial(
+                cassette.make_recording,
+                *(interaction, live_call.key, live_call.take),
                 replaces=live_call.policy.replaces and not replacement.is_new,
                 index=self._index,
                 instead=replacement.instead,
             )
+            recording = await self._source.reading(cassette, make)
         else:
             # It takes the place of the part that was stored before.
-            self._index = await self._reserve(live_call)
+            self._index = await self._source.reserve(live_call)
             recording = Recording(replace(interaction, index=self._index), (part.index,))
         interaction, step = cast(Interaction, recording.interaction), None
         goes_on = part is not None
@@ -918,6 +925,7 @@ class RunningCall:
             goes_on=repeats or part,
         )
         await self._store.append(cassette.name, cassette.head, checked)
+        self._source.appended(live_call, cassette, interaction.index)
         cassette.add(
             *(recording, live_call.key, live_call.take, live_call.variant, live_call.mark),
             goes_on=goes_on,

@@ -14,6 +14,7 @@ from tapeway.core.matching.json_paths import Path
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request, Response
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.model.values import value_class
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.core.streams.renamed_calls import names_in
@@ -51,7 +52,7 @@ class Target:
     method: str
     address: RequestAddress
     host: bytes | None
-    fields: Headers
+    fields: RequestFields
     """All header fields that count in the match key, and maybe more."""
     head: SelectingHead | None
     """The part of the framing that counts in the match key, body aside."""
@@ -63,13 +64,16 @@ class Target:
     def request(self, body: bytes) -> Request:
         """The parts of the request that decide the match key."""
         address = self.address
-        return Request(address.route.name, self.method, address.target, self.fields, body)
+        fields = self.fields
+        return Request(
+            *(address.route.name, self.method, address.target, fields.headers, body), read=fields
+        )
 
 
-def target_of(method: str, address: RequestAddress, host: bytes | None, fields: Headers) -> Target:
+def target_of(method: str, address: RequestAddress, host: bytes | None, headers: Headers) -> Target:
     """The target of requests with these fields."""
-    head = selecting_head(Request(address.route.name, method, address.target, fields))
-    return Target(method, address, host, fields, head)
+    asked = Request(address.route.name, method, address.target, headers)
+    return Target(method, address, host, asked.fields, selecting_head(asked))
 
 
 @dataclass(slots=True)

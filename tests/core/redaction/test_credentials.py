@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.credentials import (
     HARMLESS_HEADERS,
     Secret,
@@ -109,7 +110,9 @@ def test_a_field_that_stands_there_twice_shows_both_credentials() -> None:
     keys = [b"sid=0123456789abcdef", b"sid=fedcba9876543210"]
     headers = tuple((name, key) for name, key in zip((b"Cookie", b"cookie"), keys, strict=True))
 
-    found = header_credentials((*headers, (b"Accept", b"*/*"), (b"Cookie", b"theme=dark")))
+    found = header_credentials(
+        RequestFields((*headers, (b"Accept", b"*/*"), (b"Cookie", b"theme=dark")))
+    )
 
     assert values(found) == {b"0123456789abcdef", b"fedcba9876543210"}
 
@@ -152,7 +155,7 @@ def test_a_field_that_stands_there_twice_shows_both_credentials() -> None:
 def test_a_field_shows_its_whole_credential(
     name: bytes, value: bytes, expected: set[bytes]
 ) -> None:
-    assert values(header_credentials(((name, value),))) == expected
+    assert values(header_credentials(RequestFields(((name, value),)))) == expected
 
 
 @pytest.mark.parametrize(
@@ -172,7 +175,7 @@ def test_a_field_shows_its_whole_credential(
 def test_an_opaque_value_is_known_if_the_name_of_its_field_says_that_it_is_a_credential(
     name: bytes, value: bytes, expected: set[bytes]
 ) -> None:
-    assert values(header_credentials(((name, value),))) == expected
+    assert values(header_credentials(RequestFields(((name, value),)))) == expected
 
 
 @pytest.mark.parametrize(
@@ -191,15 +194,15 @@ def test_an_opaque_value_is_known_if_the_name_of_its_field_says_that_it_is_a_cre
 def test_a_basic_credential_is_looked_into(pair: bytes, expected: set[bytes]) -> None:
     padded = base64.b64encode(pair)
     for token in (padded, padded.rstrip(b"=")):
-        found = values(header_credentials(((b"authorization", b"Basic " + token),)))
+        found = values(header_credentials(RequestFields(((b"authorization", b"Basic " + token),))))
 
         assert found == expected | ({token} if len(token) >= 12 else set())
 
 
 def test_a_basic_credential_that_is_none_is_one_value() -> None:
-    assert values(header_credentials(((b"authorization", b"Basic not-base64-4f6b2c9d8e"),))) == {
-        b"not-base64-4f6b2c9d8e"
-    }
+    assert values(
+        header_credentials(RequestFields(((b"authorization", b"Basic not-base64-4f6b2c9d8e"),)))
+    ) == {b"not-base64-4f6b2c9d8e"}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from tapeway.body_files import body_pieces
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
-from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import SeenCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteEdited, StoreError
 from tapeway.ports import SharedStore
@@ -25,6 +26,7 @@ from tests.stores.shared_instances import (
     key,
     other_answer,
     recordings_under,
+    seen_of,
     with_step,
 )
 
@@ -103,34 +105,6 @@ async def test_an_outline_says_what_there_is(pair: list[SharedStore]) -> None:
     outline = await other.outline("x")
     assert outline is not None
     assert (outline.count, len(outline.sources)) == (3, 1)
-
-
-async def test_a_store_tells_under_which_paths_recordings_without_a_route_are(
-    pair: list[SharedStore],
-) -> None:
-    one, other = pair
-    targets = ["/api/v1/x?a=/v2/", "/api/v2/x", "/api/v2", "/apis/x", "/v2/x"]
-    for number, target in enumerate(targets):
-        await one.append("x", HEAD, _made_elsewhere(number, target, base="https://blue"))
-    await one.append("x", HEAD, _made_elsewhere(5, "/v3/x", base="https://red"))
-    await one.append("x", HEAD, _made_elsewhere(6, "/v4/x", base="https://blue", route="own"))
-    await extend_cassette(one, FOREIGN)
-
-    async def found(base: str, *prefixes: str) -> list[str]:
-        return sorted(await other.unrouted_prefixes("x", base, prefixes))
-
-    assert await found("https://blue", "/api/v2", "/v3", "/v4", "/api") == ["", "/api", "/api/v2"]
-    assert await found("https://blue", "/api/v2", "") == ["", "/api/v2"]
-    assert await found("https://red", "/v3", "/api") == ["/v3"]
-    assert await found("https://blue", "/ap", "/v") == [""]
-    assert await found("https://green", "/v3") == []
-    assert await other.unrouted_prefixes("y", "https://blue", ["/api"]) == []
-
-
-def _made_elsewhere(number: int, target: str, *, base: str, route: str = "") -> Recording:
-    made = recording(number).exchange
-    request = replace(made.request, target=target, base=base, route=route)
-    return replace(recording(number), interaction=replace(made, request=request))
 
 
 async def test_one_recording_is_read_by_its_index(store: SharedStore) -> None:
@@ -405,22 +379,22 @@ async def test_a_cursor_is_moved_only_in_a_cassette_that_is_as_it_was_found(
     one, other = pair
 
     async def moved(state: bytes) -> bool:
-        turns, _, version = await other.look("x", 1, [key(0)], [])
-        assert version is not None
-        before = turns.get(key(0))
-        assert await advanced(other, "x", 1, key(0), before, b"no", 0, f"{version}0") is None
-        now = await advanced(other, "x", 1, key(0), before, state, 0, version)
+        seen = await seen_of(other)
+        before = (await cursors_of(other, "x", 1, [key(0)])).get(key(0))
+        another = seen._replace(token=f"{seen.token}0")
+        assert await advanced(other, "x", 1, key(0), before, b"no", 0, another) is None
+        now = await advanced(other, "x", 1, key(0), before, state, 0, seen)
         assert now == (await cursors_of(one, "x", 1, [key(0)])).get(key(0))
-        versions.append(version)
+        all_seen.append(seen)
         return now is not None
 
     async def changed() -> bool:
         turns = await cursors_of(other, "x", 1, [key(0)])
-        before, version = turns.get(key(0)), versions[-1]
-        assert await advanced(other, "x", 1, key(0), before, b"no", 0, version) is None
+        before, seen = turns.get(key(0)), all_seen[-1]
+        assert await advanced(other, "x", 1, key(0), before, b"no", 0, seen) is None
         return await cursors_of(other, "x", 1, [key(0)]) == turns
 
-    versions: list[str] = []
+    all_seen: list[SeenCassette] = []
     await append_recordings(one, 0)
     assert await moved(b"1")
     assert await moved(b"2")

@@ -7,9 +7,9 @@ a model is worth asking again. AWS's services say most of this with a 400 and th
 
 import re
 
-from tapeway.core.http.headers import is_json, media_type
 from tapeway.core.json_text import json_object
 from tapeway.core.model.messages import Response
+from tapeway.core.model.request_fields import is_json, media_type
 
 _SUCCESSES = frozenset(range(200, 400))
 _CLIENT_ERRORS = frozenset(range(400, 500))

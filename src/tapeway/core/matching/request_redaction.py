@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 
-from tapeway.core.http.headers import EDITION, is_stored, request_fields
+from tapeway.core.http.headers import is_stored
 from tapeway.core.http.sdk_conventions import client_ids
 from tapeway.core.matching.headers.conditions import varied_names
 from tapeway.core.matching.headers.distance import request_credentials
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.request_fields import EDITION, RequestFields
 from tapeway.core.redaction.credentials import (
     Secret,
     own_parameters,
@@ -117,12 +118,14 @@ class RequestRedaction:
             *(salt, request.route, request.headers, request.target, request.base),
         )
 
-    def traced(self, salt: str, headers: Headers) -> tuple[str | None, str | None]:
+    def traced(self, salt: str, fields: RequestFields) -> tuple[str | None, str | None]:
         """The client's request id and trace id, redacted."""
-        given, trace = client_ids(request_fields(headers).first)
+        given, trace = client_ids(fields.first)
         if given is None:
             return None, trace
-        redactor = self.redactor_of(salt, _head_secrets(Request("", "", "", headers)))
+        redactor = self.redactor_of(
+            salt, _head_secrets(Request("", "", "", fields.headers, read=fields))
+        )
         return redactor.value(given)[:MOST_ID].decode(), trace
 
     def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:

@@ -146,6 +146,39 @@ class TakenRecording:
     place: int = 0
 
 
+CREDENTIALS, CONDITIONS = 1, 2
+"""Marks of a recording: the request may hold credentials; it answers only some equal requests."""
+
+
+class LogRow(NamedTuple):
+    """A change of one recording in a shared store."""
+
+    revision: int
+    number: int
+    place: int
+    take: int
+    key: bytes | None
+    """The match key with the route; None where only the recording itself tells."""
+    marks: int
+    live: bool
+    """False where the recording was removed, now or by a later row."""
+
+
+class LogPage(NamedTuple):
+    """Rows after a revision, in order and without a gap."""
+
+    token: str
+    """Another token means that the rows do not tell what happened: the index is loaded anew."""
+    revision: int
+    """The last one of the cassette."""
+    rows: Sequence[LogRow]
+
+    @property
+    def seen(self) -> int:
+        """The revision that a reader of these rows has seen."""
+        return self.rows[-1].revision if self.rows else self.revision
+
+
 @dataclass(frozen=True, slots=True)
 class RecordingTitle:
     """A recording as a report names it."""

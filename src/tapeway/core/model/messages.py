@@ -13,6 +13,8 @@ from io import BytesIO
 from typing import Literal
 
 from tapeway.core.model.client_login import ClientLogin
+from tapeway.core.model.request_fields import Headers as Headers
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.model.values import value_class
 
 WEBSOCKET = "WEBSOCKET"
@@ -20,9 +22,6 @@ WEBSOCKET = "WEBSOCKET"
 
 MESSAGES_TYPE = b"application/x-ndjson"
 """The media type of the answering messages: one on each line, each a chunk."""
-
-Headers = tuple[tuple[bytes, bytes], ...]
-"""Fields in wire order, names in wire case."""
 
 CredentialHeaders = tuple[tuple[str, str], ...]
 """Header fields that carried a credential, with placeholders for the credentials."""
@@ -113,6 +112,17 @@ class Request:
     """Which edition of the list of deciding fields its recorder knew, or who received it knows."""
     login: ClientLogin | None = field(default=None, compare=False, repr=False)
     """The login of the client's connection; None for a request of no connection."""
+    read: RequestFields | None = field(default=None, compare=False, repr=False)
+    """The fields, if somebody has read them; the copies of a request take them over."""
+
+    @property
+    def fields(self) -> RequestFields:
+        """The header, read once."""
+        read = self.read
+        if read is None or read.headers is not self.headers:
+            read = RequestFields(self.headers)
+            object.__setattr__(self, "read", read)
+        return read
 
     @property
     def url(self) -> str:

@@ -10,7 +10,7 @@ Where in doubt, octets are no text: a placeholder of the secret's length breaks 
 import re
 from functools import lru_cache
 
-from tapeway.core.http.headers import media_type
+from tapeway.core.model.request_fields import media_type
 from tapeway.core.redaction.body_fields import find_parts
 from tapeway.core.text import Utf16Text, decode_utf8, has_controls
 

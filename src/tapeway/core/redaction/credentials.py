@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from tapeway.core.http.headers import request_fields
 from tapeway.core.model.messages import Headers, Request, ResponseHead
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.opaque import MIN_VALUE as MIN_VALUE
 from tapeway.core.redaction.opaque import is_opaque
 from tapeway.core.redaction.secret_names import (
@@ -245,26 +245,32 @@ def _octets(value: str, *, once: bool) -> bytes:
 
 def request_head_credentials(request: Request) -> tuple[Secret, ...]:
     """The credentials a request shows anywhere but in its body."""
-    credentials = header_credentials(request.headers)
+    credentials = header_credentials(request.fields)
     return (*credentials, *target_credentials(request)) if "=" in request.target else credentials
 
 
-def header_credentials(headers: Headers) -> tuple[Secret, ...]:
+def header_credentials(fields: RequestFields) -> tuple[Secret, ...]:
     """The credentials in a request's fields, long enough to be searched for anywhere else."""
     secrets: list[Secret] = []
-    for name, value in telling_fields(headers):
+    for name, value in telling_fields(fields):
         secrets += _field_credentials(name, value)
     return tuple(secrets)
 
 
-def telling_fields(headers: Headers) -> list[tuple[bytes, bytes]]:
+def telling_fields(fields: RequestFields) -> list[tuple[bytes, bytes]]:
     """The fields of a request that may hold a credential or tell callers apart, names in lower case."""
-    fields = request_fields(headers).first
-    telling = [*filter(is_telling, fields)]
-    if len(fields) == len(headers):
-        return [(name, fields[name]) for name in telling]
+    first, headers = fields.first, fields.headers
+    telling = _telling_of(tuple(first))
+    if len(first) == len(headers):
+        return [(name, first[name]) for name in telling]
     # A field that stands there twice.
     return [(name.lower(), value) for name, value in headers if name.lower() in telling]
+
+
+@lru_cache(maxsize=256)
+def _telling_of(names: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Those that may; remembered together, since a client sends the same fields each time."""
+    return tuple(filter(is_telling, names))
 
 
 @lru_cache(maxsize=1024)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from tapeway.core.http.content_codings import coding_of, decode_leniently, pieces_beyond_bounds
-from tapeway.core.http.headers import request_fields
 from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.redaction import body_fields, coded_texts, patterns
@@ -77,7 +76,7 @@ class LeakGuard:
         if isinstance(interaction, ForeignInteraction):
             return
         request, response = interaction.request, interaction.response
-        fields = request_fields(request.headers)
+        fields = request.fields
         self._check_body("request", request.body, fields.content_encoding, fields.content_type)
         head = response.head
         content_type = head.value(b"content-type") or b""

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from tapeway.core.automata import Prefilter
 from tapeway.core.http.content_codings import leniently_readable, readable_request
-from tapeway.core.http.headers import request_fields, stored_request_headers
+from tapeway.core.http.headers import stored_request_headers
 from tapeway.core.http.location import without_userinfo
 from tapeway.core.model.messages import (
     CredentialHeaders,
@@ -31,6 +31,7 @@ from tapeway.core.model.messages import (
     Response,
     ResponseHead,
 )
+from tapeway.core.model.request_fields import stored_fields
 from tapeway.core.redaction import body_fields, coded_texts, framed_keys, patterns
 from tapeway.core.redaction.assignments import LONGEST_CONTEXT
 from tapeway.core.redaction.binary_content import binary_places, names_text
@@ -133,13 +134,13 @@ class Redactor:
         self, request: Request, credentials: CredentialHeaders = ()
     ) -> tuple[Request, list[Secret]]:
         """The redacted request, and the secrets that its target, stored fields and body taught."""
-        header = request_fields(request.headers)
+        header = request.fields
         if header.content_encoding:
             # Nothing can be replaced inside a coded body.
             plain = readable_request(request)
             if plain is not request:
                 request = replace(plain, coding=header.content_encoding)
-                header = request_fields(request.headers)
+                header = request.fields
         wide = read_utf16(request.body, header.content_type)
         text = request.body if wide is None else wide.text
         fields = stored_request_headers(request.headers)
@@ -161,11 +162,12 @@ class Redactor:
         )
         redactor = found.redactor
         suspect = suspect or bool(found.spans) or redactor is not self
+        header = stored_fields(redactor._stored(fields) if suspect else fields)
         stored = Request(
             request.route,
             request.method,
             redactor._target(request.target, own, suspect=suspect),
-            redactor._stored(fields) if suspect else fields,
+            header.headers,
             redactor._body(request.body, found, wide) if suspect else request.body,
             without_userinfo(request.base) if "@" in request.base else request.base,
             file=request.file,
@@ -173,6 +175,7 @@ class Redactor:
             coding=request.coding,
             varied=request.varied,
             edition=request.edition,
+            read=header,
         )
         return stored, found.taught
 
@@ -266,7 +269,7 @@ class Redactor:
         values, head = self._of_exchange, _searched_text(target, request.headers)
         if not (values.may_occur_in(head) or values.may_occur_in(request.body)):
             return request
-        media = request_fields(request.headers).content_type
+        media = request.fields.content_type
         stored = replace(
             request,
             target=self._without_known(target).decode("utf-8", "surrogateescape"),

@@ -90,7 +90,7 @@ async def _moved_to_files(store: CassetteStore, name: str, item: AnyInteraction)
 
 
 async def _move_request(store: CassetteStore, name: str, request: Request) -> Request:
-    digester = BodyDigester(request.headers)
+    digester = BodyDigester(request.fields)
     digester.feed(request.body)
     kept: BodyFile = await store.keep(name, [request.body])
     return replace(request, body=b"", file=replace(kept, parts=digester.finish().parts))

@@ -17,7 +17,7 @@ from tapeway.core.http.content_codings import (
     readable_response,
     without_coding_fields,
 )
-from tapeway.core.http.headers import HOP_BY_HOP, OWN, end_to_end, find_header, request_fields
+from tapeway.core.http.headers import HOP_BY_HOP, OWN, end_to_end, find_header
 from tapeway.core.http.location import without_default_port
 from tapeway.core.json_text import Json, Pointer, ReadJson
 from tapeway.core.matching.document import read_value
@@ -38,6 +38,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
     Verdict,
 )
+from tapeway.core.model.request_fields import stored_fields
 from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields, millis
@@ -260,7 +261,7 @@ def decode_request(fields: Fields) -> Request:
 
 def _check_request(fields: Fields, *, as_sent: bool) -> tuple[Request, ReadJson | None]:
     headers, read = header_map.decode(fields), None
-    if not as_sent and bodies.is_plain_json(fields) and request_fields(headers).is_plain_json:
+    if not as_sent and bodies.is_plain_json(fields) and stored_fields(headers).is_plain_json:
         bodies.check(fields)
         read = read_value(fields.values["json"])
     body = _decode_request_body(fields, headers) if read is None else read.canonical
@@ -277,11 +278,12 @@ def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
     if not route:
         target = target.partition("#")[0]
         target = target if target.startswith("/") else f"/{target}"
+    header = stored_fields(headers)
     return Request(
         route=route,
         method=method,
         target=target,
-        headers=headers,
+        headers=header.headers,
         body=body,
         base=base,
         file=_decode_body_file(fields),
@@ -289,6 +291,7 @@ def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
         coding=_decode_coding(fields),
         varied=_decode_varied(fields),
         edition=_decode_edition(fields),
+        read=header,
     )
 
 

@@ -98,7 +98,7 @@ class SecretScanner:
         if isinstance(item, ForeignInteraction):
             return self.document(document)
         credentials_found = [
-            *credentials.header_credentials(item.request.headers),
+            *credentials.header_credentials(item.request.fields),
             *credentials.target_credentials(item.request),
             *credentials.userinfo_credentials(item.request.base),
             *credentials.response_credentials(item.response.headers),

@@ -13,7 +13,7 @@ from tapeway.core.matching import rules
 from tapeway.core.matching.key import key_on_route, request_key
 from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault
 from tapeway.core.misses.neighbours import order_keys, weight_of
-from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.cassette import CONDITIONS, CREDENTIALS, CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.model.messages import CONDITIONAL_STATUSES, Request
 from tapeway.core.text import escape_octets
@@ -24,10 +24,6 @@ from tapeway.formats.native import document
 from tapeway.stores.support.serialize import serialize_recording
 
 _SMALL = 4096
-
-
-CREDENTIALS, CONDITIONS = 1, 2
-"""Marks of a recording: the request may hold credentials; it answers only some equal requests."""
 
 
 class FiledKey(NamedTuple):

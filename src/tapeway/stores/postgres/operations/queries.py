@@ -1,7 +1,7 @@
 """Queries on recordings, and the check whether the tables of a store agree with each other."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
@@ -24,11 +24,8 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
-from tapeway.core.model.control import CursorState
 from tapeway.errors import interaction_gone
 from tapeway.ports import FoundUnused, Issuer
-from tapeway.stores.postgres.operations import cursors
-from tapeway.stores.postgres.operations.cassette_rows import version_of
 from tapeway.stores.postgres.operations.rows import (
     RECORDING,
     TITLE,
@@ -63,12 +60,7 @@ SELECT c.modified_at, max(s.modified_at), CAST(coalesce(sum(s.size), 0) AS bigin
 FROM @cassette c LEFT JOIN @source s ON s.cassette = c.id WHERE c.name = $1 GROUP BY c.id
 """
 _GET = f"{_SELECT} AND number = $2"
-# By lists and not by a join: without statistics, as in a new database, PostgreSQL plans that as a
-# scan of the whole cassette.
-_FIND = f"""
-{_SELECT} AND number = ANY(ARRAY (SELECT number FROM @key WHERE {_IN_FORCE} AND digest = ANY(ARRAY(SELECT decode(unnest($2::text[]), 'hex')))))
-{_FEW_IN_ORDER}
-"""  # noqa: S608
+_DOCUMENTS = f"{_SELECT} AND number = ANY($2::text[]::bigint[]) {_FEW_IN_ORDER}"
 _ALIKE = f"""
 SELECT number, weight FROM @interaction WHERE {_OF} AND weight IS NOT NULL AND number = ANY(ARRAY (
   SELECT number FROM @key WHERE {_IN_FORCE} AND digest = $2 ORDER BY number DESC LIMIT {MOST_ALIKE}
@@ -119,10 +111,6 @@ _SAME_KEY = f"""
 AND number = ANY(ARRAY (SELECT number FROM @key WHERE {_IN_FORCE} AND digest = $2))
 {_FEW_IN_ORDER} LIMIT {_GROUP}
 """  # noqa: S608
-_UNROUTED = f"""
-SELECT DISTINCT {{}} FROM @interaction WHERE {_OF} AND exchange AND route = $2 AND base = $3
-"""  # noqa: S608
-
 _MISCOUNTED = """
 SELECT c.name, coalesce(s.count, 0), coalesce(i.count, 0) FROM @cassette c
 LEFT JOIN (SELECT cassette, CAST(sum(count) AS bigint) AS count FROM @source GROUP BY cassette) s
@@ -192,18 +180,9 @@ async def load(name: str, place: str, decode: Decode, session: Session) -> Store
     return StoredCassette(outlined.head, tuple(items))
 
 
-async def find(name: str, keys: Sequence[bytes], session: Session) -> Sequence[Row]:
-    """The recordings under any of these keys, in order."""
-    return (await session.rows(_FIND, name, hexes(keys))) if keys else []
-
-
-async def look(
-    name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes], session: Session
-) -> tuple[Mapping[bytes, CursorState], Sequence[Row], str | None]:
-    """Version, then cursors, then recordings: a recording made in between moved its cursor."""
-    version = (await version_of(name, session)) if keys else None
-    stored = await cursors.read(name, take, keys, session)
-    return stored, (await find(name, digests, session)), version
+async def documents(name: str, wanted: Sequence[int], session: Session) -> Sequence[Row]:
+    """The recordings with these numbers, in order."""
+    return (await session.rows(_DOCUMENTS, name, numbers(wanted))) if wanted else []
 
 
 async def get(name: str, index: int, session: Session) -> Sequence[Row]:
@@ -290,8 +269,7 @@ async def _within_budget(name: str, weighed: Sequence[Row], session: Session) ->
     chosen = within_budget((number, weight) for number, weight in weighed)
     if not chosen:
         return []
-    sql = f"{_SELECT} AND number = ANY($2::text[]::bigint[]) {_FEW_IN_ORDER}"
-    return await session.rows(sql, name, numbers(chosen))
+    return await documents(name, chosen, session)
 
 
 async def unused(name: str, takes: Sequence[int], limit: int, session: Session) -> FoundUnused:
@@ -310,22 +288,6 @@ async def duplicates(name: str, limit: int, session: Session) -> list[list[Recor
     for digest, route in groups:
         titles.append(titles_of(await session.rows(_SAME_KEY, name, digest, route)))
     return titles
-
-
-async def unrouted_prefixes(
-    name: str, base: str, prefixes: Sequence[str], session: Session
-) -> list[str]:
-    """Under which path prefixes recordings without a route are."""
-    given = [f"{prefix}/".encode() for prefix in prefixes]
-    cases = " ".join(
-        [
-            f"WHEN substr(path, 1, {len(prefix)}) = ${at} THEN {at - 4}"
-            for at, prefix in enumerate(given, 4)
-        ]
-    )
-    column = f"CASE {cases} ELSE -1 END" if cases else "-1"
-    positions = await session.rows(_UNROUTED.format(column), name, b"", base.encode(), *given)
-    return [prefixes[at] if at >= 0 else "" for (at,) in positions]
 
 
 async def check(session: Session) -> list[str]:
