@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from tapeway.core.model.cassette import CassetteHead, Outline, Recording
+from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.condition import Condition, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
@@ -38,9 +38,6 @@ class SharedEditor(Editor):
         self._locks = KeyedLocks()
         self._new_head = new_head
         self._changed = source.announce
-
-    async def outline(self, name: str) -> Outline | None:
-        return await self._shared.outline(name)
 
     async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
         """A cassette page by page; changes of others may show or not."""
