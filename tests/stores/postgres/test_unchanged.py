@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.json_text import Json
-from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.matching.rules import NO_RULES
+from tapeway.core.model.cassette import LogRow, StoredCassette
 from tapeway.core.model.control import CursorMove, SeenCassette
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.recordings import HEAD, recording
@@ -18,7 +20,6 @@ from tests.stores.shared_instances import (
     append_recordings,
     instances,
     key,
-    log_of,
     made,
     other_answer,
     seen_of,
@@ -172,15 +173,22 @@ async def test_no_step_is_made_where_a_look_up_misses_an_acknowledged_recording(
         reader, appending, draw = stores[0], _Appending(stores[1:]), random.Random(7)
         await reader.append("x", HEAD, other_answer(0, await reader.reserve("x")))
         count, tries = Counter[bool](), itertools.count()
+        rows, revision = list[LogRow](), 0
         async with asyncio.TaskGroup() as tasks:
             for store in stores[1:]:
                 for _ in range(CLIENTS):
                     tasks.create_task(appending.client(store, random.Random(next(tries))))
             while min(count[True], count[False]) < TRIES:
                 at = draw.randrange(KEYS)
-                seen = await seen_of(reader, at)
-                rows = [row for row in await log_of(reader, "x") if row.revision <= seen.revision]
-                found = {row.number for row in rows if row.key in seen.keys}
+                while (page := await reader.since("x", revision)) is not None:
+                    rows += page.rows
+                    revision = page.seen
+                    if revision == page.revision:
+                        break
+                assert page is not None
+                match_key = recording_key(recording(at).exchange, NO_RULES)
+                seen = SeenCassette(page.token, revision, (match_key,))
+                found = {row.number for row in rows if row.key == match_key}
                 before = (await reader.cursors("x", 1, [key(at)])).get(key(at))
                 await asyncio.sleep(draw.choice((0, 0.02)))
                 acknowledged = set(appending.acknowledged[at])
