@@ -179,7 +179,7 @@ class Hits:
             stays = (self._broker.repeats or cassette.repeats) == "last"
             counted = partial(self._counted, give, asked, key, prepared)
             # A recording on the route that was asked for would come first.
-            seen = {asked.match_key().key, key}
+            seen = {key_on_route(key, target.address.route.name), key}
             shared.count(key, prepared.interaction.index, [*seen], counted, stays=stays)
             return COUNTING
         return self._counted_answer(asked, key, prepared)

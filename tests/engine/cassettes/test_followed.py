@@ -1,6 +1,7 @@
 """Cassettes that several processes share, each asking the store for what a request needs."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from tapeway.core.cassette.plan import Incoming, LiveCall
 from tapeway.core.matching import received_request
 from tapeway.core.matching.key import KeyAndBody, key_and_body
 from tapeway.core.matching.rules import Rules
-from tapeway.core.model.cassette import CassetteHead, Lease, LogPage, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Lease, LogPage, StoredCassette, TakenRecording
 from tapeway.core.model.control import CursorMove
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
@@ -470,7 +471,7 @@ async def test_what_is_known_of_recordings_is_bounded(monkeypatch: pytest.Monkey
                 assert (await one.get(f"/v1/{number}")).outcome == "replayed"
             # What is held only saves reading: no answer shows how much there is.
             assert (index := cassettes.hits("default")) is not None
-            assert 0 < index.documents.size <= 50_000
+            assert 0 < index.documents.memory.size <= 50_000
 
 
 async def test_a_cassette_begun_by_another_instance_is_continued() -> None:
@@ -575,3 +576,32 @@ async def test_a_take_that_begins_while_an_index_is_read_goes_on_after_the_next_
         served += [(await other.get()).index, (await one.get()).index]
 
         assert served == [0, 1, 2, 3]
+
+
+async def test_a_recording_that_is_edited_while_it_is_read_is_answered_as_it_is_now() -> None:
+    async with shared_brokers(rules=REUSED) as found:
+        one, other = found.instances
+        await one.get()
+        await one.get("/v1/seen")
+        assert (await other.get("/v1/seen")).outcome == "replayed"
+        documents, reading, gate = other.store.documents, asyncio.Event(), asyncio.Event()
+
+        async def held(name: str, numbers: Sequence[int]) -> Sequence[TakenRecording]:
+            read = await documents(name, numbers)
+            reading.set()
+            await gate.wait()
+            return read
+
+        other.store.documents = held  # type: ignore[method-assign]
+        asked = start(other.get)
+        await reading.wait()
+        (item,) = [item for item in found.common.held["default"] if item.index == 0]
+        assert isinstance(item, Interaction)
+        response = replace(item.response, body=b"edited")
+        await one.store.edit("default", 0, replace(item, response=response))
+        # It follows the log of the cassette now.
+        await other.get("/v1/new")
+        gate.set()
+
+        assert (await asked).body == b"edited"
+        assert (await other.get()).body == b"edited"

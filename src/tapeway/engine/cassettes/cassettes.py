@@ -85,7 +85,7 @@ class Cassettes:
         try:
             return self._told_of(await self._reconsider(view, plan))
         finally:
-            self.source.decided(view.search)
+            view.search.decided()
 
     def _told_of(self, plan: Plan) -> Plan:
         """The plan; the log says once per cassette why a recorded request is asked again."""
@@ -101,7 +101,7 @@ class Cassettes:
         try:
             return await self._found(search)
         finally:
-            self.source.decided(search)
+            search.decided()
 
     async def _found(self, search: Search) -> tuple[View, Plan]:
         source = self.source
@@ -289,7 +289,7 @@ class Cassettes:
         """
         source, rules = self.source, view.cassette.rules
         nothing: tuple[tuple[int, ...], None, Mapping[str, str]] = (), None, {}
-        if view.is_empty:
+        if not len(view.cassette):
             return nothing
         if source.shared:
             words = random_words(interaction.request)

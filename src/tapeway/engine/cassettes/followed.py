@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from uuid import UUID, uuid5
 
 from tapeway.core.cassette.cursors import Take, write_key
@@ -48,7 +49,12 @@ from tapeway.engine.cassettes.context import (
     not_loaded,
     with_rules,
 )
-from tapeway.engine.cassettes.followed_index import CassetteDocuments, FollowedIndex
+from tapeway.engine.cassettes.followed_index import (
+    CassetteDocuments,
+    DocumentMemory,
+    FollowedIndex,
+    advanced,
+)
 from tapeway.engine.cassettes.source import (
     MOST_TRIES,
     DecideAgain,
@@ -68,7 +74,6 @@ from tapeway.errors import (
     CassetteCorrupt,
     DocumentAway,
     StoreError,
-    copy_of,
     recording_edited,
 )
 from tapeway.ports import SharedStore
@@ -94,8 +99,7 @@ class Followed(Source):
         super().__init__(store, control, context)
         self._leases = RecordingLeases(store, context.calls)
         self._followed: dict[str, FollowedIndex] = {}
-        self._following: set[str] = set()
-        """Cassettes that are to be followed soon."""
+        self._memory = DocumentMemory()
         self._reads: Counter[str] = Counter()
         """How often the log of a cassette was begun to be read."""
         self._loading = KeyedLocks()
@@ -124,9 +128,9 @@ class Followed(Source):
     def hits(self, name: str) -> FollowedIndex | None:
         """The index of a cassette; None where the store is to be asked first."""
         followed = self._followed.get(name)
-        if followed is None or not followed.token or self._left or self.store.trouble is not None:
+        if followed is None or not followed.token or followed.behind:
             return None
-        return followed
+        return None if self._left or self.store.trouble is not None else followed
 
     async def prepare(self, name: str, mode: Mode | None = None) -> None:
         """Check that it can be read. Raises StoreError."""
@@ -171,6 +175,7 @@ class Followed(Source):
                 if followed is None:
                     followed = await self._load(name)
                 elif not await self._read_on(followed):
+                    self._memory.forget(followed.documents)
                     followed = None
                 if followed is not None:
                     self._followed[name] = followed
@@ -191,6 +196,7 @@ class Followed(Source):
             await self.store.replace_head(name, ruled.head)
             return None
         followed = self._index(name, outline.head, page.token)
+        # From the first row once more: under another token the keys would not be those of the head.
         if not await self._read_on(followed):
             return None
         if followed.documents.hold_credentials:
@@ -220,9 +226,8 @@ class Followed(Source):
         take = self.control.take_of(name)
         cassette = CassetteIndex(name, StoredCassette(head), take=take, calls_model=calls_model)
         return FollowedIndex(
-            *(cassette, self.store, self._context.routes, token),
+            *(cassette, self.store, self._memory, self._context.routes, token),
             lambda: self.control.generation,
-            lambda: self._hear_of_news(name),
         )
 
     def _new_head(self, name: str) -> CassetteHead:
@@ -231,22 +236,6 @@ class Followed(Source):
             return known.cassette.head
         # Instances that create the cassette simultaneously must use equal placeholders for a secret.
         return replace(self._context.new_head(), run_id=str(uuid5(_RUN_ID_NAMESPACE, name)))
-
-    def _hear_of_news(self, name: str) -> None:
-        """Follow soon: each step would have the store look through more rows."""
-        followed = self._followed.get(name)
-        if followed is not None and name not in self._following:
-            self._following.add(name)
-            self._context.tasks.create_task(self._follow_later(name))
-
-    async def _follow_later(self, name: str) -> None:
-        try:
-            await self._follow(name)
-        except StoreError:
-            # Whoever needs it raises the error.
-            return
-        finally:
-            self._following.discard(name)
 
     # Deciding.
 
@@ -339,7 +328,7 @@ class Followed(Source):
                 except DocumentAway as away:
                     await self._bring(search, cassette, away)
         finally:
-            self.decided(search)
+            search.decided()
         raise too_many(cassette.name)
 
     async def bring(self, view: View, away: DocumentAway) -> None:
@@ -354,19 +343,15 @@ class Followed(Source):
         item = cassette.get(away.index)
         if isinstance(item, LazyInteraction) and isinstance(item.file, CassetteDocuments):
             # The decision may look at more of them than there is room for.
-            search.pinned.append((item.file, away.index))
-            item.file.pin(away.index)
+            search.when_decided.append(item.file.pin(away.index))
             await asyncio.to_thread(item.load)
-
-    def decided(self, search: Search) -> None:
-        for documents, index in search.pinned:
-            documents.unpin([index])
-        search.pinned.clear()
 
     async def in_memory(
         self, cassette: CassetteIndex, item: Interaction | None
     ) -> Interaction | None:
-        return await asyncio.to_thread(item.load) if isinstance(item, LazyInteraction) else item
+        return (
+            await self.reading(cassette, item.load) if isinstance(item, LazyInteraction) else item
+        )
 
     def whole(self, replay: Replay) -> Replay:
         # In memory: it was looked at when it was counted.
@@ -385,10 +370,14 @@ class Followed(Source):
             return False
         search.used.add(key)
         asked = search.keys if key in search.keys else ()
-        move = followed.step(search.take, key, replay.interaction.index, asked)
-        if not await self._save_bindings(view, replay.interaction.index):
-            # The step was counted, and is not made.
-            followed.forget(move)
+        move, saved = followed.step(search.take, key, replay.interaction.index, asked), False
+        try:
+            saved = await self._save_bindings(view, replay.interaction.index)
+        finally:
+            if not saved:
+                # The index has counted the step, and the store is not given it.
+                followed.forget(move)
+        if not saved:
             return False
         if await followed.make(move):
             return True
@@ -409,22 +398,9 @@ class Followed(Source):
             known = before.get(key)
             if known is None or known.state != state:
                 move = CursorMove(name, number, key, known, state, index)
-                if not await self._advanced(move):
+                if not await advanced(self.store, move):
                     return False
         return True
-
-    async def _advanced(self, move: CursorMove) -> bool:
-        """Whether a step of a cursor was made that no index knows. Raises StoreError."""
-        waiter: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-
-        def done(_: CursorMove, refused: BaseException | None) -> None:
-            if not waiter.done():
-                waiter.set_result(refused)
-
-        self.store.advance(move, done)
-        if (refused := await waiter) is not None:
-            raise copy_of(refused)
-        return move.after is not None
 
     async def near(self, view: View, asked: Request) -> View:
         search, cassette = view.search, view.cassette
@@ -472,11 +448,13 @@ class Followed(Source):
         meant, identifiers = await meant_by(asked, recordings, rules, asks=asks)
         keys = {issued_key(identifier): identifier for identifier in identifiers}
         issuers = await self.store.issuers(name, list(keys)) if keys else {}
-        if followed is not None and followed.cassette is cassette:
-            followed.documents.hold(meant)
         held = [cassette.get(interaction.index) for interaction in meant]
-        known = {keys[key]: issuer.index for key, issuer in issuers.items()}
         present = [item for item in held if item is not None]
+        known = {keys[key]: issuer.index for key, issuer in issuers.items()}
+        if followed is not None:
+            # Read once more: what was found above may have been edited since.
+            lazy = [item.index for item in present if isinstance(item, LazyInteraction)]
+            await followed.documents.bring(lazy)
         return replace(view, identifiers=CorrelationIndex(present, rules, known))
 
     async def neighbours(
@@ -511,7 +489,9 @@ class Followed(Source):
     async def note_write(self, live_call: LiveCall) -> None:
         name, take = live_call.cassette.name, live_call.take.number
         key, before = write_key(live_call.redacted.route), None
-        while not await self._advanced(CursorMove(name, take, key, before, _one_more(before))):
+        while not await advanced(
+            self.store, CursorMove(name, take, key, before, _one_more(before))
+        ):
             before = (await self.store.cursors(name, take, [key])).get(key)
 
     async def let_go(self, live_call: LiveCall) -> None:
@@ -609,7 +589,7 @@ class Followed(Source):
         cassette, incoming = live_call.cassette, incoming_of(live_call)._replace(take=number)
         mode = incoming.mode or self.control.mode_of(name)
         search = Search(name, incoming, mode, number, cassette=cassette)
-        find = lambda: cassette.earlier(interaction, key, live_call.take)  # noqa: E731
+        find = partial(cassette.earlier, interaction, key, live_call.take)
         if not await self.reading(cassette, find):
 
             async def latest() -> View:
@@ -644,8 +624,8 @@ class Followed(Source):
         bindings.bind(id_map)
         index = cassette.indexes(key)[-1]
         for binding, state in bindings.states().items():
-            await self._advanced(
-                CursorMove(cassette.name, take.number, binding, None, state, index)
+            await advanced(
+                self.store, CursorMove(cassette.name, take.number, binding, None, state, index)
             )
 
     async def compared(self, view: View, key: bytes, *, more: bool = False) -> None:
@@ -667,10 +647,8 @@ class Followed(Source):
             followed = await self._follow(name)
             cassette = followed.cassette
             found = await self.store.cursors(name, number, sorted(keys))
-            left = await self.reading(
-                cassette,
-                lambda: _left_behind(cassette, Take(number), found),  # noqa: B023
-            )
+            find = partial(_left_behind, cassette, Take(number), found)
+            left = await self.reading(cassette, find)
             for index in left:
                 await self.store.edit(name, index, None)
             followed.behind = True
@@ -760,7 +738,9 @@ class Followed(Source):
 
     def _forget(self, name: str) -> None:
         super()._forget(name)
-        self._followed.pop(name, None)
+        self._reads.pop(name, None)
+        if (followed := self._followed.pop(name, None)) is not None:
+            self._memory.forget(followed.documents)
 
     async def _forget_empty(self, name: str) -> None:
         followed = self._followed.get(name)

@@ -20,11 +20,69 @@ from tapeway.errors import CassetteEdited, StoreAway, copy_of, document_away
 from tapeway.ports import SharedStore
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Documents of a cassette in memory; beyond that, those go that were read first."""
+"""Documents in memory, of all cassettes; beyond that, those go that were read first."""
 
 READ_AHEAD = 16
+MOST_ROWS = 100
+"""So many later rows of a log the store looks through for a hit, before the index reads on."""
 _OVERHEAD = 2048
 """The memory for a recording without the bodies, roughly."""
+
+
+class DocumentMemory:
+    """The recordings in memory, of all cassettes. Changed on the event loop alone."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[CassetteDocuments, int], Interaction] = {}
+        self._pinned: Counter[tuple[CassetteDocuments, int]] = Counter()
+        self.size = 0
+        """Bytes, roughly."""
+
+    def get(self, of: "CassetteDocuments", index: int) -> Interaction | None:
+        """A recording, for any thread; None where it is not in memory."""
+        return self._held.get((of, index))
+
+    def hold(self, of: "CassetteDocuments", items: Iterable[Interaction]) -> None:
+        """Keep recordings, as far as there is room for earlier ones beside them."""
+        new = [(of, item.index) for item in items]
+        for at, item in zip(new, items, strict=True):
+            self._drop(at)
+            self._held[at] = item
+            self.size += _size_of(item)
+        if self.size > MOST_BYTES:
+            self._make_room({*new})
+
+    def _make_room(self, new: Collection[tuple["CassetteDocuments", int]]) -> None:
+        for at in list(self._held):
+            if self.size <= MOST_BYTES or at in new:
+                break
+            if at not in self._pinned:
+                self._drop(at)
+
+    def discard(self, of: "CassetteDocuments", index: int) -> None:
+        """Forget a recording that was changed or removed."""
+        self._drop((of, index))
+
+    def _drop(self, at: tuple["CassetteDocuments", int]) -> None:
+        if (held := self._held.pop(at, None)) is not None:
+            self.size -= _size_of(held)
+
+    def forget(self, of: "CassetteDocuments") -> None:
+        """Forget the recordings of a cassette that is not in use any more."""
+        for at in [at for at in self._held if at[0] is of]:
+            self._drop(at)
+
+    def pin(self, of: "CassetteDocuments", index: int) -> Callable[[], None]:
+        """Keep a recording whatever the room is, until the result is called."""
+        at = of, index
+        self._pinned[at] += 1
+
+        def unpin() -> None:
+            self._pinned[at] -= 1
+            if not self._pinned[at]:
+                del self._pinned[at]
+
+        return unpin
 
 
 class CassetteDocuments:
@@ -33,15 +91,14 @@ class CassetteDocuments:
     The event loop gets `DocumentAway` for one that is not in memory; other threads wait for it.
     """
 
-    def __init__(self, store: SharedStore, name: str) -> None:
+    def __init__(self, store: SharedStore, name: str, memory: DocumentMemory) -> None:
         self._store = store
         self._name = name
+        self.memory = memory
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._held: dict[int, Interaction] = {}
-        self._pinned: Counter[int] = Counter()
-        self.size = 0
-        """Bytes in memory, roughly."""
+        self._under_way: list[set[int]] = []
+        """What is being read now, without what was changed meanwhile."""
         self._lazy: set[int] = set()
         self._with_credentials: set[int] = set()
         self._with_conditions: set[int] = set()
@@ -56,11 +113,10 @@ class CassetteDocuments:
         return LazyInteraction.at(index, self)
 
     def discard(self, index: int) -> None:
-        """Forget a recording that was changed or removed."""
-        for known in (self._lazy, self._with_credentials, self._with_conditions):
+        """Forget a recording that was changed or removed, also where it is being read."""
+        for known in (self._lazy, self._with_credentials, self._with_conditions, *self._under_way):
             known.discard(index)
-        if (held := self._held.pop(index, None)) is not None:
-            self.size -= _size_of(held)
+        self.memory.discard(self, index)
 
     @property
     def hold_credentials(self) -> bool:
@@ -77,54 +133,60 @@ class CassetteDocuments:
         return getattr(self.load(item.index), name)
 
     def load(self, index: int) -> Interaction:
-        """The whole recording. Raises DocumentAway, and CassetteEdited where it is gone."""
-        if (held := self._held.get(index)) is not None:
+        """The whole recording. Raises DocumentAway, and CassetteEdited where it has changed."""
+        if (held := self.memory.get(self, index)) is not None:
             return held
         if threading.get_ident() == self._thread:
             raise document_away(index)
         ahead = [at for at in range(index, index + READ_AHEAD) if at in self._lazy]
         wanted = self.bring([index, *ahead])
-        return self._there(index, asyncio.run_coroutine_threadsafe(wanted, self._loop).result())
-
-    async def bring(self, numbers: Iterable[int]) -> Mapping[int, Interaction]:
-        """Read recordings that are not in memory. Raises StoreError."""
-        wanted = sorted({*numbers})
-        missing = [number for number in wanted if number not in self._held]
-        brought = {number: self._held[number] for number in wanted if number in self._held}
-        if missing:
-            read = await self._store.documents(self._name, missing)
-            brought.update(self.hold([recording.item for recording in read]))
-        return brought
-
-    def _there(self, index: int, brought: Mapping[int, Interaction]) -> Interaction:
+        brought = asyncio.run_coroutine_threadsafe(wanted, self._loop).result()
         if (found := brought.get(index)) is None:
             raise CassetteEdited(
                 f"cassette '{self._name}', interaction {index}: it was changed or removed meanwhile"
             )
         return found
 
-    def hold(self, items: Iterable[AnyInteraction]) -> dict[int, Interaction]:
-        """Have recordings in memory, as far as there is room for earlier ones beside them."""
-        new = {item.index: item for item in items if isinstance(item, Interaction)}
-        for index, item in new.items():
-            if (before := self._held.pop(index, None)) is not None:
-                self.size -= _size_of(before)
-            self._held[index] = item
-            self.size += _size_of(item)
-        for index in list(self._held):
-            if self.size <= MOST_BYTES or index in new:
-                break
-            if index not in self._pinned:
-                self.size -= _size_of(self._held.pop(index))
-        return new
+    async def bring(self, indexes: Iterable[int]) -> Mapping[int, Interaction]:
+        """Recordings, read where they are not in memory; without those changed meanwhile.
 
-    def pin(self, index: int) -> None:
-        """Have a recording stay in memory until as many calls of `unpin`."""
-        self._pinned[index] += 1
+        Raises StoreError.
+        """
+        held = {index: self.memory.get(self, index) for index in indexes}
+        brought = {index: item for index, item in held.items() if item is not None}
+        if missing := held.keys() - brought.keys():
+            self._under_way.append(missing)
+            try:
+                read = await self._store.documents(self._name, sorted(missing))
+            finally:
+                self._under_way = [other for other in self._under_way if other is not missing]
+            items = [taken.item for taken in read if taken.item.index in missing]
+            new = [item for item in items if isinstance(item, Interaction)]
+            self.memory.hold(self, new)
+            brought.update({item.index: item for item in new})
+        return brought
 
-    def unpin(self, indexes: Iterable[int]) -> None:
-        """Let recordings go when there is no more room."""
-        self._pinned -= Counter(indexes)
+    def pin(self, index: int) -> Callable[[], None]:
+        """Keep a recording in memory, once it is there, until the result is called."""
+        return self.memory.pin(self, index)
+
+
+async def advanced(
+    store: SharedStore, move: CursorMove, moved: Callable[[CursorMove], None] | None = None
+) -> bool:
+    """Whether the store made a step; `moved` is called in any case. Raises StoreError."""
+    waiter: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+
+    def done(move: CursorMove, refused: BaseException | None) -> None:
+        if moved is not None:
+            moved(move)
+        if not waiter.done():
+            waiter.set_result(refused)
+
+    store.advance(move, done)
+    if (refused := await waiter) is not None:
+        raise copy_of(refused)
+    return move.after is not None
 
 
 class FollowedIndex:
@@ -138,14 +200,14 @@ class FollowedIndex:
         self,
         cassette: CassetteIndex,
         store: SharedStore,
+        memory: DocumentMemory,
         routes: RouteTable,
         token: str,
         generation: Callable[[], int],
-        on_news: Callable[[], None],
     ) -> None:
-        """`generation` gives that of what is in force; `on_news` hears of a later revision."""
+        """`generation` gives that of what is in force."""
         self.cassette = cassette
-        self.documents = CassetteDocuments(store, cassette.name)
+        self.documents = CassetteDocuments(store, cassette.name, memory)
         self.token = token
         """Of the cassette; empty where there is none in the store."""
         self.revision = 0
@@ -161,7 +223,6 @@ class FollowedIndex:
         self._store = store
         self._routes = routes
         self._generation = generation
-        self._on_news = on_news
 
     # Following.
 
@@ -254,8 +315,8 @@ class FollowedIndex:
     ) -> CursorMove:
         """The step of a use that the index has counted; give it to the store.
 
-        `touched` is the recording that was used for the first time, if one was.
-        It depends on the keys that were `asked`, without any on all recordings.
+        `touched` is the recording that was used for the first time, if one was. The step depends on
+        the keys that were `asked`; without any it depends on all recordings.
         """
         with self.cassette.in_take(take):
             state = self.cassette.cursor_state(key)
@@ -277,21 +338,7 @@ class FollowedIndex:
 
     async def make(self, move: CursorMove) -> bool:
         """Have the store make a step; False where it was refused. Raises StoreError."""
-        waiter: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-        self._store.advance(move, partial(self._settle, waiter))
-        if (refused := await waiter) is not None:
-            raise copy_of(refused)
-        return move.after is not None
-
-    def _settle(
-        self,
-        waiter: "asyncio.Future[BaseException | None]",
-        move: CursorMove,
-        refused: BaseException | None,
-    ) -> None:
-        self._moved(move)
-        if not waiter.done():
-            waiter.set_result(refused)
+        return await advanced(self._store, move, self._moved)
 
     def count(
         self,
@@ -347,14 +394,8 @@ class FollowedIndex:
             # Somebody else moved it, or changed the cassette.
             self.turns.pop(at, None)
             self.stale.add(at)
-        if not made:
+        if not made or move.revision > self.revision + MOST_ROWS:
             self.behind = True
-        elif (
-            move.revision > self.revision
-            and move.seen is not None
-            and move.seen.token == self.token
-        ):
-            self._on_news()
 
 
 def _size_of(item: Interaction) -> int:

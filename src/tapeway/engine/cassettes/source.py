@@ -6,10 +6,10 @@ A view is a cassette as a request needs it. `Loaded` gives views of the cassette
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
 MOST_TRIES = 1000
 """The number of times a request is decided on anew because another instance was quicker."""
 
-NO_TURNS: Mapping[bytes, CursorState] = {}
-
-
-class PinnedDocuments(Protocol):
-    """Where documents stay in memory while a request is decided on."""
-
-    def unpin(self, indexes: Iterable[int]) -> None: ...
-
 
 @dataclass(slots=True)
 class Search:
@@ -60,8 +52,14 @@ class Search:
     """The keys of recordings that were tried to be used."""
     refused: int = 0
     """How often the store has refused a step."""
-    pinned: list[tuple["PinnedDocuments", int]] = field(default_factory=list)
-    """Recordings that stay in memory until the request is decided on."""
+    when_decided: list[Callable[[], None]] = field(default_factory=list)
+    """Lets the recordings go that were kept in memory for the decision."""
+
+    def decided(self) -> None:
+        """Let go of what only the decision needed."""
+        for let_go in self.when_decided:
+            let_go()
+        self.when_decided.clear()
 
 
 @dataclass(slots=True)
@@ -76,11 +74,6 @@ class View:
     """How other instances have renamed identifiers, where the bindings were read."""
     generation: int = 0
     """The cassette's own generation when the view was made."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the cassette holds nothing at all."""
-        return not len(self.cassette)
 
 
 @dataclass(slots=True)
@@ -155,10 +148,6 @@ class Source(ABC):
     async def bring(self, view: View, away: DocumentAway) -> None:
         """Read a recording that a decision looks at. Raises StoreError."""
         raise away
-
-    def decided(self, search: Search) -> None:
-        """Note that a request is decided on."""
-        return
 
     async def reading(self, cassette: CassetteIndex, work: Callable[[], T]) -> T:
         """The result of work that looks at recordings, and is begun anew when they are read first."""
@@ -266,7 +255,7 @@ class Source(ABC):
 
     async def load_bindings(self, view: View, keys: Sequence[bytes]) -> Mapping[bytes, CursorState]:
         """Load into the take how other instances have renamed identifiers, from some cursors."""
-        return NO_TURNS
+        return {}
 
     @abstractmethod
     async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:
