@@ -10,11 +10,18 @@ from tapeway.core.cassette.plan import Incoming, LiveCall
 from tapeway.core.matching import received_request
 from tapeway.core.matching.key import KeyAndBody, key_and_body
 from tapeway.core.matching.rules import Rules
-from tapeway.core.model.cassette import CassetteHead, Lease, LogPage, StoredCassette, TakenRecording
+from tapeway.core.model.cassette import (
+    CassetteHead,
+    Lease,
+    LogPage,
+    Recording,
+    StoredCassette,
+    TakenRecording,
+)
 from tapeway.core.model.control import CursorMove
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
-from tapeway.engine.cassettes import followed, followed_index
+from tapeway.engine.cassettes import cassettes, followed, followed_index
 from tapeway.errors import AdminError, CassetteCorrupt, StoreAway
 from tapeway.ports import MoveDone
 from tests.support.fakes.broker import ServedAnswer, until
@@ -464,13 +471,13 @@ async def test_what_is_known_of_recordings_is_bounded(monkeypatch: pytest.Monkey
             await one.get(f"/v1/{number}")
         # In their own take a write could end them.
         await one.broker.rewind()
-        cassettes = one.broker.source
-        assert isinstance(cassettes, followed.Followed)
+        source = one.broker.source
+        assert isinstance(source, followed.Followed)
         for _ in range(2):
             for number in range(100):
                 assert (await one.get(f"/v1/{number}")).outcome == "replayed"
             # What is held only saves reading: no answer shows how much there is.
-            assert (index := cassettes.hits("default")) is not None
+            assert (index := source.hits("default")) is not None
             assert 0 < index.documents.memory.size <= 50_000
 
 
@@ -605,3 +612,61 @@ async def test_a_recording_that_is_edited_while_it_is_read_is_answered_as_it_is_
 
         assert (await asked).body == b"edited"
         assert (await other.get()).body == b"edited"
+
+
+async def test_a_recording_that_is_added_while_nothing_is_recorded_answers_what_would_miss() -> (
+    None
+):
+    async with shared_brokers("record") as found:
+        one, other = found.instances
+        await one.get("/v1/a")
+        await one.broker.set_mode("replay")
+        assert (await other.get("/v1/b")).outcome == "miss"
+        (item,) = found.common.held["default"]
+        assert isinstance(item, Interaction)
+        request = replace(item.request, target="/v1/b")
+        more = replace(item, index=await one.store.reserve("default"), request=request)
+
+        await one.store.append("default", found.common.heads["default"], Recording(more))
+
+        assert (await other.get("/v1/b")).outcome == "replayed"
+
+
+async def test_an_index_reads_on_once_a_step_has_many_later_rows_to_look_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(followed_index, "MOST_ROWS", 2)
+    async with shared_brokers(rules=REUSED) as found:
+        one, other = found.instances
+        await one.get()
+        for _ in range(2):
+            await other.get()
+        reads = list[int]()
+        for number in range(3):
+            await one.get(f"/v1/{number}")
+            before = other.store.calls["since"]
+            for _ in range(2):
+                assert (await other.get()).outcome == "replayed"
+            reads.append(other.store.calls["since"] - before)
+
+        assert reads == [0, 0, 1]
+
+
+async def test_a_cursor_that_somebody_holds_for_a_while_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cassettes, "MOST_TRIES", 20)
+    async with shared_brokers("record", count=1) as found:
+        one = found.instances[0]
+        await one.get()
+        await one.broker.set_mode("replay")
+        loop, advance = asyncio.get_running_loop(), one.store.advance
+
+        def refused(move: CursorMove, done: MoveDone) -> None:
+            loop.call_soon(done, move, None)
+
+        one.store.advance = refused  # type: ignore[method-assign]
+        # Long before twenty tries with their pauses have ended.
+        loop.call_later(0.1, setattr, one.store, "advance", advance)
+
+        assert (await one.get()).outcome == "replayed"

@@ -79,6 +79,15 @@ async def _edited_answer(store: PostgresStore) -> None:
     assert await store.edit("x", 0, recording(0, body=b'{"edited": 1}').interaction)
 
 
+async def _of_any_key(store: PostgresStore) -> None:
+    # What has no route gets its key where it is read.
+    made = recording(9)
+    request = replace(made.exchange.request, route="")
+    await store.append(
+        "x", HEAD, replace(made, interaction=replace(made.exchange, request=request))
+    )
+
+
 async def _rules(store: PostgresStore) -> None:
     meta: dict[str, Json] = {**HEAD.meta, "match": {"ignore": ["body.none"]}}
     await store.replace_head("x", replace(HEAD, meta=meta))
@@ -92,7 +101,7 @@ async def _gone(store: PostgresStore) -> None:
     assert await store.remove("x")
 
 
-OWN = [_of_the_key, _superseding, _removal, _edited_answer, _rules, _made_anew, _gone]
+OWN = [_of_the_key, _of_any_key, _superseding, _removal, _edited_answer, _rules, _made_anew, _gone]
 
 
 @pytest.mark.parametrize("step", [_stays, _moves])

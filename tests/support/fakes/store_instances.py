@@ -179,6 +179,8 @@ class InstanceStore(BitByBitStore):
                 return
             before = before.after
         log = self._log(move.name)
+        if log is not None:
+            move.revision = len(log.rows)
         if move.seen is not None and (log is None or not log.is_as_seen(move.seen)):
             return
         if self.common.turns.get(cursor) != before:
