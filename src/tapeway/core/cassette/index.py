@@ -636,8 +636,8 @@ class CassetteIndex:
         """Add a durable HTTP exchange. The recorded request counts as a use.
 
         `variant` is a digest of the request's credential fields, `mark` what its client repeats when
-        it retries the call. A recording that `goes_on` holds more of the answer than the one that it
-        supersedes.
+        it retries the call. A recording that `goes_on` supersedes the recording of an earlier part of
+        the answer.
         """
         interaction = cast(Interaction, recording.interaction)
         place = None

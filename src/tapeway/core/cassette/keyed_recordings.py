@@ -77,7 +77,7 @@ class KeyedRecordings:
 def with_recording(
     held: Interaction | KeyedRecordings | None, more: Interaction, place_of: Mapping[int, int]
 ) -> Interaction | KeyedRecordings:
-    """What a key has with one more recording: the only one alone, if it answers every request."""
+    """The recordings of a key, one added. A single recording that answers every request stands alone."""
     if held is None and not _has_conditions(more):
         return more
     recordings = as_recordings(held, place_of) or KeyedRecordings(place_of)

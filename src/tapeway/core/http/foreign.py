@@ -32,7 +32,7 @@ PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".test")
 ICANN's resolution 2024.07.29.06 (internal).
 """
 OWN_SITES = frozenset({"same-origin", "none"})
-"""What `Sec-Fetch-Site` says of a page's own requests, and of those that a person typed."""
+"""Values of `Sec-Fetch-Site`: for requests to a page's own origin, and for addresses typed by a person."""
 
 _SAME_SITE = "same-site"
 _HOST = re.compile(

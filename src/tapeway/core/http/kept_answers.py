@@ -1,4 +1,4 @@
-"""Which answers a mode that also replays keeps: those that would come again if they were asked again.
+"""The answers that a mode keeps which also replays: a service would give them again.
 
 A success or a redirect is kept. An error may be passing (429, 503), or be about the caller and not
 about the question (401). The other client errors are answers (there is no such file), but a call to

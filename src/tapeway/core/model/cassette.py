@@ -71,7 +71,7 @@ class Recording:
     """In a shared store: applied in the same transaction."""
     read: ReadBodies = field(default=NOT_READ, compare=False, repr=False)
     goes_on: AnyInteraction | None = field(default=None, compare=False, repr=False)
-    """In a shared or remote store: it is written only while this superseded one is unchanged."""
+    """The superseded recording. A shared or remote store writes only while that is unchanged."""
 
     @property
     def is_repeat(self) -> bool:
@@ -168,9 +168,9 @@ class LogPage(NamedTuple):
     """Rows after a revision, in order and without a gap."""
 
     token: str
-    """Another token means that the rows do not tell what happened: the index is loaded anew."""
+    """Names the log. A log with another token is another one: an index begins again with its first row."""
     revision: int
-    """The last one of the cassette."""
+    """The last revision of the cassette."""
     rows: Sequence[LogRow]
 
     @property

@@ -72,7 +72,7 @@ class PartDigest:
 
 @dataclass(frozen=True, slots=True)
 class BodyFile:
-    """A body too large for memory: its file, its size, and its SHA-256 in hex.
+    """A body too large for memory: the file with it, the size in bytes, the SHA-256 in hex.
 
     `path` is empty if only size and digest are known, or if `handle` opens the body. A multipart
     request has `parts`.
@@ -109,11 +109,11 @@ class Request:
     varied: tuple[str, ...] = ()
     """In a stored request: the fields, in lower case, that decide the answer (`Vary`)."""
     edition: int = field(default=1, compare=False)
-    """Which edition of the list of deciding fields its recorder knew, or who received it knows."""
+    """The edition of the list of deciding fields: the recorder's, or for a received request the current one."""
     login: ClientLogin | None = field(default=None, compare=False, repr=False)
     """The login of the client's connection; None for a request of no connection."""
     read: RequestFields | None = field(default=None, compare=False, repr=False)
-    """The fields, if somebody has read them; the copies of a request take them over."""
+    """The header, if it was read before; copies of a request take it over."""
 
     @property
     def fields(self) -> RequestFields:

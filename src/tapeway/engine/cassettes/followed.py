@@ -295,7 +295,7 @@ class Followed(Source):
         if not MODE_POLICIES[search.mode].replays:
             return False
         followed = await self._follow(search.name)
-        if followed.cassette is not cassette or cassette.generation != view.generation:
+        if not self.holds(view):
             return True
         keys = [key for key in dict.fromkeys([*search.keys, plan.key]) if key in cassette]
         return bool(keys) and await self._have_moved(followed, search.take, keys)

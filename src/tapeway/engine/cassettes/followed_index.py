@@ -209,7 +209,7 @@ class FollowedIndex:
         self.cassette = cassette
         self.documents = CassetteDocuments(store, cassette.name, memory)
         self.token = token
-        """Of the cassette; empty where there is none in the store."""
+        """Names the log; empty where the store has no such cassette."""
         self.revision = 0
         self.behind = False
         """Whether the log is read before the next decision."""

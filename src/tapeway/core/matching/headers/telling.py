@@ -66,7 +66,7 @@ _DRAWN = re.compile(
 
 
 class AnsweredFields(NamedTuple):
-    """The fields of one of several equal requests that may tell it apart, and what it got."""
+    """One of several equal requests: the fields that may tell it from the others, and the answer."""
 
     fields: Mapping[bytes, bytes]
     answer: object
