@@ -1,8 +1,8 @@
 """Views of cassettes in a store that many processes use at once.
 
-Each cassette in use is an index in memory that follows the log of the store. A replay is a step of a
-cursor: the store makes the step only while cursor and recordings are as the index has them. Otherwise
-the request is decided on anew, with what is new.
+Each cassette in use has an index in memory, which follows the log of the cassette. A replay moves a
+cursor, and the store moves a cursor only while cursor and recordings are as the index knows them.
+Where the store refuses, the index reads on, and tapeway decides on the request anew.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ log = logging.getLogger(__name__)
 MOST_NEAR = 1000
 """The number of newest recordings of a path that a WebSocket connection may replay."""
 _AT_ONCE = 8
-"""How often a refused step is decided on anew at once; then after a pause each time."""
+"""Refusals of a request's steps after which each further try waits for `_PAUSE_S`."""
 _PAUSE_S = 0.02
 _NOTHING_ASKED = Incoming(Request("", "", ""))
 _RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
@@ -101,7 +101,7 @@ class Followed(Source):
         self._followed: dict[str, FollowedIndex] = {}
         self._memory = DocumentMemory()
         self._reads: Counter[str] = Counter()
-        """How often the log of a cassette was begun to be read."""
+        """By cassette, the number of times that a read of the log began."""
         self._loading = KeyedLocks()
         self._cursor_locks = KeyedLocks()
         """Held while a cursor is moved: only instances should compete, not requests of one instance."""
@@ -137,7 +137,7 @@ class Followed(Source):
         await self._of(name)
 
     async def unload_edited(self, name: str) -> bool:
-        """Have the next decision know what others have changed."""
+        """Have the next decision read the log first."""
         if (followed := self._followed.get(name)) is not None:
             followed.behind = True
         return followed is not None
@@ -145,7 +145,7 @@ class Followed(Source):
     # Following.
 
     async def _of(self, name: str) -> FollowedIndex:
-        """The index of a cassette, with what is new where something is. Raises StoreError."""
+        """The index of a cassette, after reading the log if need be. Raises StoreError."""
         self._context.tallies.setdefault(name, Tally())
         await self._end_takes(self._has_ended)
         followed = self._followed.get(name)
@@ -163,7 +163,7 @@ class Followed(Source):
             return self._index(name, self._new_head(name), "")
 
     async def _follow(self, name: str) -> FollowedIndex:
-        """The index with all that the log has from before the call. Raises StoreError."""
+        """The index with every row that the log had when this was called. Raises StoreError."""
         begun = self._reads[name]
         async with self._loading.of(name, b""):
             followed = self._followed.get(name)
@@ -185,7 +185,7 @@ class Followed(Source):
         raise too_many(name)
 
     async def _load(self, name: str) -> FollowedIndex | None:
-        """A cassette from the beginning of its log; None where it changes as a whole meanwhile."""
+        """An index read from the first row on; None if another log began meanwhile."""
         page = await self.store.since(name, 0)
         outline = None if page is None else await self.store.outline(name)
         if page is None or outline is None:
@@ -206,7 +206,7 @@ class Followed(Source):
         return followed
 
     async def _read_on(self, followed: FollowedIndex) -> bool:
-        """Have an index know the rest of the log; False where the log is another one."""
+        """Read the rest of the log into an index; False if another log has begun."""
         followed.behind = False
         try:
             while True:
@@ -290,7 +290,7 @@ class Followed(Source):
                     cassette.take.restore_key(key, found[key].state)
 
     async def has_news(self, view: View, plan: LiveCall | Miss) -> bool:
-        """Whether the cassette or a cursor has changed: no step of the store tells where none answers."""
+        """Whether cassette or cursors have changed: without a replay, no step of a cursor would tell."""
         search, cassette = view.search, view.cassette
         if not MODE_POLICIES[search.mode].replays:
             return False
@@ -301,7 +301,7 @@ class Followed(Source):
         return bool(keys) and await self._have_moved(followed, search.take, keys)
 
     async def _have_moved(self, followed: FollowedIndex, take: int, keys: Sequence[bytes]) -> bool:
-        """Read cursors; whether any of them is not as it was known."""
+        """Read cursors; whether another process has moved any of them."""
         turns = followed.turns
         before = {key: turns.get((take, key)) for key in keys}
         found = await self.store.cursors(followed.cassette.name, take, keys)

@@ -1,7 +1,8 @@
-"""A cassette of a shared store in memory: an index that follows the log, and the known cursors.
+"""A cassette of a shared store in memory: the index, which follows the log, and the known cursors.
 
-The index has the match keys; a document is read when a recording is looked at. A replay is a step of a
-cursor, which the store makes only while the cursor and the recordings are as the index has them.
+The index holds match keys. The document of a recording is read when the recording is looked at. A
+replay moves a cursor, and the store moves a cursor only while cursor and recordings are as the index
+knows them.
 """
 
 import asyncio
@@ -20,11 +21,11 @@ from tapeway.errors import CassetteEdited, StoreAway, copy_of, document_away
 from tapeway.ports import SharedStore
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Documents in memory, of all cassettes; beyond that, those go that were read first."""
+"""Documents in memory, of all cassettes together. The documents read first are forgotten first."""
 
 READ_AHEAD = 16
 MOST_ROWS = 100
-"""So many later rows of a log the store looks through for a hit, before the index reads on."""
+"""Later rows of a log that the store searches for each hit. With more rows the index reads on first."""
 _OVERHEAD = 2048
 """The memory for a recording without the bodies, roughly."""
 
@@ -43,7 +44,7 @@ class DocumentMemory:
         return self._held.get((of, index))
 
     def hold(self, of: "CassetteDocuments", items: Iterable[Interaction]) -> None:
-        """Keep recordings, as far as there is room for earlier ones beside them."""
+        """Keep recordings; earlier recordings give way where there is no room."""
         new = [(of, item.index) for item in items]
         for at, item in zip(new, items, strict=True):
             self._drop(at)
@@ -73,7 +74,7 @@ class DocumentMemory:
             self._drop(at)
 
     def pin(self, of: "CassetteDocuments", index: int) -> Callable[[], None]:
-        """Keep a recording whatever the room is, until the result is called."""
+        """Keep a recording, whatever else needs room, until the returned function is called."""
         at = of, index
         self._pinned[at] += 1
 
@@ -88,7 +89,7 @@ class DocumentMemory:
 class CassetteDocuments:
     """The documents of one cassette: those in memory, and the rest in the store.
 
-    The event loop gets `DocumentAway` for one that is not in memory; other threads wait for it.
+    For a document that is not in memory, the event loop gets `DocumentAway`; other threads wait.
     """
 
     def __init__(self, store: SharedStore, name: str, memory: DocumentMemory) -> None:
@@ -98,13 +99,13 @@ class CassetteDocuments:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._under_way: list[set[int]] = []
-        """What is being read now, without what was changed meanwhile."""
+        """The indexes of each read under way, without the recordings that changed meanwhile."""
         self._lazy: set[int] = set()
         self._with_credentials: set[int] = set()
         self._with_conditions: set[int] = set()
 
     def add(self, index: int, marks: int) -> LazyInteraction:
-        """A recording of the cassette, to be read when it is looked at."""
+        """A recording of the cassette; the document is read when somebody looks."""
         self._lazy.add(index)
         if marks & CREDENTIALS:
             self._with_credentials.add(index)
@@ -113,7 +114,7 @@ class CassetteDocuments:
         return LazyInteraction.at(index, self)
 
     def discard(self, index: int) -> None:
-        """Forget a recording that was changed or removed, also where it is being read."""
+        """Forget a changed or removed recording, and drop the result of a read under way."""
         for known in (self._lazy, self._with_credentials, self._with_conditions, *self._under_way):
             known.discard(index)
         self.memory.discard(self, index)
@@ -148,7 +149,7 @@ class CassetteDocuments:
         return found
 
     async def bring(self, indexes: Iterable[int]) -> Mapping[int, Interaction]:
-        """Recordings, read where they are not in memory; without those changed meanwhile.
+        """Recordings by index, from memory or the store. A recording changed meanwhile is left out.
 
         Raises StoreError.
         """
@@ -167,7 +168,7 @@ class CassetteDocuments:
         return brought
 
     def pin(self, index: int) -> Callable[[], None]:
-        """Keep a recording in memory, once it is there, until the result is called."""
+        """Keep a recording in memory until the returned function is called."""
         return self.memory.pin(self, index)
 
 
@@ -190,10 +191,10 @@ async def advanced(
 
 
 class FollowedIndex:
-    """The index of a cassette, as of a revision of its log, and its cursors as far as known.
+    """The index of a cassette at a revision of the log, and the known cursors.
 
-    A cursor that is not known is taken for unmoved: the store refuses a step from there otherwise.
-    While a step is under way, the index has the state after the step.
+    An unknown cursor counts as unmoved: if another process has moved the cursor, the store refuses the
+    step. While a step is under way, the index has the state after the step.
     """
 
     def __init__(
@@ -205,21 +206,21 @@ class FollowedIndex:
         token: str,
         generation: Callable[[], int],
     ) -> None:
-        """`generation` gives that of what is in force."""
+        """`generation` gives the generation of the control in force."""
         self.cassette = cassette
         self.documents = CassetteDocuments(store, cassette.name, memory)
         self.token = token
         """Names the log; empty where the store has no such cassette."""
         self.revision = 0
         self.behind = False
-        """Whether the log is read before the next decision."""
+        """Whether the next decision reads the log first."""
         self.has_unrouted = False
         self.turns: dict[tuple[int, bytes], CursorState | CursorMove] = {}
-        """By take and key, cursors, and the last steps under way."""
+        """By take and key: the cursor, or the last step under way."""
         self.stale: set[tuple[int, bytes]] = set()
-        """Cursors that are read before the next decision."""
+        """Takes and keys whose cursors the next decision reads first."""
         self.own: set[int] = set()
-        """Indexes of recordings of this process that the log is still to tell of."""
+        """Indexes of recordings made here whose rows of the log were not read yet."""
         self._store = store
         self._routes = routes
         self._generation = generation
@@ -245,14 +246,14 @@ class FollowedIndex:
         self.revision = page.seen
 
     def _is_own(self, row: LogRow) -> bool:
-        """Whether it is the first row of a recording of this process, which the index has."""
+        """Whether a row tells of a recording made here, which the index has already."""
         if row.number not in self.own:
             return False
         self.own.discard(row.number)
         return True
 
     async def _read_before(self, rows: Sequence[LogRow]) -> Mapping[int, AnyInteraction]:
-        """Read what an index reads at once: recordings without a key, and those that it compares."""
+        """Read the documents that the index needs at once: without a key, or with credentials."""
         unkeyed, compared = set[int](), set[int]()
         for row in rows:
             if row.key is None and row.live:
@@ -302,7 +303,7 @@ class FollowedIndex:
                     cassette.take.restore_key(key, turn.state)
 
     def knows(self, key: bytes) -> bool:
-        """Whether nothing has to be read before a decision on this key in the take in force."""
+        """Whether the cursor of a key in the take in force need not be read first."""
         return bool(self.token) and (self.cassette.take.number, key) not in self.stale
 
     def step(
@@ -330,7 +331,7 @@ class FollowedIndex:
         return move
 
     def forget(self, move: CursorMove) -> None:
-        """Forget a step that the index has counted, and that the store is not given."""
+        """Forget a counted step that the store never gets."""
         at = move.take, move.key
         if self.turns.get(at) is move:
             del self.turns[at]

@@ -53,7 +53,7 @@ class Search:
     refused: int = 0
     """How often the store has refused a step."""
     when_decided: list[Callable[[], None]] = field(default_factory=list)
-    """Lets the recordings go that were kept in memory for the decision."""
+    """Called after the decision: each lets go of a recording that the decision kept in memory."""
 
     def decided(self) -> None:
         """Let go of what only the decision needed."""
@@ -142,7 +142,7 @@ class Source(ABC):
         """The recordings with the match keys of the request, as they are now. Raises StoreError."""
 
     async def has_news(self, view: View, plan: LiveCall | Miss) -> bool:
-        """Whether others have changed what a plan without a replay depends on. Raises StoreError."""
+        """Whether other processes have changed what a plan without a replay rests on. Raises StoreError."""
         return False
 
     async def bring(self, view: View, away: DocumentAway) -> None:
@@ -150,17 +150,17 @@ class Source(ABC):
         raise away
 
     async def reading(self, cassette: CassetteIndex, work: Callable[[], T]) -> T:
-        """The result of work that looks at recordings, and is begun anew when they are read first."""
+        """The result of work that looks at recordings, repeated once a missing document was read."""
         return work()
 
     async def in_memory(
         self, cassette: CassetteIndex, item: Interaction | None
     ) -> Interaction | None:
-        """A recording that can be looked at without reading it. Raises StoreError."""
+        """A recording with its document in memory. Raises StoreError."""
         return item
 
     def whole(self, replay: Replay) -> Replay:
-        """A replay that can be handed out without looking at the store once more."""
+        """The replay with its recording in memory."""
         return replay
 
     def holds(self, view: View) -> bool:
