@@ -138,7 +138,7 @@ FIXED = {
     ),
     "titles, texts and conversations of cassettes that are kept to be listed and searched; texts of "
     "one cassette": f"{known.MOST_BYTES // MIB} MiB; {inspected.MOST_SEARCHED // MIB} MiB",
-    "recordings of a cassette in a database that stay in memory here": (
+    "recordings of a database that stay in memory here": (
         f"{followed_index.MOST_BYTES // MIB} MiB"
     ),
     "cassettes of a folder that stay in their files; of these, recordings in memory; such files": (
