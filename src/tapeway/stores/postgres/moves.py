@@ -24,28 +24,26 @@ MOST = 100
 """Cursors that are moved by one statement."""
 
 _UNCHANGED = """
-versions.token = given.token AND (versions.revision = given.seen OR (
+cassette.token = given.token AND (cassette.revision = given.seen OR (
   given.keys <> '' AND NOT EXISTS (
     SELECT FROM @log AS later
-    WHERE later.cassette = versions.cassette AND later.revision > given.seen AND (
+    WHERE later.cassette = cassette.id AND later.revision > given.seen AND (
       later.key IS NULL
       OR later.key = ANY(ARRAY(SELECT decode(unnest(string_to_array(given.keys, ',')), 'hex'))))
 )))
 """
 """Whether nothing that a decision depended on has changed, in the statement's snapshot."""
-_PRESENT = """
-SELECT name, id AS cassette, token, revision FROM @cassette
-WHERE name = ANY(ARRAY(SELECT DISTINCT name FROM {0}))
-"""
+# By a name each and not by a list: only then the server takes the many rows out of its index that a
+# cassette has had.
 _COMPARE = f"""
-WITH given AS MATERIALIZED (
+SELECT coalesce({_UNCHANGED}, false) AS same, coalesce(cassette.revision, 0) AS revision,
+  (SELECT generation FROM @control) AS in_force
+FROM (
   SELECT number, name, token, seen::bigint, keys
   FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
   WITH ORDINALITY AS asked (name, token, seen, keys, number)
-), versions AS MATERIALIZED ({_PRESENT.format("given")})
-SELECT coalesce({_UNCHANGED}, false) AS same, coalesce(versions.revision, 0) AS revision,
-  (SELECT generation FROM @control) AS in_force
-FROM given LEFT JOIN versions USING (name) ORDER BY given.number
+) AS given LEFT JOIN @cassette AS cassette ON cassette.name = given.name
+ORDER BY given.number
 """  # noqa: S608
 _LOCKED = "55P03"
 _CURSOR = "{0}.name = {1}.name AND {0}.take = {1}.take AND {0}.key = {1}.key"
@@ -70,9 +68,11 @@ WITH quick AS MATERIALIZED (
       number)
   WHERE in_force IS NULL OR in_force::bigint = (SELECT generation FROM @control)
   ORDER BY name, take, key
-), versions AS MATERIALIZED ({_PRESENT.format("wanted")}
+), present AS MATERIALIZED (
+  SELECT cassette.* FROM (SELECT DISTINCT name FROM wanted) AS asked
+  JOIN @cassette AS cassette ON cassette.name = asked.name
 ), unchanged AS MATERIALIZED (
-  SELECT given.* FROM wanted AS given LEFT JOIN versions USING (name)
+  SELECT given.* FROM wanted AS given LEFT JOIN present AS cassette ON cassette.name = given.name
   WHERE given.token IS NULL OR ({_UNCHANGED})
 ), begun AS (
   INSERT INTO @turn AS turn (name, take, key, state, version)
@@ -108,7 +108,7 @@ WITH quick AS MATERIALIZED (
     made = CASE WHEN mover.attempt = excluded.attempt THEN mover.made || ' ' ELSE '' END
       || excluded.made
 )
-SELECT made, ARRAY(SELECT revision || ' ' || name FROM versions) AS revisions FROM told
+SELECT made, ARRAY(SELECT revision || ' ' || name FROM present) AS revisions FROM told
 """  # noqa: S608
 _MADE = "SELECT made FROM @mover WHERE id = $1::text::uuid AND attempt = $2::text::uuid"
 _MOVE_FREE = _MOVE.format(free=_FREE, patience="200ms")
