@@ -1,4 +1,4 @@
-"""The tables of a PostgrePostgreSQL store, and how they are created."""
+"""The tables of a PostgreSQL store, and how they are created."""
 
 import hashlib
 import logging
