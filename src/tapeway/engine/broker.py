@@ -433,12 +433,12 @@ class Broker:
         tally = self.journal.tallies.get(name) or Tally()
         measured = tally, self._context.standards, self._context.today()
         try:
-            return await report_of(self.source.recordings(name, cassette), *measured)
+            return await report_of(await self.source.recordings(name, cassette), *measured)
         except StoreError as exc:
             if self.source.shared:
                 raise
             log.warning("%s; the report of cassette '%s' names no recordings", exc.message, name)
-            return await report_of(self.source.recordings(name, None), *measured)
+            return await report_of(await self.source.recordings(name, None), *measured)
 
     def is_loaded(self, name: str) -> bool:
         """Whether a cassette is loaded: requested or inserted, and not ejected since."""

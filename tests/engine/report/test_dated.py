@@ -119,7 +119,12 @@ async def test_recordings_in_a_database_are_named_too() -> None:
             assert isinstance(interaction, Interaction)
             await store.append("c", cassette.head, Recording(interaction))
         tally = tally_of(0, 1, 2)
-        found = await report_of(RecordingsInStore(store, "c", (1,)), tally, NO_LIMITS, "2026-11-25")
+        found = await report_of(
+            RecordingsInStore(store, CassetteIndex("c", cassette, take=1), (1,)),
+            tally,
+            NO_LIMITS,
+            "2026-11-25",
+        )
     finally:
         await store.close()
 

@@ -130,7 +130,7 @@ async def test_recordings_are_stale_from_a_day_on(
     try:
         for interaction in cassette.interactions:
             await store.append("c", cassette.head, Recording(interaction))
-        found = await report_of(RecordingsInStore(store, "c", (1,)), Tally(), MONTH, TODAY)
+        found = await report_of(RecordingsInStore(store, index, (1,)), Tally(), MONTH, TODAY)
     finally:
         await store.close()
     assert list(found.stale) == expected

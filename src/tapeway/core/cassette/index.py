@@ -800,12 +800,14 @@ class CassetteIndex:
 
         return CursorStep(take.number, key, moved)
 
-    def unused(self) -> list[int]:
-        """Indexes of the recordings this take has not used."""
-        return sorted(set(self._key_of) - self.take.used)
+    def unused(self, used: Collection[int] | None = None) -> list[int]:
+        """Indexes of the recordings this take has not used, or that are not among the `used`."""
+        return sorted(set(self._key_of).difference(self.take.used if used is None else used))
 
-    def unused_count(self) -> int:
-        """The number of unused recordings; costs the same however many there are."""
+    def unused_count(self, used: Collection[int] | None = None) -> int:
+        """The number of unused recordings; for this take it costs the same however many there are."""
+        if used is not None:
+            return len(self._key_of.keys() - used)
         return len(self._key_of) - len(self.take.used)
 
     def duplicates(self) -> list[list[int]]:
