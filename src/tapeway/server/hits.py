@@ -319,38 +319,19 @@ class Hits:
         redaction, head = self._broker.redaction, asked.head_text()
         id, at = asked.entry or (self._ids.new(), self._now())
         self._journal.add(
-            # All fields in order: to call the class takes twice as long.
-            ServedRequest._make(
-                (
-                    id,
-                    at,
-                    cassette.name,
-                    address.route.name,
-                    target.method,
-                    partial(_texts, redaction, salt, target, head),
-                    "replayed",
-                    prepared.status,
-                    prepared.interaction.index,
-                    (self._clock() - asked.started) * 1000,
-                    key,
-                    None,
-                    (),
-                    None,
-                    asked.attempt,
-                    prepared.tokens,
-                    prepared.unmarked,
-                    None,
-                    None,
-                    prepared.model,
-                    (),
-                    prepared.size,
-                    False,
-                    None,
-                    (),
-                    asked.client_address,
-                    None,
-                    None,
-                )
+            # What every entry has, in order: by name it would cost a hit 4 %.
+            ServedRequest(
+                id,
+                at,
+                cassette.name,
+                address.route.name,
+                target.method,
+                partial(_texts, redaction, salt, target, head),
+                prepared.answer,
+                (self._clock() - asked.started) * 1000,
+                key,
+                attempt=asked.attempt,
+                client_address=asked.client_address,
             )
         )
 
