@@ -213,3 +213,21 @@ def test_what_one_interaction_teaches_is_found_in_those_before_and_behind_it(
     assert run_tapeway(capsys, "cassette", "redact")[0] == 0
     assert TAUGHT not in (folder / "x.json").read_text()
     assert found(capsys)[0] == 0
+
+
+def test_what_the_configuration_allows_is_no_finding(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder.parent / "tapeway.toml").write_text(f'not_secret = ["{KEY[:9]}*"]\n')
+
+    assert found(capsys, "cassettes") == (0, "", "")
+
+
+def test_a_pattern_that_would_allow_nearly_all_is_refused(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder.parent / "tapeway.toml").write_text('not_secret = ["*k*"]\n')
+    code, _, errors = run(capsys, "cassettes")
+
+    assert code == 2
+    assert "tapeway.toml: not_secret: '*k*' would allow too much; write 4 characters" in errors

@@ -16,7 +16,6 @@ from tapeway.core.redaction.credentials import (
     header_credentials,
     holds_secret,
     is_credential_header,
-    request_head_credentials,
     response_credentials,
     target_credentials,
     userinfo_credentials,
@@ -333,15 +332,6 @@ def test_a_link_shows_the_credentials_of_each_of_its_urls() -> None:
         b"0123456789abcdef",
         b"fedcba9876543210",
     }
-
-
-def test_the_credentials_of_header_and_target_are_found() -> None:
-    headers = ((b"Host", b"localhost"), (b"Authorization", b"Bearer 0123456789abc"))
-
-    found = request_head_credentials(make_request(headers, target="/x?api_key=cba9876543210"))
-
-    assert {secret.value for secret in found} == {b"0123456789abc", b"cba9876543210"}
-    assert request_head_credentials(make_request((), target="/x")) == ()
 
 
 @pytest.mark.parametrize(

@@ -243,12 +243,6 @@ def _octets(value: str, *, once: bool) -> bytes:
     return octets
 
 
-def request_head_credentials(request: Request) -> tuple[Secret, ...]:
-    """The credentials a request shows anywhere but in its body."""
-    credentials = header_credentials(request.fields)
-    return (*credentials, *target_credentials(request)) if "=" in request.target else credentials
-
-
 def header_credentials(fields: RequestFields) -> tuple[Secret, ...]:
     """The credentials in a request's fields, long enough to be searched for anywhere else."""
     secrets: list[Secret] = []

@@ -50,10 +50,49 @@ _PARTS = [
 _compiled = lru_cache(maxsize=1024)(re.compile)
 
 
-class KnownValues:
-    """A fixed set of secrets to search for."""
+class Allowed:
+    """Patterns of values and labels that are not replaced; `*` stands for anything.
 
-    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+    A pattern is compared with a whole value, and with the label that the placeholder would have.
+    """
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        self._patterns = tuple(patterns)
+        written = [".*".join(map(re.escape, pattern.split("*"))) for pattern in self._patterns]
+        self._matches = re.compile("|".join(written), re.DOTALL).fullmatch
+
+    def __bool__(self) -> bool:
+        return bool(self._patterns)
+
+    def allows(self, secret: Secret) -> bool:
+        """Whether a value stays as it is."""
+        texts = (secret.value.decode("utf-8", "surrogateescape"), secret.label)
+        return bool(self._patterns) and any(map(self._matches, texts))
+
+    def without(self, secrets: Iterable[Secret]) -> Iterable[Secret]:
+        """The secrets that are to be replaced."""
+        if not self._patterns:
+            return secrets
+        return [secret for secret in secrets if not self.allows(secret)]
+
+    def without_spans(self, spans: Iterable[Span]) -> Iterable[Span]:
+        """The places of secrets that are to be replaced."""
+        if not self._patterns:
+            return spans
+        return [span for span in spans if span.secret is None or not self.allows(span.secret)]
+
+
+NOTHING_ALLOWED = Allowed()
+
+
+class KnownValues:
+    """A fixed set of secrets to search for.
+
+    What is `allowed` is not among what names and patterns find beside them.
+    """
+
+    def __init__(self, secrets: Iterable[Secret] = (), allowed: Allowed = NOTHING_ALLOWED) -> None:
+        self.allowed = allowed
         # A client that follows a recorded link sends a placeholder back: that is no secret.
         by_value = {
             secret.value: secret

@@ -116,7 +116,8 @@ class LeakGuard:
             return secret
         named = body_fields.find(text, content_type, in_response=in_response)
         spans = [*named, *patterns.find_in_text(text), *coded_texts.find(text, _find_decoded)]
-        return next((span.secret for span in spans if span.secret is not None), None)
+        found = self._known.allowed.without_spans(spans)
+        return next((span.secret for span in found if span.secret is not None), None)
 
     def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the pieces of a large body. Raises StoreError before a piece that contains a

@@ -345,16 +345,18 @@ class Redactor:
         return chain(
             self._known.find(data, start),
             self._of_exchange.find(data, start),
-            patterns.find_in_text(data, start),
+            self._known.allowed.without_spans(patterns.find_in_text(data, start)),
         )
 
     def _find_decoded(self, text: bytes) -> list[Span]:
         """The secrets of a text that was decoded, or assembled from pieces."""
         if not self._is_plainly_suspect(text):
             return []
-        framed = list(framed_keys.find(text)) if has_controls(text) else []
+        allowed = self._known.allowed
+        framed = list(allowed.without_spans(framed_keys.find(text))) if has_controls(text) else []
         plain = _ending_with(framed, self._find_plain(text))
-        return [*body_fields.find(text, b"", in_response=True), *framed, *plain]
+        named = allowed.without_spans(body_fields.find(text, b"", in_response=True))
+        return [*named, *framed, *plain]
 
     def _found_in(
         self,
@@ -379,7 +381,11 @@ class Redactor:
         framed: list[Span] = []
         if suspect:
             if places := binary_places(body, content_type, wide):
-                framed = [span for span in framed_keys.find(text) if _is_within(span, places)]
+                framed = [
+                    span
+                    for span in self._known.allowed.without_spans(framed_keys.find(text))
+                    if _is_within(span, places)
+                ]
             plain = _ending_with(framed, json_safe_spans(text, self._find_plain(text)))
             spans += [*framed, *plain]
         texts: StreamedTexts | None = None
@@ -411,8 +417,10 @@ class Redactor:
     ) -> list[Span]:
         """What the names of fields show, and what is encoded in the body."""
         if body and (suspect or body_fields.reads_whole(content_type)):
-            named = body_fields.find(body, content_type, in_response=in_response, own=own)
-            return named + (coded_texts.find(body, self._find_decoded) if suspect else [])
+            named = self._known.allowed.without_spans(
+                body_fields.find(body, content_type, in_response=in_response, own=own)
+            )
+            return [*named] + (coded_texts.find(body, self._find_decoded) if suspect else [])
         return []
 
     def _with_learned(self, learned: Sequence[Secret]) -> "Redactor":
@@ -512,9 +520,11 @@ class Redactor:
     def _parameters(self, target: str, parameters: Iterable[tuple[str, int, int, bytes]]) -> str:
         pieces: list[str] = []
         at = 0
+        allowed = self._known.allowed
         for name, start, end, value in parameters:
-            if not PLACEHOLDER.fullmatch(value):
-                hidden = self.placeholder(label_for(name, value), value).decode()
+            label = label_for(name, value)
+            if not (PLACEHOLDER.fullmatch(value) or allowed.allows(Secret(label, value))):
+                hidden = self.placeholder(label, value).decode()
                 pieces += target[at:start], hidden
                 at = end
         return "".join([*pieces, target[at:]])
