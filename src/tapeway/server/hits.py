@@ -341,7 +341,10 @@ def _texts(redaction: RequestRedaction, salt: str, target: Target, head: bytes) 
     address = target.address
     fields = RequestFields(fields_of(head))
     request = Request(
-        *(address.route.name, target.method, address.target, fields.headers),
+        address.route.name,
+        target.method,
+        address.target,
+        fields.headers,
         base=address.route.url or "",
         read=fields,
     )

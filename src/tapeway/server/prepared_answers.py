@@ -66,7 +66,12 @@ class Target:
         address = self.address
         fields = self.fields
         return Request(
-            *(address.route.name, self.method, address.target, fields.headers, body), read=fields
+            address.route.name,
+            self.method,
+            address.target,
+            fields.headers,
+            body,
+            read=fields,
         )
 
 
@@ -224,11 +229,11 @@ def prepare(
             response = replace(response, head=scaled)
         head, body = serialise_parts(response, extra)
     answer = ServedAnswer(
-        outcome="replayed",
-        status=status,
-        interaction=interaction.index,
-        tokens=tokens,
-        model=model,
+        "replayed",
+        status,
+        interaction.index,
+        tokens,
+        model,
         unmarked=unmarked,
         sent=size,
     )
