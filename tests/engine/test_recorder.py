@@ -27,7 +27,8 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor, StreamRedactor
 from tapeway.engine.cassettes.source import Source
 from tapeway.engine.open_streams import OpenStreams
-from tapeway.engine.recorder import Policy, RunningCall
+from tapeway.engine.recording.call import RunningCall
+from tapeway.engine.recording.selection import Policy
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
 from tapeway.formats.native.document import encode
 from tests.support.canary import canary, sightings

@@ -18,7 +18,7 @@ from tapeway.core.redaction.known_values import NOTHING_ALLOWED, Allowed
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassettes.context import utc_day
 from tapeway.engine.journal import RequestIds, RequestJournal
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.formats.native import document
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import CassetteStore

@@ -40,7 +40,9 @@ from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.journal import RequestJournal, Tally
 from tapeway.engine.open_streams import RouteRequests
-from tapeway.engine.recorder import Policy, Recorder, scratch_of
+from tapeway.engine.recorder import Recorder
+from tapeway.engine.recording.call import scratch_of
+from tapeway.engine.recording.selection import Policy
 from tapeway.engine.renamed_calls import for_this_client
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.engine.single_flight import SingleFlight

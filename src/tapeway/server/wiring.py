@@ -24,7 +24,7 @@ from tapeway.core.redaction.known_values import Allowed
 from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestIds, RequestJournal, ServedRequests
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.engine.report.standards import Standards
 from tapeway.engine.request_log import AccessLog
 from tapeway.errors import ConfigError

@@ -17,7 +17,7 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ClientTexts, ServedRequest, tokens_of
 from tapeway.engine.journal import ServedAnswer as NotedAnswer
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.engine.response_buffer import ResponseReader
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeResponder
