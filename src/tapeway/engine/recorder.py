@@ -16,6 +16,7 @@ from tapeway.engine.cassettes.cassettes import Cassettes
 from tapeway.engine.decision import READS
 from tapeway.engine.recording.call import PROVEN, RunningCall
 from tapeway.engine.recording.selection import Policy
+from tapeway.engine.recording.storing import Storing
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.engine.single_flight import Pending, SingleFlight, unexpected
 from tapeway.engine.told_apart import ToldApart
@@ -54,9 +55,7 @@ class Recorder:
         self.streams = calls.streams
         self._cassettes = cassettes
         self._calls = calls
-        self._store = store
-        self._policy = policy
-        self._redaction = redaction
+        self._storing = Storing(store, policy, redaction, cassettes.replacing, cassettes.source)
         self._failed = False
         """Whether the last recording could not be stored."""
         self._numbers = count(1)
@@ -165,11 +164,7 @@ class Recorder:
         call = RunningCall(
             live_call,
             self.responder,
-            self._store,
-            self._policy,
-            self._redaction,
-            self._cassettes.replacing,
-            self._cassettes.source,
+            self._storing,
             self.streams,
             partial(self._opened, live_call),
             reader,
@@ -193,11 +188,11 @@ class Recorder:
     @property
     def _is_doubtful(self) -> bool:
         """Whether a recording might not be stored."""
-        return self._failed or self._store.facts.may_go_away
+        return self._failed or self._storing.store.facts.may_go_away
 
     async def _refuse_what_cannot_be_kept(self, name: str) -> None:
         """Raise StoreError before the upstream is asked, and paid, for nothing."""
-        await self._store.check_writes(name)
+        await self._storing.store.check_writes(name)
         self._failed = False
 
 

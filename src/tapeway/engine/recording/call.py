@@ -12,7 +12,6 @@ from typing import Literal
 from tapeway.core.cassette.plan import Answer, LiveCall
 from tapeway.core.http.content_codings import readable_response
 from tapeway.core.http.kept_answers import BAD_REQUEST
-from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Response, ResponseHead, Verdict, failure_of_error
@@ -20,13 +19,12 @@ from tapeway.core.redaction.credentials import response_credentials
 from tapeway.core.streams.end_marks import has_no_body
 from tapeway.core.streams.json_rpc import may_be_json_rpc, message_scanner
 from tapeway.core.streams.open_streams import may_stay_open, may_turn_out_open
-from tapeway.engine.cassettes.source import Source
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import FAILURE_NOT_STORED, NOT_STORED
 from tapeway.engine.open_streams import OpenStreams, PausingLines, RequestsBeside
-from tapeway.engine.recording.selection import Policy, Selection
+from tapeway.engine.recording.selection import Selection
 from tapeway.engine.recording.sessions import receive_session
-from tapeway.engine.recording.storing import AnswerStorage, Replacing, Storing
+from tapeway.engine.recording.storing import AnswerStorage, Storing
 from tapeway.engine.recording.streams import receive_more, receive_stream
 from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
 from tapeway.engine.single_flight import CANCELLED, unexpected
@@ -68,25 +66,18 @@ class RunningCall:
         self,
         live_call: LiveCall,
         responder: LiveResponder,
-        store: CassetteStore,
-        policy: Policy,
-        redaction: RequestRedaction,
-        replacing: Replacing,
-        source: Source,
+        storing: Storing,
         streams: OpenStreams,
         opened: Callable[[LiveCall], Awaitable[None]],
         reader: ResponseReader | None = None,
         turn: LiveTurn | None = None,
     ) -> None:
-        storing = Storing(store, policy, redaction, replacing, source)
         self._asks_much = is_large(live_call.request)
         self._storage = AnswerStorage(storing, live_call, turn, asks_much=self._asks_much)
-        self._selection = Selection(policy, live_call.policy, live_call.redacted)
+        self._selection = Selection(storing.policy, live_call.policy, live_call.redacted)
         self._responder = responder
-        self._store = store
-        self._policy = policy
-        self._redaction = redaction
-        self._source = source
+        self._storing = storing
+        self._max_body = storing.policy.max_body
         self._streams = streams
         self._opened = opened
         self._reader = reader
@@ -137,7 +128,7 @@ class RunningCall:
     def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
         """Add pieces that came together after the end; False if the answer would be too large."""
         buffer = self._buffer
-        if buffer is None or buffer.size + sum(map(len, pieces)) > self._policy.max_body:
+        if buffer is None or buffer.size + sum(map(len, pieces)) > self._max_body:
             return False
         buffer.reopen()
         buffer.add(pieces, at_ms)
@@ -168,9 +159,9 @@ class RunningCall:
 
     def redacted(self, response: Response) -> Response:
         """A part of the answer as it would be stored; slow, so call it in a thread."""
-        live_call = self._storage.live_call
+        live_call = self.live_call
         issued = response_credentials(response.headers)
-        redactor = self._redaction.redactor_of(
+        redactor = self._storing.redaction.redactor_of(
             live_call.cassette.head.run_id, (*live_call.secrets, *issued)
         )
         return redactor.response(readable_response(response, live_call.request.method, cut=True))
@@ -198,12 +189,11 @@ class RunningCall:
             log.error("a live call failed: %s", describe(exc))
             result = TapewayError("tapeway failed while recording; its log says where")
         self.result = result
-        if self._storage.index is not None and not self._storage.index_is_used:
-            self._storage.live_call.cassette.give_back(self._storage.index)
+        self._storage.give_back_index()
         return result
 
     def _warn_of_loss(self) -> None:
-        live_call = self._storage.live_call
+        live_call = self.live_call
         if live_call.policy.records:
             log.warning(
                 "cassette '%s': the recording of %s %s is lost: tapeway stopped before its answer "
@@ -212,7 +202,7 @@ class RunningCall:
             )
 
     def _described(self) -> ApiCall | None:
-        live_call = self._storage.live_call
+        live_call = self.live_call
         read = None if live_call.read is None else live_call.read.value
         return describe_call(live_call.request.route, live_call.redacted, read)
 
@@ -221,7 +211,7 @@ class RunningCall:
         now = asyncio.get_running_loop().time
         started = self.began = now()
         try:
-            async with (self._turn or self._responder).ask(self._storage.live_call.request) as live:
+            async with (self._turn or self._responder).ask(self.live_call.request) as live:
                 return await self._receive(live)
         except UpstreamError as exc:
             head = None if self._buffer is None else self._buffer.head
@@ -237,12 +227,12 @@ class RunningCall:
             raise
 
     async def _receive(self, live: LiveAnswer) -> Response:
-        if (live.head.length or 0) > self._policy.max_body:
-            raise too_large(self._policy.max_body)
-        self._buffer = buffer = ResponseBuffer(live.head, partial(scratch_of, self._store))
+        if (live.head.length or 0) > self._max_body:
+            raise too_large(self._max_body)
+        self._buffer = buffer = ResponseBuffer(live.head, partial(scratch_of, self._storing.store))
         reader, messages = self._reader, None
         if reader is not None:
-            messages = message_scanner(self._storage.live_call.request, live.head)
+            messages = message_scanner(self.live_call.request, live.head)
             if not reader.held:
                 # Who sees the head may read at once what was written.
                 await self._written()
@@ -253,23 +243,19 @@ class RunningCall:
             await self._let_go()
         if turn is not None and turn.is_session:
             arrival = Arrival(buffer, ending, None, None, self._send_head)
-            save = self._save_part if self._storage.live_call.policy.records else None
-            return await receive_session(live, arrival, self._policy.max_body, save)
+            save = self._save_part if self.live_call.policy.records else None
+            return await receive_session(live, arrival, self._max_body, save)
         arrival = Arrival(buffer, ending, messages, reader, self._send_head)
         beside = RequestsBeside(self._requests, self._began_with, live.elapsed_ms)
-        if not ending.expects_mark and may_stay_open(
-            self._storage.live_call.request.method, live.head
-        ):
+        if not ending.expects_mark and may_stay_open(self.live_call.request.method, live.head):
             return await self._receive_open(live, arrival, beside)
-        asks = may_be_json_rpc(self._storage.live_call.request)
+        asks = may_be_json_rpc(self.live_call.request)
         lines = None
-        if not ending.expects_mark and may_turn_out_open(
-            self._storage.live_call.request.method, live.head
-        ):
+        if not ending.expects_mark and may_turn_out_open(self.live_call.request.method, live.head):
             lines = PausingLines(live.elapsed_ms)
         try:
             with beside.counting() if asks or lines is not None else nullcontext():
-                while await receive_more(live, arrival, lines, self._policy.max_body):
+                while await receive_more(live, arrival, lines, self._max_body):
                     if buffer.should_spill:
                         await buffer.spill()
         except UnprovenEnd:
@@ -292,11 +278,11 @@ class RunningCall:
             live,
             arrival,
             beside,
-            self._storage.live_call,
+            self.live_call,
             self._streams,
             self._reader,
             opened=self._let_go,
-            max_body=self._policy.max_body,
+            max_body=self._max_body,
         )
         if not stays_open:
             self._storage.counted = None
@@ -304,7 +290,7 @@ class RunningCall:
 
     async def _let_go(self) -> None:
         """Say that equal requests, here and on other instances, need not wait for the end."""
-        await self._opened(self._storage.live_call)
+        await self._opened(self.live_call)
         self._storage.without_lease()
 
     async def _save_part(self, buffer: ResponseBuffer, at_ms: float) -> int:
@@ -323,32 +309,31 @@ class RunningCall:
 
         Raises StoreError.
         """
-        live_call = self._storage.live_call
+        live_call = self.live_call
         if not (live_call.policy.records and live_call.policy.replays) or live_call.may_be_joined:
             return
         if self._write_is_noted:
             return
         self._write_is_noted = True
         try:
-            await self._source.note_write(live_call)
+            await self._storing.source.note_write(live_call)
         except StoreAway as exc:
             raise _answer_lost(exc) from exc
 
     def _send_head(self, buffer: ResponseBuffer) -> ResponseReader | None:
         """Give the client the head, unless the head is the whole answer and so has to wait."""
         head = buffer.head
-        if self._reader is None or has_no_body(self._storage.live_call.request.method, head):
+        if self._reader is None or has_no_body(self.live_call.request.method, head):
             return None
         if head.status == BAD_REQUEST and self._selection.depends_on_error:
             # Only the body tells.
             return None
-        index = self._storage.index if self._selection.is_recorded(head.status) else None
-        self._storage.index_is_used = index is not None
+        index = self._storage.announce() if self._selection.is_recorded(head.status) else None
         self._reader.begin(buffer, "live" if index is None else "recorded", index)
         return self._reader
 
     async def _record_or_pass_on(self, response: Response) -> Answer:
-        if not self._storage.live_call.policy.records:
+        if not self.live_call.policy.records:
             return self._answer("live", response)
         if (note := self._selection.why_not_recorded(response)) is not None:
             return self._answer("live", response, note=note)
@@ -372,7 +357,7 @@ class RunningCall:
             log.warning(
                 "cassette '%s' #%d, %s %s: %s",
                 *(
-                    self._storage.live_call.cassette.name,
+                    self.live_call.cassette.name,
                     kept.index,
                     kept.request.method,
                     kept.request.target,
@@ -396,7 +381,7 @@ class RunningCall:
         note: str | None = None,
         recorded: Interaction | None = None,
     ) -> Answer:
-        name, key = self._storage.live_call.cassette.name, self._storage.live_call.key
+        name, key = self.live_call.cassette.name, self.live_call.key
         return Answer(outcome, name, response, index, key, note, recorded)
 
 

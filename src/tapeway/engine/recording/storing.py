@@ -65,22 +65,29 @@ class AnswerStorage:
         self.described: ApiCall | None = None
         """Which call to a provider's API it is."""
         # In the order of requests, not of answers.
-        self.index = live_call.reserved
-        if self.index is None and live_call.policy.records:
-            self.index = live_call.cassette.reserve()
-        self.index_is_used = False
+        self._index = live_call.reserved
+        if self._index is None and live_call.policy.records:
+            self._index = live_call.cassette.reserve()
+        self._index_is_used = False
         self.part: Interaction | None = None
         """The recording of the part of a session, or of a turn, that has come so far."""
         self.counted: Sequence[tuple[float, int]] | None = None
         """The number of requests of the route by time, where the answer depends on them."""
-        self._store = storing.store
-        self._policy = storing.policy
-        self._redaction = storing.redaction
-        self._replacing = storing.replacing
+        self._storing = storing
         self._source = storing.source
         self._turn = turn
         self._asks_much = asks_much
         self._read = NOT_READ
+
+    def announce(self) -> int | None:
+        """The index of the recording, which the client is told before anything is stored."""
+        self._index_is_used = self._index is not None
+        return self._index
+
+    def give_back_index(self) -> None:
+        """Let another recording have the index, unless this one was announced or stored."""
+        if self._index is not None and not self._index_is_used:
+            self.live_call.cassette.give_back(self._index)
 
     def without_lease(self) -> None:
         """Say that nobody else waits for this recording."""
@@ -90,8 +97,8 @@ class AnswerStorage:
         """Make an answer durable, redacted; returns its recording. Raises StoreError."""
         live_call, salt = self.live_call, self.live_call.cassette.head.run_id
         issued = issued_credentials(response.head)
-        redactor = self._redaction.redactor_of(salt, (*live_call.secrets, *issued))
-        guard = self._redaction.guard_of(salt, live_call.secrets)
+        redactor = self._storing.redaction.redactor_of(salt, (*live_call.secrets, *issued))
+        guard = self._storing.redaction.guard_of(salt, live_call.secrets)
         interaction = await self._to_interaction(response, failure, redactor)
         # The answer may have taught a secret that the request shows.
         live_call = self.live_call
@@ -99,7 +106,11 @@ class AnswerStorage:
             interaction = await _with_requests(interaction, self.counted)
         if has_large_body(interaction):
             large_bodies = LargeBodyStorage(
-                self._store, live_call.cassette.name, redactor, guard, self._policy.max_body
+                self._storing.store,
+                live_call.cassette.name,
+                redactor,
+                guard,
+                self._storing.policy.max_body,
             )
             interaction = await large_bodies.keep(live_call.request, interaction)
         if self.part is not None:
@@ -109,7 +120,7 @@ class AnswerStorage:
             if (repeated := await self._repeat(interaction, guard.check)) is not None:
                 return repeated
             return await self._append(interaction, Replacement(live_call.cassette), guard.check)
-        replacing = self._replacing(live_call, interaction)
+        replacing = self._storing.replacing(live_call, interaction)
         if replacing is None:
             return await self._append(
                 interaction, Replacement(live_call.cassette, is_new=True), guard.check
@@ -155,11 +166,11 @@ class AnswerStorage:
     ) -> Interaction:
         """Store a recording; one that `repeats` another is counted there."""
         live_call, cassette, part = self.live_call, replacement.cassette, self.part
-        announced, self.index_is_used = self.index_is_used, True
+        announced, self._index_is_used = self._index_is_used, True
         if repeats is not None:
             # In `stream` the client has the new index already.
-            index = self.index if announced and self.index is not None else repeats.index
-            self.index_is_used = announced
+            index = self._index if announced and self._index is not None else repeats.index
+            self._index_is_used = announced
             again = replace(repeats, index=index, again=repeats.again + 1)
             recording = Recording(again, (repeats.index,))
         elif part is None:
@@ -167,14 +178,14 @@ class AnswerStorage:
                 cassette.make_recording,
                 *(interaction, live_call.key, live_call.take),
                 replaces=live_call.policy.replaces and not replacement.is_new,
-                index=self.index,
+                index=self._index,
                 instead=replacement.instead,
             )
             recording = await self._source.reading(cassette, make)
         else:
             # It takes the place of the part that was stored before.
-            self.index = await self._source.reserve(live_call)
-            recording = Recording(replace(interaction, index=self.index), (part.index,))
+            self._index = await self._source.reserve(live_call)
+            recording = Recording(replace(interaction, index=self._index), (part.index,))
         interaction, step = cast(Interaction, recording.interaction), None
         goes_on = part is not None
         if live_call.shared:
@@ -194,7 +205,7 @@ class AnswerStorage:
             *(interaction, recording.supersedes, check, live_call.lease, step, read),
             goes_on=repeats or part,
         )
-        await self._store.append(cassette.name, cassette.head, checked)
+        await self._storing.store.append(cassette.name, cassette.head, checked)
         self._source.appended(live_call, cassette, interaction.index)
         cassette.add(
             *(recording, live_call.key, live_call.take, live_call.variant, live_call.mark),
@@ -230,8 +241,8 @@ class AnswerStorage:
         elif content_coding(held.headers) and not content_coding(stored.headers):
             warn_stored_plain(live_call.cassette.name, live_call.redacted, held.headers)
         salt, rules = live_call.cassette.head.run_id, live_call.cassette.rules
-        self._redaction.learn(salt, (*live_call.secrets, *taught))
-        if self._policy.minimal_headers:
+        self._storing.redaction.learn(salt, (*live_call.secrets, *taught))
+        if self._storing.policy.minimal_headers:
             head = replace(stored.head, headers=minimal(stored.headers))
             stored = replace(stored, head=head)
         value = json_value(held)
@@ -244,7 +255,7 @@ class AnswerStorage:
         asked = with_answers_fields(
             live_call.redacted, live_call.request.headers, response.headers, redactor
         )
-        again = self._redaction.redact_again(salt, asked, taught)
+        again = self._storing.redaction.redact_again(salt, asked, taught)
         if again is not asked:
             asked = again
             self.live_call = live_call._replace(
@@ -254,7 +265,7 @@ class AnswerStorage:
         if self._turn is not None:
             metadata |= self._turn.metadata
         return Interaction(
-            index=self.index or 0,
+            index=self._index or 0,
             request=asked,
             response=stored,
             latency_ms=response.latency_ms,
