@@ -383,7 +383,7 @@ class Settings:
         "PATTERN",
         "",
         "A value, or the label of a placeholder, that is no secret: it is stored as it is in bodies and "
-        "URLs. `*` stands for anything: build_token, task-*. Credentials in headers are always replaced.",
+        "URLs. `*` stands for anything: build_secret, bld-*. Credentials in headers are always replaced.",
         repeatable=True,
     )
     journal_size: int = _option(

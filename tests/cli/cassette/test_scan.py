@@ -230,4 +230,6 @@ def test_a_pattern_that_would_allow_nearly_all_is_refused(
     code, _, errors = run(capsys, "cassettes")
 
     assert code == 2
-    assert "tapeway.toml: not_secret: '*k*' would allow too much; write 4 characters" in errors
+    assert (
+        "tapeway.toml, line 1: not_secret: '*k*' would allow too much; write 4 characters" in errors
+    )

@@ -13,13 +13,13 @@ from tapeway.core.http.sdk_conventions import client_ids
 from tapeway.core.matching.headers.conditions import varied_names
 from tapeway.core.matching.headers.distance import request_credentials
 from tapeway.core.matching.rules import NO_RULES, Rules
-from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.messages import Headers, Request, ResponseHead
 from tapeway.core.model.request_fields import EDITION, RequestFields
 from tapeway.core.redaction.credentials import (
     Secret,
     header_credentials,
     own_parameters,
-    target_credentials,
+    url_credentials,
     userinfo_credentials,
 )
 from tapeway.core.redaction.known_values import (
@@ -27,6 +27,7 @@ from tapeway.core.redaction.known_values import (
     Allowed,
     KnownValues,
     RecordedPlaceholders,
+    issued_credentials,
 )
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
@@ -141,6 +142,10 @@ class RequestRedaction:
         _, taught = self._cached_redactor(salt, head).request_and_secrets(request)
         return self.redactor_of(salt, (*head, *taught, *more))
 
+    def issued(self, head: ResponseHead) -> list[Secret]:
+        """The credentials a response issues in its head."""
+        return issued_credentials(head, self._values.allowed)
+
     def redactor_of(self, salt: str, secrets: Sequence[Secret]) -> Redactor:
         """A redactor for these secrets, the process's secrets and secrets of earlier exchanges."""
         return self._cached_redactor(salt, (*secrets, *self._learned_secrets(salt)))
@@ -168,9 +173,8 @@ class RequestRedaction:
 
     def _head_secrets(self, request: Request) -> tuple[Secret, ...]:
         userinfo = userinfo_credentials(request.base) if "@" in request.base else ()
-        shown = target_credentials(request) if "=" in request.target else ()
-        kept = self._values.allowed.without(shown)
-        return (*userinfo, *header_credentials(request.fields), *kept)
+        in_urls = self._values.allowed.without(url_credentials(request))
+        return (*userinfo, *header_credentials(request.fields), *in_urls)
 
     def _learned_secrets(self, salt: str) -> tuple[Secret, ...]:
         learned = self._learned.get(salt)

@@ -46,7 +46,6 @@ from tapeway.core.redaction.credentials import (
     holds_secret,
     is_credential_header,
     is_special_header,
-    issued_credentials,
     own_parameters,
     value_credentials,
 )
@@ -55,6 +54,7 @@ from tapeway.core.redaction.known_values import (
     NO_PLACEHOLDERS,
     KnownValues,
     RecordedPlaceholders,
+    issued_credentials,
 )
 from tapeway.core.redaction.patterns import secret_prefilter
 from tapeway.core.redaction.spans import (
@@ -195,7 +195,7 @@ class Redactor:
             readable, taught_inside = self._uncoded_response(decoded)
             if readable.body != decoded.body:
                 stored, taught = readable, taught_inside
-        return stored, [*issued_credentials(response.head), *taught]
+        return stored, [*issued_credentials(response.head, self._known.allowed), *taught]
 
     def _uncoded_response(self, response: Response) -> tuple[Response, list[Secret]]:
         content_type, body = response.head.value(b"content-type") or b"", response.body
@@ -255,7 +255,7 @@ class Redactor:
         if not (
             self._is_suspect(data)
             or _may_have_framed_keys(data, content_type)
-            or self._recorded.find([data])
+            or self._recalled([data])
         ):
             return data, []
         found = self._found_in(
@@ -392,7 +392,7 @@ class Redactor:
         if streamed and in_response and may_be_stream(text, content_type):
             texts = StreamedTexts(text, content_type)
             spans += _find_streamed(texts, self._find_in_streamed)
-        recorded = self._recorded.find(chain([head, text], map(_whole, texts or ())))
+        recorded = self._recalled(chain([head, text], map(_whole, texts or ())))
         if not (spans or suspect or recorded):
             return _Found([], [], [], self)
         taught = _taught_by([*spans, *(self._newly_found(head) if suspect else ())])
@@ -405,6 +405,10 @@ class Redactor:
                 spans += _find_streamed(texts, values.find_all)
         places = binary_places(body, content_type, wide) if spans else []
         return _Found(spans, places, taught, self._with_learned(new))
+
+    def _recalled(self, texts: Iterable[bytes]) -> list[Secret]:
+        """The values in the texts whose placeholders are recorded."""
+        return [*self._known.allowed.without(self._recorded.find(texts))]
 
     def _in_fields(
         self,

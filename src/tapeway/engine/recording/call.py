@@ -15,7 +15,6 @@ from tapeway.core.http.kept_answers import BAD_REQUEST
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Response, ResponseHead, Verdict, failure_of_error
-from tapeway.core.redaction.credentials import response_credentials
 from tapeway.core.streams.end_marks import has_no_body
 from tapeway.core.streams.json_rpc import may_be_json_rpc, message_scanner
 from tapeway.core.streams.open_streams import may_stay_open, may_turn_out_open
@@ -160,7 +159,7 @@ class RunningCall:
     def redacted(self, response: Response) -> Response:
         """A part of the answer as it would be stored; slow, so call it in a thread."""
         live_call = self.live_call
-        issued = response_credentials(response.headers)
+        issued = self._storing.redaction.issued(response.head)
         redactor = self._storing.redaction.redactor_of(
             live_call.cassette.head.run_id, (*live_call.secrets, *issued)
         )

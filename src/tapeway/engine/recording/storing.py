@@ -21,7 +21,6 @@ from tapeway.core.matching.request_redaction import RequestRedaction, with_answe
 from tapeway.core.model.cassette import NOT_READ, LeakCheck, ReadBodies, Recording
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import CUT, Failure, Response
-from tapeway.core.redaction.credentials import issued_credentials
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.documents import json_value
 from tapeway.core.streams.open_streams import requests_by_event
@@ -96,7 +95,7 @@ class AnswerStorage:
     async def record(self, response: Response, failure: Failure | None = None) -> Interaction:
         """Make an answer durable, redacted; returns its recording. Raises StoreError."""
         live_call, salt = self.live_call, self.live_call.cassette.head.run_id
-        issued = issued_credentials(response.head)
+        issued = self._storing.redaction.issued(response.head)
         redactor = self._storing.redaction.redactor_of(salt, (*live_call.secrets, *issued))
         guard = self._storing.redaction.guard_of(salt, live_call.secrets)
         interaction = await self._to_interaction(response, failure, redactor)

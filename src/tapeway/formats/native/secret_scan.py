@@ -34,7 +34,7 @@ from tapeway.core.redaction.findings import (
     find_secrets,
     masked_prefix,
 )
-from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.known_values import KnownValues, issued_credentials
 from tapeway.core.redaction.leak_guard import HIDDEN_NAME
 from tapeway.core.redaction.patterns import MAX_LENGTH
 from tapeway.core.redaction.redactor import Redactor
@@ -99,9 +99,9 @@ class SecretScanner:
             return self.document(document)
         credentials_found = [
             *credentials.header_credentials(item.request.fields),
-            *self._known.allowed.without(credentials.target_credentials(item.request)),
+            *self._known.allowed.without(credentials.url_credentials(item.request)),
             *credentials.userinfo_credentials(item.request.base),
-            *credentials.response_credentials(item.response.headers),
+            *issued_credentials(item.response.head, self._known.allowed),
         ]
         plain = replace(
             item,
