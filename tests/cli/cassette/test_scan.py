@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -220,7 +221,33 @@ def test_what_the_configuration_allows_is_no_finding(
 ) -> None:
     (folder.parent / "tapeway.toml").write_text(f'not_secret = ["{KEY[:9]}*"]\n')
 
+    stored = (folder / "suite" / "leaky.json").read_bytes()
+
     assert found(capsys, "cassettes") == (0, "", "")
+    assert run_tapeway(capsys, "cassette", "redact", "cassettes")[0] == 0
+    assert (folder / "suite" / "leaky.json").read_bytes() == stored
+    for url in ("sqlite:all.db", "file:copies"):
+        assert run_tapeway(capsys, "cassette", "convert", "--all", "cassettes", url)[0] == 0
+        assert run_tapeway(capsys, "cassette", "redact", "--store", url)[0] == 0
+        assert run(capsys, "--store", url)[:2] == (0, "2 cassettes, 3 interactions: no secret\n")
+        shown = run_tapeway(capsys, "cassette", "show", "suite/leaky", "1", "--store", url)[1]
+        assert KEY in shown
+
+
+def test_what_the_configuration_allows_is_no_finding_in_the_history(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    def git(*arguments: str) -> None:
+        author = ("-c", "user.name=a", "-c", "user.email=a@a.example")
+        subprocess.run(["git", *author, *arguments], check=True, capture_output=True)
+
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "add")
+
+    assert run(capsys, "--history")[0] == 1
+    (folder.parent / "tapeway.toml").write_text('not_secret = ["OpenAI-Key"]\n')
+    assert run(capsys, "--history")[0] == 0
 
 
 def test_a_pattern_that_would_allow_nearly_all_is_refused(
