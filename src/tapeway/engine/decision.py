@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tapeway.core.agenttape.lookup import request_aliases, uses_agenttape_keys
+from tapeway.core.agenttape.lookup import request_aliases
 from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
 from tapeway.core.cassette.credential_index import FoundKey
@@ -262,14 +262,12 @@ class Planner:
 
     def _aliases(
         self,
-        head: CassetteHead,
         rules: Rules,
         incoming: Incoming,
         redacted: Request,
         origins: Iterable[str],
     ) -> Iterator[bytes]:
         request = incoming.request
-        origins = list(origins) if uses_agenttape_keys(head.meta) else []
         own = [origin for origin in origins if self._is_at(origin, request.route)]
         yield from request_aliases(request, redacted, own, rules)
         if incoming.route_guessed and request.route != DEFAULT_ROUTE:
@@ -293,7 +291,7 @@ class Planner:
         self, cassette: CassetteIndex, incoming: Incoming, redacted: Request
     ) -> Sequence[bytes]:
         origins = cassette.aliases.origins
-        return list(self._aliases(cassette.head, cassette.rules, incoming, redacted, origins))
+        return list(self._aliases(cassette.rules, incoming, redacted, origins))
 
     def _miss(
         self,

@@ -950,7 +950,7 @@ class CassetteIndex:
         self._by_key: dict[bytes, Interaction | KeyedRecordings] = {}
         self._key_of: dict[int, bytes] = {}
         self._routes: Counter[bytes] = Counter()
-        self.aliases, self.bodies = AliasIndex(), RecordedBodies()
+        self.aliases, self.bodies = AliasIndex(self.head.meta), RecordedBodies()
         for interaction in stored.interactions:
             self._next_index = max(self._next_index, interaction.index + 1)
             if (exchange := exchange_of(interaction)) is not None:
