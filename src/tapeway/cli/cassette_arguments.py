@@ -18,6 +18,7 @@ from tapeway.core.matching.rules import Rules, RulesFault, rules_of_meta
 from tapeway.core.misses.near_names import question
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML
 from tapeway.formats.registry import tool_of
@@ -66,8 +67,8 @@ class CassetteInStore:
     async def get(self, index: int) -> AnyInteraction | None:
         """One interaction. Raises ConfigError, StoreError."""
         recording = await self.store.get(self.name, index)
-        if recording is None and await self.store.stat(self.name) is None:
-            raise await self.missing()
+        if recording is None:
+            await self.check_exists()
         return None if recording is None else recording.item
 
     def rules(self, head: CassetteHead) -> Rules:
@@ -76,6 +77,11 @@ class CassetteInStore:
             return rules_of_meta(head.meta)
         except RulesFault as exc:
             raise CassetteCorrupt(f"cassette {self.shown}: meta.{exc}") from exc
+
+    async def check_exists(self) -> None:
+        """Raise ConfigError if there is no such cassette, StoreError."""
+        if await self.store.stat(self.name) is None:
+            raise await self.missing()
 
     async def missing(self) -> ConfigError:
         """The error for a cassette that does not exist, with cassettes of similar names."""
@@ -238,34 +244,8 @@ def _checked(name: str, argument: str) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class FileTarget:
-    """A cassette in a folder, or only its large body in the file `body`."""
-
-    root: Path
-    name: str
-    body: Path | None = None
-
-    @property
-    def shown(self) -> str:
-        """Its file."""
-        if self.body is not None:
-            return str(self.body)
-        return str([*files_of(self.root, self.name), self.root / f"{self.name}.json"][0])
-
-
-@dataclass(frozen=True, slots=True)
-class StoreTarget:
-    """A cassette in a store that is no folder and not open yet."""
-
-    place: CassetteInStore
-
-    @property
-    def shown(self) -> str:
-        return self.place.shown
-
-
-Target = FileTarget | StoreTarget
+Target = CassetteInStore | BodyFile
+"""A cassette in a store that is not open yet, or a large body alone."""
 
 
 async def find_targets(
@@ -294,52 +274,53 @@ async def _all_in_store(url: str, stores: OpenStores, *, strict: bool) -> list[T
     if (folder := store.facts.folder) is not None:
         return list(_in_folder(folder, strict=strict))
     check_persistent(store)
-    names = await (await stores.database(store)).names()
-    return [_by_name(name, url) for name in names]
+    return [_named(name, store) for name in await (await stores.database(store)).names()]
 
 
 def _of_argument(argument: str, store: str, *, strict: bool) -> Iterator[Target]:
     path = Path(argument)
     if is_address(argument):
-        yield _target(locate(argument, store))
+        yield _shown_by_file(locate(argument, store))
     elif path.is_dir():
         yield from _in_folder(path, strict=strict)
     elif path.is_file():
         yield from _of_file(real_file(path), strict=strict)
     elif valid_cassette_name(argument) and path.suffix not in SERIALIZER_BY_SUFFIX:
-        yield _by_name(argument, store)
+        yield _shown_by_file(_named(argument, open_store(store)))
     else:
         raise ConfigError(f"{argument}: there is no such file, and it is no name of a cassette")
 
 
-def _by_name(name: str, url: str) -> Target:
-    store = open_store(url)
-    return _target(CassetteInStore(store, name, f"{store.url}#{name}"))
+def _named(name: str, store: CassetteStore) -> CassetteInStore:
+    return CassetteInStore(store, name, f"{store.url}#{name}")
 
 
-def _target(cassette: CassetteInStore) -> Target:
-    if (folder := cassette.store.facts.folder) is not None:
-        return FileTarget(folder, cassette.name)
+def _shown_by_file(cassette: CassetteInStore) -> CassetteInStore:
+    """The cassette, shown as its file if it is in a folder. Raises ConfigError."""
     check_persistent(cassette.store)
-    return StoreTarget(cassette)
+    if (folder := cassette.store.facts.folder) is None:
+        return cassette
+    files = files_of(folder, cassette.name)
+    return replace(cassette, shown=str([*files, folder / f"{cassette.name}.json"][0]))
 
 
-def _in_folder(folder: Path, *, strict: bool) -> Iterator[FileTarget]:
+def _in_folder(folder: Path, *, strict: bool) -> Iterator[CassetteInStore]:
     try:
         names = find_names(folder)
     except OSError as exc:
         raise ConfigError(f"{folder}: cannot be listed ({exc.strerror})") from exc
+    store = FileStore(folder)
     for name in names:
         files = files_of(folder, name)
         if not files or any(_is_cassette(file, strict=strict) for file in files):
-            yield FileTarget(folder, name)
+            yield _shown_by_file(_named(name, store))
 
 
-def _of_file(path: Path, *, strict: bool) -> Iterator[FileTarget]:
+def _of_file(path: Path, *, strict: bool) -> Iterator[Target]:
     if path.parent.suffix == ASSETS:
-        yield FileTarget(path.parent.parent, path.parent.stem, path)
+        yield BodyFile(str(path), path.stat().st_size, "")
     elif _is_cassette(path, strict=strict):
-        yield FileTarget(path.parent, path.stem)
+        yield CassetteInStore(FileStore(path.parent), path.stem, str(path))
 
 
 def looks_like_cassette(suffix: str, text: bytes) -> bool:

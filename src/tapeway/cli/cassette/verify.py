@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import click
 
 from tapeway.body_files import body_pieces
-from tapeway.cli import terminal
+from tapeway.cli import changes, terminal
 from tapeway.cli.cassette_arguments import (
     CassetteInStore,
     OpenStores,
@@ -42,6 +42,7 @@ from tapeway.core.model.interaction import (
 from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.formats.errors import FormatFault
+from tapeway.formats.fields import Document
 from tapeway.formats.native.document import encode, load, write
 from tapeway.ports import CassetteStore, SharedStore
 from tapeway.settings.options import Settings
@@ -210,19 +211,29 @@ async def _verify_one(
 
 
 async def _rewrite_keys(cassette: CassetteInStore) -> None:
-    """Write interactions with a wrong match key anew, with computed keys. Raises StoreError."""
-    if (shared := cassette.store.shared) is not None:
-        async for item in (await cassette.walk()).items:
-            if _has_wrong_key(item):
-                await shared.edit(cassette.name, item.index, item)
+    """Put the computed match key in the place of each wrong one. Raises StoreError."""
+
+    def with_right_key(item: AnyInteraction, document: Document) -> Document:
+        right = _right_key(item)
+        return document if right is None else {**document, "match_key": right}
+
+    async for item in (await cassette.walk()).items:
+        if _right_key(item) is not None:
+            break
+    else:
+        # Somebody may record into a cassette that stays as it is.
         return
-    stored = await cassette.load()
-    if any(map(_has_wrong_key, stored.interactions)):
-        await cassette.store.save(cassette.name, await cassette.load(writable=True))
+    async with changes.claimed(cassette) as claimed:
+        await claimed.change(with_right_key, claimed.head)
 
 
-def _has_wrong_key(item: AnyInteraction) -> bool:
-    return isinstance(item, Interaction) and any(_check_key(item))
+def _right_key(item: AnyInteraction) -> str | None:
+    """The match key of the request, if the interaction has another one."""
+    # A foreign tool computed its key from a request that is not in the cassette.
+    if not isinstance(item, Interaction) or item.stored_keys or not item.match_key:
+        return None
+    computed = key.http_key(item.request)
+    return None if computed in ("", item.match_key) else computed
 
 
 async def _check_cassette(cassette: CassetteInStore) -> VerifyResult:
@@ -276,14 +287,10 @@ def _check_body(file: BodyFile) -> Iterator[str]:
 
 
 def _check_key(item: Interaction) -> Iterator[str]:
-    # The key was computed by a foreign tool, from a request that is not in the cassette.
-    if item.stored_keys or not item.match_key:
-        return
-    computed = key.http_key(item.request)
-    if computed and computed != item.match_key:
+    if (right := _right_key(item)) is not None:
         yield (
             "its match_key does not belong to its request: tapeway does not use it, but AgentTape's "
-            f"tools would look for {computed}; verify --rewrite-keys writes it"
+            f"tools would look for {right}; verify --rewrite-keys writes it"
         )
 
 
