@@ -9,12 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from tapeway.cli.cassette_arguments import CassetteInStore
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.formats.fields import Document
 from tapeway.formats.native.secret_scan import decode_changed
-from tapeway.paging import each_of
+from tapeway.paging import CassetteRef, each_of
 from tapeway.ports import SharedStore
 from tapeway.stores.file import offline
 from tapeway.stores.file.offline import ClaimedCassette, OfflineCassette
@@ -51,7 +50,7 @@ class ChangeableCassette(CassetteContents):
     """
 
 
-async def read(cassette: CassetteInStore) -> CassetteContents:
+async def read(cassette: CassetteRef) -> CassetteContents:
     """A cassette of an open store. Raises ConfigError, StoreError."""
     await cassette.check_exists()
     if (folder := cassette.store.facts.folder) is not None:
@@ -61,7 +60,7 @@ async def read(cassette: CassetteInStore) -> CassetteContents:
 
 
 @asynccontextmanager
-async def claimed(cassette: CassetteInStore) -> AsyncIterator[ChangeableCassette]:
+async def claimed(cassette: CassetteRef) -> AsyncIterator[ChangeableCassette]:
     """A cassette of an open store, to be changed. Raises ConfigError, StoreError, CassetteLocked."""
     await cassette.check_exists()
     if (folder := cassette.store.facts.folder) is not None:
@@ -78,7 +77,7 @@ async def claimed(cassette: CassetteInStore) -> AsyncIterator[ChangeableCassette
         yield ChangeableCassette(stored.head, found, partial(_change_whole, cassette, stored))
 
 
-async def _walked(cassette: CassetteInStore) -> CassetteContents:
+async def _walked(cassette: CassetteRef) -> CassetteContents:
     async def found() -> Found:
         async for item in (await cassette.walk()).items:
             yield item, document_of(item)
@@ -123,7 +122,7 @@ async def _change_rows(
 
 
 async def _change_whole(
-    cassette: CassetteInStore, stored: StoredCassette, make: Change, head: CassetteHead
+    cassette: CassetteRef, stored: StoredCassette, make: Change, head: CassetteHead
 ) -> None:
     left: list[AnyInteraction] = []
     held, is_changed = iter(stored.interactions), head != stored.head

@@ -10,7 +10,7 @@ import click
 from pydantic import BaseModel, Field, ValidationError
 
 from tapeway.cli import changes, terminal
-from tapeway.cli.cassette_arguments import CassetteInStore, OpenStores, check_persistent, locate
+from tapeway.cli.cassette_arguments import OpenStores, check_persistent, locate
 from tapeway.cli.changes import CassetteContents
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.transfer import endpoints
@@ -24,6 +24,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerpr
 from tapeway.core.text import escape_surrogates
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.inspection.summary import NamedRecording, listed, named
+from tapeway.paging import CassetteRef
 from tapeway.settings.options import Settings
 
 _NEW_REPORT = "make a new report with tapeway run --report FILE.json"
@@ -154,7 +155,7 @@ async def _prune(
     return code
 
 
-async def _prune_one(cassette: CassetteInStore, options: _PruneOptions) -> PruneResult:
+async def _prune_one(cassette: CassetteRef, options: _PruneOptions) -> PruneResult:
     check_persistent(cassette.store)
     if options.dry_run:
         return await _select(cassette, await changes.read(cassette), options)
@@ -169,7 +170,7 @@ async def _prune_one(cassette: CassetteInStore, options: _PruneOptions) -> Prune
 
 
 async def _select(
-    cassette: CassetteInStore, contents: CassetteContents, options: _PruneOptions
+    cassette: CassetteRef, contents: CassetteContents, options: _PruneOptions
 ) -> PruneResult:
     """What to drop by either option. Raises ConfigError, StoreError."""
     unused = _unused(cassette, options)
@@ -188,7 +189,7 @@ async def _select(
     return PruneResult(cassette.shown, in_order, total)
 
 
-def _unused(cassette: CassetteInStore, options: _PruneOptions) -> "UnusedRecordings | None":
+def _unused(cassette: CassetteRef, options: _PruneOptions) -> "UnusedRecordings | None":
     if options.unused is None:
         return None
     if cassette.name not in options.unused:
@@ -201,7 +202,7 @@ def _unused(cassette: CassetteInStore, options: _PruneOptions) -> "UnusedRecordi
 
 
 def _earlier(
-    cassette: CassetteInStore, head: CassetteHead, options: _PruneOptions
+    cassette: CassetteRef, head: CassetteHead, options: _PruneOptions
 ) -> "EarlierAnswers | None":
     if options.keep_last is None:
         return None

@@ -14,14 +14,7 @@ import click
 
 from tapeway.body_files import body_pieces
 from tapeway.cli import changes, terminal
-from tapeway.cli.cassette_arguments import (
-    CassetteInStore,
-    OpenStores,
-    existing,
-    is_address,
-    locate,
-    opened,
-)
+from tapeway.cli.cassette_arguments import OpenStores, existing, is_address, locate, opened
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.transfer.batches import is_unfinished
 from tapeway.conversations.repeated_answers import RepeatedAnswers
@@ -44,6 +37,7 @@ from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native.document import encode, load, write
+from tapeway.paging import CassetteRef
 from tapeway.ports import CassetteStore, SharedStore
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
@@ -174,7 +168,7 @@ async def _verify(names: Sequence[str], store: str, *, rewrite_keys: bool) -> li
     async with OpenStores() as stores:
         if names:
             return await _verify_each(names, store, stores, rewrite_keys=rewrite_keys)
-        database = await stores.database(existing(open_store(store)))
+        database = await stores.opened(existing(open_store(store)))
         every = await database.names()
         results = await _verify_each(every, store, stores, rewrite_keys=rewrite_keys)
         return [*results, *await _check_store(database)]
@@ -210,7 +204,7 @@ async def _verify_one(
         return VerifyResult(shown, error=exc.message)
 
 
-async def _rewrite_keys(cassette: CassetteInStore) -> None:
+async def _rewrite_keys(cassette: CassetteRef) -> None:
     """Put the computed match key in the place of each wrong one. Raises StoreError."""
 
     def with_right_key(item: AnyInteraction, document: Document) -> Document:
@@ -236,7 +230,7 @@ def _right_key(item: AnyInteraction) -> str | None:
     return None if computed in ("", item.match_key) else computed
 
 
-async def _check_cassette(cassette: CassetteInStore) -> VerifyResult:
+async def _check_cassette(cassette: CassetteRef) -> VerifyResult:
     walk = await cassette.walk()
     index = None
     if (shared := cassette.store.shared) is not None:
