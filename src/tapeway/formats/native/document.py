@@ -43,7 +43,7 @@ from tapeway.core.text import nearest_names, occurs
 from tapeway.formats import conflict_markers, errors
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
-from tapeway.formats.native import http_exchange, sdk_calls
+from tapeway.formats.native import http_exchange, layout, sdk_calls
 from tapeway.formats.native.assets import (
     REFERENCE_NAME,
     FetchAsset,
@@ -81,20 +81,8 @@ _BLANKS = re.compile(r"[ \t\n\r]*")
 _read_value = JSONDecoder().raw_decode
 _MOST_FILED = 1024 * 1024
 """Longer texts of recordings stay in memory: reading long texts would hold up the event loop."""
-_LINE = 100
-"""A longer object or list does not share a line."""
-_LEVELS_ON_A_LINE = 4
-_MOST_SEARCHED = 256 * 1024
-"""Larger interactions have each value on a separate line."""
-# Complete lines after an opening bracket, up to the closing one. Not the document itself, no
-# headers, and no list of texts that are a stream's events.
-_FEW_LINES = re.compile(
-    # A single character first makes the search three times as fast.
-    rb"([\[{])(?<=[ \[][\[{])(?<!\"headers\": \{)(?<!\"text\": \[)"
-    rb"(?<!\"text_lines\": \[)"
-    rb"\n ++((?:(?![}\]])[^\n]{1,%d}+(?<![\[{])\n ++){1,%d}+)(?=[}\]])" % (_LINE, _LINE // 8)
-)
-_LINE_BREAK = re.compile(rb"\n +")
+_MOST_LAID_OUT = 256 * 1024
+"""Larger interactions have each value on a separate line, which is written much faster."""
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http", "websocket")
 _OTHER_FILES = "move it away, or convert another tool's file with tapeway cassette convert"
 _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
@@ -381,76 +369,17 @@ def cassette_digest(head: str, digests: Iterable[str]) -> str:
 
 
 def _indented(index: int, document: Document) -> bytes:
-    text = dump(numbered(index, document), indent=True)
-    match document.get("response", document.get(http_exchange.PARTIAL)):
-        case {"chunks": [[int() | float(), int()], *_] as chunks}:
-            text = text.replace(*_chunk_line(chunks))
-    if is_own(document):
-        text = _short_lines_joined(text)
+    in_lines = layout.chunk_line(numbered(index, document))
+    text = dump(in_lines, indent=True)
+    if len(text) <= _MOST_LAID_OUT and is_own(document):
+        text = dump(layout.short_lines(in_lines), indent=True)
     # A line break inside a string is an escape: each line break begins a line.
     return b"    " + json_text.write_non_finite(text).replace(b"\n", b"\n    ")
 
 
 def _head_text(head: CassetteHead) -> bytes:
-    text = dump(root_fields(head), indent=True)
-    match head.meta.get("rules"):
-        case dict(rules_of_head) if rules_of_head:
-            return text.replace(*_rule_lines(rules_of_head))
-    return text
-
-
-def _short_lines_joined(text: bytes) -> bytes:
-    # A search lets no other thread run.
-    if len(text) > _MOST_SEARCHED:
-        return text
-    for _ in range(_LEVELS_ON_A_LINE):
-        if (joined_up := _FEW_LINES.sub(_on_one_line, text)) == text:
-            break
-        text = joined_up
-    return text
-
-
-def _on_one_line(match: re.Match[bytes]) -> bytes:
-    # The tools of an agent would have four lines for each parameter.
-    text = _LINE_BREAK.sub(b" ", match[2]).strip()
-    # Each message of a list stays on a separate line: a diff shows the changed message.
-    fits = len(text) <= _LINE and text[:1] not in b"{["
-    return match[1] + text if fits else match[0]
-
-
-def _chunk_line(chunks: list[Json]) -> tuple[bytes, bytes]:
-    # A stream has hundreds of chunks; four lines for each would bury the answer.
-    spread = dump(chunks, indent=True).replace(b"\n", b"\n    ")
-    name = b'\n    "chunks": '
-    return name + spread, name + dump(chunks).replace(b",", b", ")
-
-
-def _rule_lines(rules: Document) -> tuple[bytes, bytes]:
-    # Of a rule with a path, a line would have the path and another one the pattern.
-    label = b'\n    "rules": '
-    spread = label + dump(rules, indent=True).replace(b"\n", b"\n    ")
-    members = [dump(name) + b": " + _rules_of_a_kind(value) for name, value in rules.items()]
-    return spread, label + _lines_in(b"{}", members, b"\n    ")
-
-
-def _rules_of_a_kind(value: Json) -> bytes:
-    match value:
-        case dict() if value:
-            entries = [dump(name) + b": " + _rule(rule) for name, rule in value.items()]
-            return _lines_in(b"{}", entries, b"\n      ")
-        case list() if value:
-            return _lines_in(b"[]", [*map(_rule, value)], b"\n      ")
-    return dump(value)
-
-
-def _rule(value: Json) -> bytes:
-    return b"[%b]" % b", ".join(map(dump, value)) if isinstance(value, list) else dump(value)
-
-
-def _lines_in(brackets: bytes, lines: list[bytes], end: bytes) -> bytes:
-    """Lines between brackets, a step further to the right than `end`, the last line's beginning."""
-    begin = end + b"  "
-    return brackets[:1] + begin + (b"," + begin).join(lines) + end + brackets[1:]
+    root = root_fields(head)
+    return dump({**root, "meta": layout.rule_lines(dict(head.meta))}, indent=True)
 
 
 def _is_custom(request: Json) -> bool:
