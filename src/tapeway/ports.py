@@ -7,7 +7,7 @@ another.
 """
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,13 +201,6 @@ MoveDone = Callable[[CursorMove, BaseException | None], None]
 """Gets a step of a cursor, and why the step could not be tried if it could not."""
 
 
-class FoundUnused(NamedTuple):
-    """The recordings that no take has touched."""
-
-    total: int
-    first: Sequence[RecordingTitle]
-
-
 @dataclass(frozen=True, slots=True)
 class Issuer:
     """The recording whose answer issued an identifier, and the take that made the recording."""
@@ -289,11 +282,11 @@ class SharedStore(CassetteStore, Protocol):
         has is left out.
         """
 
-    async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
-        """The recordings that no given take has touched: the number, and the names of the first."""
+    async def used(self, name: str, takes: Sequence[int]) -> Collection[int]:
+        """The indexes of the recordings that any of some takes has used on any instance."""
 
-    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
-        """Groups of two or more recordings that share a key and a route."""
+    async def titles(self, name: str, numbers: Sequence[int]) -> Sequence[RecordingTitle]:
+        """The names of those of some recordings that are there, in order."""
 
     async def edit(
         self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY

@@ -6,12 +6,11 @@ It keeps what the port promises in the plainest form: one process, no disk, noth
 import asyncio
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 
-from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.correlation.index import MOST_ALIKE, issued_keys
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.matching.rules import rules_of_meta
@@ -39,8 +38,14 @@ from tapeway.core.model.interaction import (
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, Fenced, RecordingEdited, StoreError, closed, out_of_touch
 from tapeway.formats.native.document import interaction_digest, numbered
-from tapeway.ports import FoundUnused, Issuer, MoveDone, StoreFacts
-from tapeway.stores.support.columns import columns_of, head_text, imported_text, recording_text
+from tapeway.ports import Issuer, MoveDone, StoreFacts
+from tapeway.stores.support.columns import (
+    columns_of,
+    head_text,
+    imported_text,
+    keys_of,
+    recording_text,
+)
 from tapeway.stores.support.large_bodies import write_temporary
 from tests.support.fakes.derived_log import DerivedLog
 
@@ -74,7 +79,7 @@ class Held:
                 yield exchange
 
     def keys(self, exchange: Interaction) -> Sequence[bytes]:
-        return index_keys(exchange, rules_of_meta(self.head.meta))
+        return keys_of(exchange, rules_of_meta(self.head.meta))
 
     def put(self, taken: TakenRecording, text: bytes) -> None:
         self.items[taken.item.index] = taken
@@ -343,23 +348,14 @@ class ModelStore:
                 found.setdefault(key, Issuer(recording.index, held.items[recording.index].take))
         return found
 
-    async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
-        if (held := self._of(name)) is None:
-            return FoundUnused(0, [])
-        touched = self._place.touched
-        found = [_title(e) for e in held.exchanges() if touched.get((name, e.index)) not in takes]
-        return FoundUnused(len(found), found[:limit])
+    async def used(self, name: str, takes: Sequence[int]) -> Collection[int]:
+        touched = self._place.touched.items()
+        return {index for (of, index), take in touched if of == name and take in takes}
 
-    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
+    async def titles(self, name: str, numbers: Sequence[int]) -> Sequence[RecordingTitle]:
         if (held := self._of(name)) is None:
             return []
-        groups: dict[tuple[bytes, str], list[RecordingTitle]] = {}
-        for exchange in held.exchanges():
-            for key in {*held.keys(exchange)}:
-                if len(key) == 32:
-                    groups.setdefault((key, exchange.request.route), []).append(_title(exchange))
-        found = [group for group in groups.values() if len(group) > 1]
-        return sorted(found, key=lambda group: held.items[group[0].index].place)[:limit]
+        return [_title(exchange) for exchange in held.exchanges() if exchange.index in numbers]
 
     async def reserve(self, name: str) -> int:
         self._of(name)

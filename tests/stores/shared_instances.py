@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from tapeway.core.cassette.recording_keys import index_keys, recording_key
+from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import NO_RULES, rules_of_meta
 from tapeway.core.model.cassette import (
@@ -41,7 +41,7 @@ async def instances(new: NewInstance, count: int = 2) -> AsyncIterator[list[Shar
 
 def key(number: int) -> bytes:
     """The key of the recording with this number, without rules."""
-    return index_keys(recording(number).exchange, NO_RULES)[0]
+    return recording_key(recording(number).exchange, NO_RULES)
 
 
 def other_answer(number: int, index: int, *supersedes: int, body: bytes = b"") -> Recording:
@@ -52,7 +52,7 @@ def other_answer(number: int, index: int, *supersedes: int, body: bytes = b"") -
 
 def with_step(made: Recording, take: int, *, lease: Lease | None = None) -> Recording:
     """The recording with a step of the cursor of its key."""
-    own = index_keys(made.exchange, NO_RULES)[0]
+    own = recording_key(made.exchange, NO_RULES)
     return replace(made, lease=lease, step=CursorStep(take, own, next_state))
 
 
@@ -89,9 +89,9 @@ async def extend_cassette(
 
 
 async def recordings_under(
-    store: SharedStore, name: str, digests: Sequence[bytes]
+    store: SharedStore, name: str, keys: Sequence[bytes]
 ) -> Sequence[TakenRecording]:
-    """The recordings under these digests, in order."""
+    """The recordings under these match keys, in order."""
     numbers = dict[int, bytes | None]()
     for row in await log_of(store, name):
         numbers.pop(row.number, None)
@@ -103,10 +103,16 @@ async def recordings_under(
     for taken in await store.documents(name, sorted(numbers)):
         exchange, match_key = exchange_of(taken.item), numbers[taken.item.index]
         if exchange is not None:
-            assert match_key in (None, recording_key(exchange, rules))
-            if {*index_keys(exchange, rules)} & {*digests}:
+            own = recording_key(exchange, rules)
+            assert match_key in (None, own)
+            if own in keys:
                 found.append(taken)
     return found
+
+
+async def used(store: SharedStore, *takes: int, name: str = "x") -> list[int]:
+    """The indexes of the recordings that some takes have used, in order."""
+    return sorted(await store.used(name, takes))
 
 
 async def log_of(store: SharedStore, name: str) -> list[LogRow]:

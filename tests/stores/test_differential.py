@@ -290,13 +290,15 @@ class Calls:
         request = replace(recording(0).exchange.request, method="POST", target=target, body=body)
         return self._labels(await self.s.neighbours(self.n, sought(request, f"/v1/{self.at}")))
 
-    async def unused(self) -> object:
-        found = await self.s.unused(self.n, [self.take, 1], 1 + self.at)
-        return await self._labels_of([item.index for item in found.first]), found.total
+    async def used(self) -> object:
+        used = await self.s.used(self.n, [self.take, 1])
+        return await self._labels_of(sorted(used))
 
-    async def duplicates(self) -> object:
-        found = await self.s.duplicates(self.n, 9)
-        return sorted([await self._labels_of([item.index for item in group]) for group in found])
+    async def titles(self) -> object:
+        order = await self._order()
+        found = await self.s.titles(self.n, [item.item.index for item in order[: 1 + self.at]])
+        labels = await self._labels_of([item.index for item in found])
+        return labels, [(item.method, item.target) for item in found]
 
     async def body(self) -> object:
         finder = self.s

@@ -255,7 +255,7 @@ async def redacted(
 
 def with_taught(known: KnownValues, scanned: CassetteScan) -> KnownValues:
     """The known values and what a cassette has taught, for a second pass."""
-    return KnownValues([*scanned.taught, *known.secrets])
+    return KnownValues([*scanned.taught, *known.secrets], known.allowed)
 
 
 def _shown(target: Target) -> str:

@@ -8,7 +8,14 @@ import pytest
 from tapeway.core.model.control import CursorMove, CursorState, SeenCassette
 from tapeway.ports import SharedStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import advanced, append_recordings, cursors_of, key, seen_of
+from tests.stores.shared_instances import (
+    advanced,
+    append_recordings,
+    cursors_of,
+    key,
+    seen_of,
+    used,
+)
 from tests.support.fakes.broker import until
 
 COUNT = 150
@@ -139,7 +146,7 @@ async def test_a_step_in_a_cassette_that_was_changed_is_refused_and_others_are_m
 
     assert refused.after is None
     assert made.after is not None
-    assert [item.index for item in (await other.unused("x", [1], 9)).first] == [0]
+    assert await used(other, 1) == [1]
 
 
 async def test_what_a_step_touched_counts_as_used(pair: list[SharedStore]) -> None:
@@ -152,8 +159,7 @@ async def test_what_a_step_touched_counts_as_used(pair: list[SharedStore]) -> No
     moves.begin(2, None, b"1", seen=seen)
     await moves.settled(4)
 
-    assert [item.index for item in (await other.unused("x", [1], 9)).first] == [1, 3]
-    assert (await other.unused("x", [1], 0)).total == 2
+    assert await used(other, 1) == [0, 2]
 
 
 async def test_instances_that_step_at_once_never_make_the_same_step(

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.correlation.index import issued_keys
 from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.misses.neighbours import Neighbours, SoughtRequest
@@ -21,8 +20,9 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.errors import Fenced, StoreError, out_of_touch
-from tapeway.ports import FoundUnused, Issuer, MoveDone
+from tapeway.ports import Issuer, MoveDone
 from tapeway.stores.file.journal import payload_of
+from tapeway.stores.support.columns import keys_of
 from tests.support.fakes.derived_log import DerivedLog
 from tests.support.fakes.shared_store import BitByBitStore
 
@@ -87,7 +87,7 @@ class InstanceStore(BitByBitStore):
         rules, found = rules_of_meta(self.heads[name].meta), []
         for interaction in self.held[name]:
             exchange = exchange_of(interaction)
-            if exchange is not None and set(index_keys(exchange, rules)) & set(keys):
+            if exchange is not None and set(keys_of(exchange, rules)) & set(keys):
                 found.append(self._dated(name, interaction))
         return found
 
@@ -121,19 +121,17 @@ class InstanceStore(BitByBitStore):
         found = [recording for recording in self.held.get(name, []) if recording.index == index]
         return self._dated(name, found[0]) if found else None
 
-    async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
-        touched = set[int]().union(*[self.common.touched.get((name, take), ()) for take in takes])
-        found = [
+    async def used(self, name: str, takes: Sequence[int]) -> Collection[int]:
+        return set[int]().union(*[self.common.touched.get((name, take), ()) for take in takes])
+
+    async def titles(self, name: str, numbers: Sequence[int]) -> Sequence[RecordingTitle]:
+        return [
             RecordingTitle(
                 interaction.index, interaction.request.method, interaction.request.target
             )
             for interaction in self.held.get(name, [])
-            if isinstance(interaction, Interaction) and interaction.index not in touched
+            if isinstance(interaction, Interaction) and interaction.index in numbers
         ]
-        return FoundUnused(len(found), found[:limit])
-
-    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
-        return []
 
     async def reserve(self, name: str) -> int:
         self.common.numbers[name] += 1

@@ -46,7 +46,6 @@ from tapeway.core.redaction.credentials import (
     holds_secret,
     is_credential_header,
     is_special_header,
-    issued_credentials,
     own_parameters,
     value_credentials,
 )
@@ -55,6 +54,7 @@ from tapeway.core.redaction.known_values import (
     NO_PLACEHOLDERS,
     KnownValues,
     RecordedPlaceholders,
+    issued_credentials,
 )
 from tapeway.core.redaction.patterns import secret_prefilter
 from tapeway.core.redaction.spans import (
@@ -195,7 +195,7 @@ class Redactor:
             readable, taught_inside = self._uncoded_response(decoded)
             if readable.body != decoded.body:
                 stored, taught = readable, taught_inside
-        return stored, [*issued_credentials(response.head), *taught]
+        return stored, [*issued_credentials(response.head, self._known.allowed), *taught]
 
     def _uncoded_response(self, response: Response) -> tuple[Response, list[Secret]]:
         content_type, body = response.head.value(b"content-type") or b"", response.body
@@ -255,7 +255,7 @@ class Redactor:
         if not (
             self._is_suspect(data)
             or _may_have_framed_keys(data, content_type)
-            or self._recorded.find([data])
+            or self._recalled([data])
         ):
             return data, []
         found = self._found_in(
@@ -345,16 +345,18 @@ class Redactor:
         return chain(
             self._known.find(data, start),
             self._of_exchange.find(data, start),
-            patterns.find_in_text(data, start),
+            self._known.allowed.without_spans(patterns.find_in_text(data, start)),
         )
 
     def _find_decoded(self, text: bytes) -> list[Span]:
         """The secrets of a text that was decoded, or assembled from pieces."""
         if not self._is_plainly_suspect(text):
             return []
-        framed = list(framed_keys.find(text)) if has_controls(text) else []
+        allowed = self._known.allowed
+        framed = list(allowed.without_spans(framed_keys.find(text))) if has_controls(text) else []
         plain = _ending_with(framed, self._find_plain(text))
-        return [*body_fields.find(text, b"", in_response=True), *framed, *plain]
+        named = allowed.without_spans(body_fields.find(text, b"", in_response=True))
+        return [*named, *framed, *plain]
 
     def _found_in(
         self,
@@ -379,14 +381,18 @@ class Redactor:
         framed: list[Span] = []
         if suspect:
             if places := binary_places(body, content_type, wide):
-                framed = [span for span in framed_keys.find(text) if _is_within(span, places)]
+                framed = [
+                    span
+                    for span in self._known.allowed.without_spans(framed_keys.find(text))
+                    if _is_within(span, places)
+                ]
             plain = _ending_with(framed, json_safe_spans(text, self._find_plain(text)))
             spans += [*framed, *plain]
         texts: StreamedTexts | None = None
         if streamed and in_response and may_be_stream(text, content_type):
             texts = StreamedTexts(text, content_type)
             spans += _find_streamed(texts, self._find_in_streamed)
-        recorded = self._recorded.find(chain([head, text], map(_whole, texts or ())))
+        recorded = self._recalled(chain([head, text], map(_whole, texts or ())))
         if not (spans or suspect or recorded):
             return _Found([], [], [], self)
         taught = _taught_by([*spans, *(self._newly_found(head) if suspect else ())])
@@ -400,6 +406,10 @@ class Redactor:
         places = binary_places(body, content_type, wide) if spans else []
         return _Found(spans, places, taught, self._with_learned(new))
 
+    def _recalled(self, texts: Iterable[bytes]) -> list[Secret]:
+        """The values in the texts whose placeholders are recorded."""
+        return [*self._known.allowed.without(self._recorded.find(texts))]
+
     def _in_fields(
         self,
         body: bytes,
@@ -411,8 +421,10 @@ class Redactor:
     ) -> list[Span]:
         """What the names of fields show, and what is encoded in the body."""
         if body and (suspect or body_fields.reads_whole(content_type)):
-            named = body_fields.find(body, content_type, in_response=in_response, own=own)
-            return named + (coded_texts.find(body, self._find_decoded) if suspect else [])
+            named = self._known.allowed.without_spans(
+                body_fields.find(body, content_type, in_response=in_response, own=own)
+            )
+            return [*named] + (coded_texts.find(body, self._find_decoded) if suspect else [])
         return []
 
     def _with_learned(self, learned: Sequence[Secret]) -> "Redactor":
@@ -512,9 +524,11 @@ class Redactor:
     def _parameters(self, target: str, parameters: Iterable[tuple[str, int, int, bytes]]) -> str:
         pieces: list[str] = []
         at = 0
+        allowed = self._known.allowed
         for name, start, end, value in parameters:
-            if not PLACEHOLDER.fullmatch(value):
-                hidden = self.placeholder(label_for(name, value), value).decode()
+            label = label_for(name, value)
+            if not (PLACEHOLDER.fullmatch(value) or allowed.allows(Secret(label, value))):
+                hidden = self.placeholder(label, value).decode()
                 pieces += target[at:start], hidden
                 at = end
         return "".join([*pieces, target[at:]])

@@ -68,7 +68,7 @@ from tapeway.engine.cassettes.source import (
 )
 from tapeway.engine.correlation import CorrelationMatches, key_of_alike, meant_by
 from tapeway.engine.journal import MOST_EMPTY, Tally
-from tapeway.engine.report.summary import MOST_LISTED, RecordingsInStore
+from tapeway.engine.report.summary import RecordingsInStore
 from tapeway.engine.single_flight import RecordingLeases
 from tapeway.errors import (
     CassetteCorrupt,
@@ -284,10 +284,10 @@ class Followed(Source):
             return
         found = await self.store.cursors(search.name, take, [*stale, *writes])
         followed.restore(take, [key for key in stale if (take, key) in followed.stale], found)
-        with cassette.in_take(take):
-            for key in writes:
-                if key in found:
-                    cassette.take.restore_key(key, found[key].state)
+        running = cassette.running(take)
+        for key in writes:
+            if key in found:
+                running.restore_key(key, found[key].state)
 
     async def has_news(self, view: View, plan: LiveCall | Miss) -> bool:
         """Whether cassette or cursors have changed: without a replay, no step of a cursor would tell."""
@@ -392,8 +392,7 @@ class Followed(Source):
         if (before := view.bindings) is None:
             return True
         name, number = view.cassette.name, view.search.take
-        with view.cassette.in_take(number):
-            states = view.cassette.take.bindings.states()
+        states = view.cassette.running(number).bindings.states()
         for key, state in states.items():
             known = before.get(key)
             if known is None or known.state != state:
@@ -613,10 +612,9 @@ class Followed(Source):
             return {}
         cassette, number = view.cassette, view.search.take
         turns = await self.store.cursors(cassette.name, number, keys)
-        with cassette.in_take(number):
-            cassette.take.bindings = IdBindings.from_states(
-                {key: turn.state for key, turn in turns.items()}
-            )
+        cassette.running(number).bindings = IdBindings.from_states(
+            {key: turn.state for key, turn in turns.items()}
+        )
         return turns
 
     async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:
@@ -698,32 +696,35 @@ class Followed(Source):
 
     async def _is_in_use(self, name: str) -> bool:
         """Whether any instance has used the cassette in this take, or records now."""
-        counts = await self._counts_of(name)
-        return counts.unused < counts.interactions or bool(await self.store.fences(name))
+        return bool(await self._used(name)) or bool(await self.store.fences(name))
 
     async def settle(self, out: OutOfUse, *, prune: bool) -> None:
-        takes = self.control.takes_of(out.name)
-        while prune and (unused := (await self.store.unused(out.name, takes, MOST_LISTED)).first):
-            for title in unused:
-                await self.store.edit(out.name, title.index, None)
+        if prune:
+            used = await self._used(out.name)
+            for index in (await self._follow(out.name)).cassette.unused(used):
+                await self.store.edit(out.name, index, None)
         await self.store.release(out.name)
 
     async def end_take(self, name: str) -> None:
         await self.steer(lambda now: with_take(now, name))
         self._forget(name)
 
-    def recordings(self, name: str, cassette: CassetteIndex | None) -> RecordingsInStore:
-        return RecordingsInStore(self.store, name, self.control.takes_of(name))
+    async def recordings(self, name: str, cassette: CassetteIndex | None) -> RecordingsInStore:
+        followed = await self._follow(name)
+        return RecordingsInStore(self.store, followed.cassette, self.control.takes_of(name))
 
     async def counts(self) -> list[CassetteCounts]:
         return [await self._counts_of(name) for name in list(self._context.tallies)]
 
     async def _counts_of(self, name: str) -> CassetteCounts:
         """How many recordings there are, and how many of them no instance has used."""
-        if (outline := await self.store.outline(name)) is None:
-            return CassetteCounts(name, 0, 0)
-        unused = await self.store.unused(name, self.control.takes_of(name), 0)
-        return CassetteCounts(name, outline.count, unused.total)
+        cassette = (await self._follow(name)).cassette
+        unused = cassette.unused_count(await self._used(name))
+        return CassetteCounts(name, len(cassette), unused)
+
+    async def _used(self, name: str) -> Collection[int]:
+        """The recordings that some instance has used in a take in force."""
+        return await self.store.used(name, self.control.takes_of(name))
 
     def _apply(self, control: Control) -> None:
         super()._apply(control)

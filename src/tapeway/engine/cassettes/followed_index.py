@@ -293,14 +293,14 @@ class FollowedIndex:
     def restore(self, take: int, keys: Iterable[bytes], found: Mapping[bytes, CursorState]) -> None:
         """Take over the cursors of some keys as the store has them."""
         cassette = self.cassette
-        with cassette.in_take(take):
-            for key in keys:
-                self.stale.discard((take, key))
-                self.turns.pop((take, key), None)
-                cassette.take.forget_key(key, cassette.indexes(key))
-                if (turn := found.get(key)) is not None:
-                    self.turns[take, key] = turn
-                    cassette.take.restore_key(key, turn.state)
+        running = cassette.running(take)
+        for key in keys:
+            self.stale.discard((take, key))
+            self.turns.pop((take, key), None)
+            running.forget_key(key, cassette.indexes(key))
+            if (turn := found.get(key)) is not None:
+                self.turns[take, key] = turn
+                running.restore_key(key, turn.state)
 
     def knows(self, key: bytes) -> bool:
         """Whether the cursor of a key in the take in force need not be read first."""
@@ -319,8 +319,7 @@ class FollowedIndex:
         `touched` is the recording that was used for the first time, if one was. The step depends on
         the keys that were `asked`; without any it depends on all recordings.
         """
-        with self.cassette.in_take(take):
-            state = self.cassette.cursor_state(key)
+        state = self.cassette.cursor_state(key, self.cassette.running(take))
         seen = SeenCassette(self.token, self.revision, tuple(asked))
         move = CursorMove(
             self.cassette.name,

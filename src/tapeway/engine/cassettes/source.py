@@ -300,8 +300,8 @@ class Source(ABC):
         return
 
     @abstractmethod
-    def recordings(self, name: str, cassette: CassetteIndex | None) -> "ReportedRecordings":
-        """The recordings for a report; those in memory are in this cassette."""
+    async def recordings(self, name: str, cassette: CassetteIndex | None) -> "ReportedRecordings":
+        """The recordings for a report; those in memory are in this cassette. Raises StoreError."""
 
     @abstractmethod
     async def counts(self) -> Sequence[CassetteCounts]:

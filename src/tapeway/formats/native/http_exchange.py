@@ -38,7 +38,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
     Verdict,
 )
-from tapeway.core.model.request_fields import stored_fields
+from tapeway.core.model.request_fields import RequestFields, stored_fields
 from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields, millis
@@ -250,20 +250,20 @@ def filed_content(document: Document, *, request: bool) -> Mapping[str, object]:
 
 def decode_request(fields: Fields) -> Request:
     """The request in a document. Raises FormatFault."""
-    headers = header_map.decode(fields)
-    return _request(fields, headers, _decode_request_body(fields, headers))
+    header = stored_fields(header_map.decode(fields))
+    return _request(fields, header, _decode_request_body(fields, header.headers))
 
 
 def _check_request(fields: Fields, *, as_sent: bool) -> tuple[Request, ReadJson | None]:
-    headers, read = header_map.decode(fields), None
-    if not as_sent and bodies.is_plain_json(fields) and stored_fields(headers).is_plain_json:
+    header, read = stored_fields(header_map.decode(fields)), None
+    if not as_sent and bodies.is_plain_json(fields) and header.is_plain_json:
         bodies.decode(fields, written=False)
         read = read_value(fields.values["json"])
-    body = _decode_request_body(fields, headers) if read is None else read.canonical
-    return _request(fields, headers, body), read
+    body = _decode_request_body(fields, header.headers) if read is None else read.canonical
+    return _request(fields, header, body), read
 
 
-def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
+def _request(fields: Fields, header: RequestFields, body: bytes) -> Request:
     fields.only(REQUEST)
     fields.require("method", "url")
     method, route = _shared(fields.text("method")), _shared(fields.text("route"))
@@ -273,7 +273,6 @@ def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
     if not route:
         target = target.partition("#")[0]
         target = target if target.startswith("/") else f"/{target}"
-    header = stored_fields(headers)
     return Request(
         route=route,
         method=method,

@@ -7,7 +7,7 @@ opening to its end, and `heartbeat` reports over a separate connection that the 
 import asyncio
 import math
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.text import no_pause
 from tapeway.errors import StoreError, closed, out_of_touch
-from tapeway.ports import FoundUnused, Issuer, MoveDone, StoreFacts
+from tapeway.ports import Issuer, MoveDone, StoreFacts
 from tapeway.stores.postgres import address
 from tapeway.stores.postgres.appends import Alone
 from tapeway.stores.postgres.errors import reads_only
@@ -365,19 +365,13 @@ class PostgresStore:
         action = f"read recordings of '{name}'"
         return await self._for_cassette(name).read(action, make, moment=True)
 
-    async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
-        make = partial(queries.unused, name, takes, limit)
-        return await self._for_cassette(name).read(
-            f"read recordings of '{name}'",
-            make,
-            long=True,
-        )
+    async def used(self, name: str, takes: Sequence[int]) -> Collection[int]:
+        make = partial(queries.used, name, takes)
+        return await self._for_cassette(name).read(f"read cursors of '{name}'", make, long=True)
 
-    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
-        make = partial(queries.duplicates, name, limit)
-        return await self._for_cassette(name).read(
-            f"read recordings of '{name}'", make, moment=True, long=True
-        )
+    async def titles(self, name: str, numbers: Sequence[int]) -> Sequence[RecordingTitle]:
+        make = partial(queries.titles, name, numbers)
+        return await self._for_cassette(name).read(f"read recordings of '{name}'", make, long=True)
 
     async def reserve(self, name: str) -> int:
         return await self._for_cassette(name).reserve(name)

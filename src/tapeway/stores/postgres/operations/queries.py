@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
+from struct import unpack
 
 from tapeway.core.correlation.index import MOST_ALIKE
 from tapeway.core.misses.neighbours import (
@@ -25,7 +26,7 @@ from tapeway.core.model.cassette import (
     TakenRecording,
 )
 from tapeway.errors import interaction_gone
-from tapeway.ports import FoundUnused, Issuer
+from tapeway.ports import Issuer
 from tapeway.stores.postgres.operations.rows import (
     RECORDING,
     TITLE,
@@ -39,7 +40,6 @@ from tapeway.stores.postgres.pool import Session
 from tapeway.stores.support import columns
 
 ROWS_AT_ONCE = 256
-_GROUP = 500
 _OF = "cassette = (SELECT id FROM @cassette WHERE name = $1)"
 _IN_FORCE = f"{_OF} AND generation = (SELECT generation FROM @cassette WHERE name = $1)"  # noqa: S608
 _IN_ORDER = "ORDER BY place, number"
@@ -47,7 +47,6 @@ _FEW_IN_ORDER = "ORDER BY +place, +number"
 """For a few recordings found by index. Without the sums a plan may walk through all places."""
 # Only names of columns and tables are put in: no value of anybody's.
 _SELECT = f"SELECT {RECORDING} FROM @interaction WHERE {_OF}"  # noqa: S608
-_TITLES = f"SELECT {TITLE} FROM @interaction i WHERE {_OF}"  # noqa: S608
 
 _OUTLINE = """
 SELECT c.created_at, c.run_id, c.meta, s.exchange, s.route, s.base, CAST(sum(s.count) AS bigint)
@@ -88,29 +87,12 @@ _SEARCHED = f"""
 SELECT number, weight, method, path FROM @interaction WHERE {_OF} AND weight IS NOT NULL {{}}
 """  # noqa: S608
 _NEWEST = "ORDER BY number DESC LIMIT $2"
-_UNUSED = f"""
-{_TITLES} AND exchange AND NOT EXISTS (
-  SELECT 1 FROM @touched t WHERE t.name = $1 AND t.take = ANY($2::text[]::bigint[]) AND t.number = i.number)
-{_IN_ORDER} LIMIT $3
-"""  # noqa: S608
-# A recording that was removed while a request replayed it may count as used until the take ends.
-UNUSED_COUNT = f"""
-SELECT CAST(greatest(0,
-  coalesce((SELECT sum(count) FROM @source WHERE exchange AND {_OF}), 0) -
-  coalesce((SELECT sum(count) FROM @used WHERE name = $1 AND take = ANY($2::text[]::bigint[])), 0)) AS bigint)
-"""  # noqa: S608
-_DUPLICATES = f"""
-SELECT k.digest, i.route FROM @key k
-JOIN @interaction i ON i.cassette = k.cassette AND i.number = k.number
-WHERE k.{_OF} AND k.generation = (SELECT generation FROM @cassette WHERE name = $1)
-AND i.exchange AND length(k.digest) = 32
-GROUP BY k.digest, i.route HAVING count(*) > 1 ORDER BY min(i.place), min(i.number) LIMIT $2
-"""  # noqa: S608
-_SAME_KEY = f"""
-{_TITLES} AND route = $3
-AND number = ANY(ARRAY (SELECT number FROM @key WHERE {_IN_FORCE} AND digest = $2))
-{_FEW_IN_ORDER} LIMIT {_GROUP}
-"""  # noqa: S608
+# One value, not a row for each: there may be a million.
+_USED = """
+SELECT coalesce(string_agg(int8send(number), ''), '') FROM @touched
+WHERE name = $1 AND take = ANY($2::text[]::bigint[])
+"""
+_TITLES = f"SELECT {TITLE} FROM @interaction WHERE {_OF} AND number = ANY($2::text[]::bigint[]) {_FEW_IN_ORDER}"  # noqa: S608
 _MISCOUNTED = """
 SELECT c.name, coalesce(s.count, 0), coalesce(i.count, 0) FROM @cassette c
 LEFT JOIN (SELECT cassette, CAST(sum(count) AS bigint) AS count FROM @source GROUP BY cassette) s
@@ -121,9 +103,8 @@ WHERE c.name IS NOT NULL AND coalesce(s.count, 0) <> coalesce(i.count, 0) ORDER 
 """
 _UNFINDABLE = """
 SELECT c.name, i.number FROM @interaction i JOIN @cassette c ON c.id = i.cassette
-WHERE c.name IS NOT NULL AND i.exchange AND NOT EXISTS (
-  SELECT 1 FROM @key k WHERE k.cassette = i.cassette AND k.generation = c.generation
-  AND k.number = i.number)
+WHERE c.name IS NOT NULL AND NOT EXISTS (
+  SELECT 1 FROM @log l WHERE l.cassette = i.cassette AND l.number = i.number AND l.live)
 ORDER BY c.name, i.number
 """
 _CHANGED = """
@@ -272,22 +253,15 @@ async def _within_budget(name: str, weighed: Sequence[Row], session: Session) ->
     return await documents(name, chosen, session)
 
 
-async def unused(name: str, takes: Sequence[int], limit: int, session: Session) -> FoundUnused:
-    """The exchanges that no given take has touched: their number, and the first few."""
-    counted = await session.row(UNUSED_COUNT, name, numbers(takes))
-    count = 0 if counted is None else int(counted[0])
-    if limit == 0:
-        return FoundUnused(count, ())
-    return FoundUnused(count, titles_of(await session.rows(_UNUSED, name, numbers(takes), limit)))
+async def used(name: str, takes: Sequence[int], session: Session) -> frozenset[int]:
+    """The recordings that any of some takes has used."""
+    (row,) = await session.rows(_USED, name, numbers(takes))
+    return frozenset(unpack(f">{len(row[0]) // 8}q", row[0]))
 
 
-async def duplicates(name: str, limit: int, session: Session) -> list[list[RecordingTitle]]:
-    """Groups of recordings with the same key and route."""
-    groups = await session.rows(_DUPLICATES, name, limit)
-    titles = []
-    for digest, route in groups:
-        titles.append(titles_of(await session.rows(_SAME_KEY, name, digest, route)))
-    return titles
+async def titles(name: str, wanted: Sequence[int], session: Session) -> list[RecordingTitle]:
+    """The names of some recordings, in order."""
+    return titles_of(await session.rows(_TITLES, name, numbers(wanted))) if wanted else []
 
 
 async def check(session: Session) -> list[str]:
@@ -302,7 +276,7 @@ async def check(session: Session) -> list[str]:
             for name, counted, there in miscounted
         ],
         *[
-            f"cassette '{name}', interaction {number}: no key finds it"
+            f"cassette '{name}', interaction {number}: its log lacks it"
             for name, number in unfindable
         ],
         *[
