@@ -1,7 +1,7 @@
-"""Reads a cassette with its documents, and changes it where it is: one way for every store.
+"""Reads the documents of a cassette, and changes a cassette in its place, on every store.
 
-A change says of each interaction whether it stays, becomes another one, or goes. A cassette whose
-interactions all stay is not written.
+A change decides for each interaction: the interaction stays, becomes another interaction, or goes.
+Where all interactions stay, nothing is written.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,10 +20,10 @@ from tapeway.stores.file.offline import ClaimedCassette, OfflineCassette
 from tapeway.stores.support.serialize import document_of
 
 Change = Callable[[AnyInteraction, Document], Document | None]
-"""Takes an interaction and its document.
+"""Takes an interaction and its document, perhaps several times.
 
-Returns that document if the interaction stays, another document, or None if the interaction goes. It
-may be called again for the same interaction.
+Returns the given document if the interaction stays, a new document to change the interaction, and
+None to remove the interaction.
 """
 
 Found = AsyncIterator[tuple[AnyInteraction, Document]]
@@ -31,22 +31,22 @@ Found = AsyncIterator[tuple[AnyInteraction, Document]]
 
 @dataclass(frozen=True, slots=True)
 class CassetteContents:
-    """A cassette as it is; a file may spell a document otherwise than tapeway would."""
+    """A cassette as stored; people may have written the documents of a file by hand."""
 
     head: CassetteHead
     found: Callable[[], Found]
-    """Begins to go through the interactions, each with its document. Raises StoreError."""
+    """Begins to iterate over the interactions with their documents. Raises StoreError."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeableCassette(CassetteContents):
-    """A cassette that nobody else changes meanwhile, unless its store is shared."""
+    """A cassette, claimed for a change unless its store is shared."""
 
     change: Callable[[Change, CassetteHead], Awaitable[None]]
     """Makes a change, and replaces the head. Raises StoreError.
 
-    A cassette is changed at once or not at all. In a shared store each interaction is changed by
-    itself, as others may record meanwhile: after an interruption some are changed.
+    A claimed cassette is changed as a whole or not at all. In a shared store others go on recording,
+    and interactions are changed one by one: an interruption leaves the rest unchanged.
     """
 
 
@@ -96,7 +96,7 @@ async def _found_in_file(cassette: OfflineCassette) -> Found:
 
 
 async def _change_file(claim: ClaimedCassette, make: Change, head: CassetteHead) -> None:
-    # A large cassette is not in memory as a whole, so it is read once more to be written.
+    # The second reading keeps a large cassette out of memory.
     before = claim.cassette
     made = ((make(found.item, found.document), found.document) for found in before.interactions)
     if head != before.head or any(after is not document for after, document in made):
@@ -107,7 +107,7 @@ async def _change_file(claim: ClaimedCassette, make: Change, head: CassetteHead)
 async def _change_rows(
     store: SharedStore, name: str, rows: CassetteContents, make: Change, head: CassetteHead
 ) -> None:
-    # A removed recording would end the walk behind it.
+    # The walk goes on from the last interaction, which must still exist.
     changed = [
         item.index async for item, document in rows.found() if make(item, document) is not document
     ]
@@ -130,7 +130,7 @@ async def _change_whole(
         after, unchanged = make(item, document), next(held)
         is_changed |= after is not document
         if after is not None:
-            # What stays need not be in memory.
+            # An unchanged interaction may stay in the file of the store.
             left.append(unchanged if after is document else decode_changed(item, after))
     if is_changed:
         await cassette.store.save(cassette.name, StoredCassette(head, tuple(left)))

@@ -29,7 +29,7 @@ _MAX_NAME = 128
 
 
 BeginWalk = Callable[[], Awaitable[CassetteWalk]]
-"""Begins a walk over what is to be copied, as often as it is called. Raises ConfigError, StoreError."""
+"""Begins a walk over the recordings to copy, at each call. Raises ConfigError, StoreError."""
 
 
 async def copy_into_store(
@@ -37,7 +37,7 @@ async def copy_into_store(
 ) -> CassetteDigest:
     """Copy recordings and return the digest of what was read back.
 
-    `source` is None for recordings that come from no store. Raises ConfigError if another cassette is there and `force` is not set, StoreError.
+    `source` is None for recordings of no store. Raises ConfigError if another cassette is there and `force` is not set, StoreError.
     """
     check_persistent(to.store)
     wanted = await begin()

@@ -82,7 +82,7 @@ _read_value = JSONDecoder().raw_decode
 _MOST_FILED = 1024 * 1024
 """Longer texts of recordings stay in memory: reading long texts would hold up the event loop."""
 _MOST_LAID_OUT = 256 * 1024
-"""Larger interactions have each value on a separate line, which is written much faster."""
+"""Larger interactions have each value on a separate line: to lay out takes longer than to write."""
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http", "websocket")
 _OTHER_FILES = "move it away, or convert another tool's file with tapeway cassette convert"
 _ROOT = ("version", "created_at", "run_id", "meta", "interactions")

@@ -1,7 +1,7 @@
-"""Which values share a line in a cassette's file in JSON.
+"""Chooses the values that share a line in a cassette's file in JSON.
 
-Indented as usual, each parameter of a tool has four lines, and so has each chunk of a stream. Here
-such values become texts, which `dump` copies as they are.
+With the usual indent each parameter of a tool has four lines, and each chunk of a stream too. The
+functions replace such values by texts, which `dump` copies unchanged.
 """
 
 from typing import Any, cast
@@ -13,17 +13,17 @@ from tapeway.core.json_text import Json, dump
 from tapeway.formats.fields import Document
 
 _LINE = 100
-"""A longer object or list has more than one line."""
+"""Longer objects and lists have several lines."""
 _MEMBERS = 12
 _LEVELS = 4
 """How many objects and lists within each other share a line."""
 _KEPT_OBJECTS = frozenset({"headers"})
 _KEPT_LISTS = frozenset({"text", "text_lines"})
-"""Members that keep their lines: a diff shows which header, or which event of a stream, changed."""
+"""Members with a line for each header, or for each event of a stream: a diff shows the changed one."""
 
 
 def short_lines(document: Document) -> Document:
-    """An interaction's document, each short object and list in it one line."""
+    """An interaction's document with each short object and list on one line."""
     return {
         name: _laid_out(member, name)[0] if member and type(member) in (dict, list) else member
         for name, member in document.items()
@@ -31,7 +31,7 @@ def short_lines(document: Document) -> Document:
 
 
 def chunk_line(document: Document) -> Document:
-    """An interaction's document, its chunks one line: hundreds would bury the answer."""
+    """An interaction's document with all chunks on one line: hundreds would bury the answer."""
     for name in ("response", "partial"):
         message = loose_json.fields(document.get(name))
         match message.get("chunks"):
@@ -42,7 +42,7 @@ def chunk_line(document: Document) -> Document:
 
 
 def rule_lines(meta: Document) -> Document:
-    """A head's `meta`, each rule one line: of a rule with a path, one would have the path alone."""
+    """A head's `meta` with each rule on one line, the path beside the pattern."""
     match meta.get("rules"):
         case dict(rules):
             return {**meta, "rules": {name: _each_rule(kind) for name, kind in rules.items()}}
@@ -62,9 +62,9 @@ def _rule(rule: Json) -> Json:
 
 
 def _laid_out(value: Any, name: str) -> tuple[Json, bytes | None, int]:
-    """What to write for an object or list; its line, or None; and how many levels the line has."""
+    """The object or list to write; the line of a short one, or None; the levels on the line."""
     is_object, written, levels = type(value) is dict, value.copy(), 0
-    # The texts of the members, None once they cannot share a line.
+    # The texts of all members, or None for several lines.
     texts: list[bytes] | None = []
     if len(value) > _MEMBERS or name in (_KEPT_OBJECTS if is_object else _KEPT_LISTS):
         texts = None
@@ -82,7 +82,7 @@ def _laid_out(value: Any, name: str) -> tuple[Json, bytes | None, int]:
             texts.append(b"%b: %b" % (_name(key), text) if is_object else text)
     if texts is not None and levels < _LEVELS:
         text = b", ".join(texts)
-        # Each message of a list keeps its lines: a diff shows the changed message.
+        # Messages in a list keep separate lines: a diff shows the changed message.
         if len(text) <= _LINE and text[:1] not in b"{[":
             line = b"{%b}" % text if is_object else b"[%b]" % text
             return _text(line), line, levels + 1
