@@ -668,8 +668,6 @@ class CassetteIndex:
         if take:
             self._take_of[index] = take
         self._put(exchange, recording_key(exchange, self.rules) if key is None else key)
-        if not isinstance(exchange, LazyInteraction):
-            self.aliases.add(exchange, self.rules)
 
     def drop(self, index: int) -> None:
         """Leave out a recording that a store has not any more, if it is there."""
@@ -913,7 +911,7 @@ class CassetteIndex:
         self._by_key: dict[bytes, Interaction | KeyedRecordings] = {}
         self._key_of: dict[int, bytes] = {}
         self._routes: Counter[bytes] = Counter()
-        self.aliases, self.bodies = AliasIndex(self.head.meta), RecordedBodies()
+        self.aliases, self.bodies = AliasIndex(), RecordedBodies()
         for interaction in stored.interactions:
             self._next_index = max(self._next_index, interaction.index + 1)
             if (exchange := exchange_of(interaction)) is not None:
@@ -921,7 +919,6 @@ class CassetteIndex:
                 self._put(exchange, key)
                 if not self.rules.match and not isinstance(exchange, LazyInteraction):
                     self.bodies.add(exchange, key)
-                self.aliases.add(exchange, self.rules)
             self._interactions[interaction.index] = interaction
 
     def _renumber(self) -> None:
@@ -964,6 +961,8 @@ class CassetteIndex:
             self._neighbours.add(interaction)
         self._key_of[interaction.index] = key
         self._routes[_route(key)] += 1
+        if interaction.stored_keys:
+            self.aliases.add(interaction, self.rules, self.head.meta)
 
     def _remove(self, index: int) -> None:
         key = self._key_of.pop(index, None)

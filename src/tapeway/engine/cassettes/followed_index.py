@@ -219,6 +219,7 @@ class FollowedIndex:
         """By take and key: the cursor, or the last step under way."""
         self.stale: set[tuple[int, bytes]] = set()
         """Takes and keys whose cursors the next decision reads first."""
+        self._in_force: tuple[int, frozenset[int]] | None = None
         self.own: set[int] = set()
         """Indexes of recordings made here whose rows of the log were not read yet."""
         self._store = store
@@ -279,7 +280,13 @@ class FollowedIndex:
     # Cursors.
 
     def begin_take(self, number: int, running: Collection[int]) -> None:
-        """Go on in this take; `running` are those of slots."""
+        """Go on in this take; `running` are those of slots.
+
+        A request of a slot that has just ended goes on in the slot's take, until the next change.
+        """
+        if (in_force := (number, frozenset(running))) == self._in_force:
+            return
+        self._in_force = in_force
         if self.cassette.take.number != number:
             # The takes of slots begin anew in the index too.
             self.cassette.start_take(number)
