@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 from urllib.parse import urlsplit
 
 from tapeway.core.agenttape.lookup import request_aliases, uses_agenttape_keys
@@ -25,10 +26,14 @@ from tapeway.core.matching.rules import Rules, is_reused
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import MODE_POLICIES, Mode, Repeats
-from tapeway.core.model.messages import Request
+from tapeway.core.model.messages import BodyFile, Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.journal import REPEATED
-from tapeway.engine.large_bodies import digest_large_body
+from tapeway.engine.large_bodies import (
+    digest_as_recorded,
+    digest_large_body,
+    recorded_values,
+)
 from tapeway.providers.api_call import calls_model, samples
 
 READ_AT_ONCE = 256 * 1024
@@ -38,6 +43,9 @@ _MOST_NAMED = 5
 
 READS = frozenset({"GET", "HEAD"})
 """Methods that change nothing at the service (RFC 9110, section 9.2.1)."""
+
+_MOST_COMPARED = 8
+"""Sets of values, as the last recordings of large bodies have them, without which one is looked up."""
 
 FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
 
@@ -78,9 +86,10 @@ class Planner:
         redacted, secrets = self._as_stored(cassette.head, cassette.rules, request, incoming)
         key = _stored_key(asked, redacted, large)
         if policy.replays:
-            if found_key is None and key != asked.key:
+            if found_key is None and (key != asked.key or incoming.large_body is not None):
                 # Only this look-up finds placeholders inside a coded or opaque body.
-                keys = (key, self._older_key(cassette.head, asked, redacted, key, incoming))
+                keys = [key, self._older_key(cassette.head, asked, redacted, key, incoming)]
+                keys += _keys_of_others(cassette, redacted, incoming)
                 if held := next((held for held in keys if held in cassette), None):
                     found_key = FoundKey(held)
                     if replay := self._replay(cassette, found_key, asked, can_ask=policy.asks):
@@ -169,8 +178,11 @@ class Planner:
         if incoming.request.file is not None:
             if incoming.large_body is not None:
                 return incoming
-            redactor = self._redaction.redactor(head.run_id, incoming.request)
-            return incoming._replace(large_body=await digest_large_body(incoming.request, redactor))
+            return incoming._replace(
+                large_body=await digest_large_body(
+                    incoming.request, self._redaction.redactor(head.run_id, incoming.request)
+                )
+            )
         if not is_large(incoming.request) or incoming.large_for(head, rules) is not None:
             return incoming
         asked = await asyncio.to_thread(_received_request, head, rules, incoming)
@@ -185,28 +197,52 @@ class Planner:
         large = incoming.large_for(head, rules)
         if large is None or large.redacted is not None:
             return incoming
-        if MODE_POLICIES[mode].replays and self._is_next(cassette, large, incoming, mode):
+        if MODE_POLICIES[mode].replays and self._is_next(cassette, large.asked, incoming, mode):
             return incoming
         self._redaction.recall(head.run_id, cassette.placeholders)
         return incoming._replace(large=await asyncio.to_thread(self._computed, large))
 
+    async def with_recorded_values(
+        self, cassette: CassetteIndex, incoming: Incoming, mode: Mode
+    ) -> Incoming:
+        """The request with digests of its large body without the values of recorded placeholders.
+
+        They are not looked for where a recording of an equal body answers. Raises StoreError.
+        """
+        large, salt = incoming.large_body, cassette.head.run_id
+        if large is None or large.compared == (number := len(cassette.placeholders)):
+            return incoming
+        asked = cassette.asked(_with_digest(incoming))
+        if MODE_POLICIES[mode].replays and self._is_next(cassette, asked, incoming, mode):
+            return incoming
+        self._redaction.recall(salt, cassette.placeholders)
+        redactor = self._redaction.redactor(salt, incoming.request, large.secrets)
+        if found := await recorded_values(cast(BodyFile, incoming.request.file), redactor):
+            known = (*large.secrets, *found)
+            large = await digest_large_body(incoming.request, redactor, known)
+        others: Sequence[BodyFile] = ()
+        if MODE_POLICIES[mode].replays:
+            redactor = self._redaction.redactor(salt, incoming.request, large.secrets)
+            recorded = cassette.placeholders_in_large_bodies[:_MOST_COMPARED]
+            others = await digest_as_recorded(incoming.request, redactor, recorded)
+        return incoming._replace(large_body=large._replace(others=tuple(others), compared=number))
+
     def _is_next(
-        self, cassette: CassetteIndex, large: LargeRequest, incoming: Incoming, mode: Mode
+        self, cassette: CassetteIndex, asked: ReceivedRequest, incoming: Incoming, mode: Mode
     ) -> bool:
         """Whether a recording of an equal request answers, for which nothing else is looked at."""
         if incoming.take is not None and incoming.take != cassette.take.number:
             with cassette.in_take(incoming.take):
                 return self._is_next(
-                    cassette, large, incoming._replace(take=cassette.take.number), mode
+                    cassette, asked, incoming._replace(take=cassette.take.number), mode
                 )
-        key, asks = large.asked.key, MODE_POLICIES[mode].asks
-        keys = [key_on_route(key, route) for route in routes_of(incoming)]
+        asks = MODE_POLICIES[mode].asks
+        keys = [key_on_route(asked.key, route) for route in routes_of(incoming)]
         held = next((candidate for candidate in keys if candidate in cassette), None)
         if held is None:
             return False
-        caller = large.asked.get_caller if asks else None
-        headers = large.asked.get_headers
-        return cassette.next_in_order(held, self._repeats, caller, headers) is not None
+        caller = asked.get_caller if asks else None
+        return cassette.next_in_order(held, self._repeats, caller, asked.get_headers) is not None
 
     def _computed(self, large: LargeRequest) -> LargeRequest:
         asked = large.asked
@@ -261,9 +297,11 @@ class Planner:
         large = incoming.large_for(head, rules)
         if large is not None and large.redacted is not None and large.asked.request is request:
             return large.redacted, large.secrets
-        if incoming.large_body is not None:
-            request = replace(request, file=incoming.large_body.stored)
-        return self._redaction.redact_and_learn(head.run_id, request, rules)
+        if (large_body := incoming.large_body) is None:
+            return self._redaction.redact_and_learn(head.run_id, request, rules)
+        request = replace(request, file=large_body.stored)
+        stored, secrets = self._redaction.redact_and_learn(head.run_id, request, rules)
+        return stored, (*secrets, *large_body.secrets)
 
     def _older_key(
         self,
@@ -359,6 +397,14 @@ class Planner:
         shown = with_fields(miss.request, asked.request.headers, names, redactor)
         shown = replace(shown, varied=tuple(names))
         return replace(miss, request=shown, note=_reasons_text(why))
+
+
+def _keys_of_others(
+    cassette: CassetteIndex, redacted: Request, incoming: Incoming
+) -> Iterator[bytes]:
+    """The match keys of a redacted request with a large body as other recordings have it."""
+    for file in () if incoming.large_body is None else incoming.large_body.others:
+        yield request_key(replace(redacted, file=file), cassette.rules)
 
 
 def _open_digests(asked: ReceivedRequest) -> list[bytes]:

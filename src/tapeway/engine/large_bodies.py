@@ -6,9 +6,10 @@ coding is broken.
 
 import asyncio
 import logging
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import cast
 
 from tapeway.body_files import body_pieces, in_threads
 from tapeway.core.cassette.plan import LargeBodyDigests
@@ -33,6 +34,7 @@ from tapeway.core.model.messages import (
     Request,
     Response,
 )
+from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import move_chunk_ends
@@ -57,29 +59,101 @@ class UndecodableBody(Exception):
     """The body is not in its content coding, or exceeds the limit when decoded."""
 
 
-async def digest_large_body(request: Request, redactor: Redactor) -> LargeBodyDigests:
-    """The digests of a request's large body. Raises StoreError."""
+async def digest_large_body(
+    request: Request, redactor: Redactor, known: Sequence[Secret] = ()
+) -> LargeBodyDigests:
+    """The digests of a request's large body, without the known values too. Raises StoreError."""
+    file = _large_body(request)
+    redactor = redactor.learning(known)
+    sent = BodyDigester(request.headers)
+    body = _digested(sent, body_pieces(file))
+    stored, found = await _digest_stored(request.headers, body, redactor)
+    # What stands in one place is replaced in every other, also before it.
+    if taught := redactor.taught_by(found):
+        redactor = redactor.learning(taught)
+        stored, found = await _digest_stored(request.headers, body_pieces(file), redactor)
+    older = stored
+    if found:
+        pieces = body_pieces(file)
+        older, _ = await _digest_stored(request.headers, pieces, redactor.of_earlier_versions)
+    return LargeBodyDigests(sent.finish(), stored, older, (*known, *taught))
+
+
+async def digest_as_recorded(
+    request: Request, redactor: Redactor, placeholders: Iterable[tuple[str, ...]]
+) -> list[BodyFile]:
+    """The digests of a large body without the values of each of these sets of placeholders alone.
+
+    Raises StoreError.
+    """
+    file = _large_body(request)
+    digests: list[BodyFile] = []
+    for names in placeholders:
+        pieces = body_pieces(file)
+        digest, _ = await _digest_stored(request.headers, pieces, redactor.only(names))
+        digests.append(digest)
+    return digests
+
+
+async def recorded_values(file: BodyFile, redactor: Redactor) -> list[Secret]:
+    """The values of recorded placeholders in a large body. Raises StoreError."""
+    return await _recorded_in(body_pieces(file), redactor)
+
+
+async def _recorded_in(pieces: Iterable[bytes], redactor: Redactor) -> list[Secret]:
+    secrets: dict[Secret, None] = {}
+    async with aclosing(in_threads(redactor.recorded_in(pieces))) as steps:
+        async for found in steps:
+            secrets |= dict.fromkeys(found)
+    return list(secrets)
+
+
+async def taught_by_large_answer(
+    response: Response, method: str, redactor: Redactor, limit: int
+) -> list[Secret]:
+    """What a large body of an answer teaches: its secrets, and values of recorded placeholders.
+
+    Its coding is taken off where that can be done. Raises StoreError.
+    """
+    if response.file is None:
+        return []
+    try:
+        return await _search(response, method, redactor, limit)
+    except UndecodableBody:
+        return []
+
+
+async def _search(response: Response, method: str, redactor: Redactor, limit: int) -> list[Secret]:
+    def plain() -> Iterable[bytes]:
+        pieces = body_pieces(cast(BodyFile, response.file))
+        if not has_content_coding(response, method):
+            return pieces
+        return _decoding(response, limit).decode(pieces)
+
+    redacting = _BodyRedactor(redactor, response.headers)
+    await _run_through(redacting.redact(plain()))
+    return [*redactor.taught_by(redacting.secrets), *await _recorded_in(plain(), redactor)]
+
+
+async def _run_through(pieces: Iterable[bytes]) -> None:
+    async with aclosing(in_threads(_emptied(pieces))) as steps:
+        async for _ in steps:
+            pass
+
+
+def _large_body(request: Request) -> BodyFile:
     if request.file is None:
         raise ValueError("there is no large body")
-    sent = BodyDigester(request.headers)
-    body = _digested(sent, body_pieces(request.file))
-    stored, has_secret = await _digest_stored(request.headers, body, redactor)
-    older = stored
-    if has_secret:
-        pieces = body_pieces(request.file)
-        older, _ = await _digest_stored(request.headers, pieces, redactor.of_earlier_versions)
-    return LargeBodyDigests(sent.finish(), stored, older)
+    return request.file
 
 
 async def _digest_stored(
     headers: Headers, body: Iterable[bytes], redactor: Redactor
-) -> tuple[BodyFile, bool]:
-    """The digests of a large body without secrets, and whether it has any."""
+) -> tuple[BodyFile, Collection[Secret]]:
+    """The digests of a large body without secrets, and those that it has."""
     digester, redacting = BodyDigester(headers), _BodyRedactor(redactor, headers)
-    async with aclosing(in_threads(_digest_pieces(digester, redacting.redact(body)))) as steps:
-        async for _ in steps:
-            pass
-    return digester.finish(), redacting.has_replaced
+    await _run_through(_digested(digester, redacting.redact(body)))
+    return digester.finish(), redacting.secrets
 
 
 def has_large_body(item: Interaction) -> bool:
@@ -107,9 +181,7 @@ class LargeBodyStorage:
         """
         request, response = interaction.request, interaction.response
         if request.file is not None and asked.file is not None:
-            redacting = _BodyRedactor(self._redactor, asked.headers)
-            file = await self._keep(redacting.redact(body_pieces(asked.file)))
-            request = replace(request, file=replace(file, parts=request.file.parts))
+            request = replace(request, file=await self._sent(asked.headers, asked.file))
         if response.file is not None:
             response = await self._answer(request, response, response.file)
             if response.file is not None and not response.file.size:
@@ -121,6 +193,17 @@ class LargeBodyStorage:
         if request is interaction.request and response is interaction.response:
             return interaction
         return replace(interaction, request=request, response=response)
+
+    async def _sent(self, headers: Headers, raw: BodyFile) -> BodyFile:
+        """The body of a request, in the store."""
+        redacting, digester = _BodyRedactor(self._redactor, headers), BodyDigester(headers)
+        kept = await self._keep(_digested(digester, redacting.redact(body_pieces(raw))))
+        placeholders = {
+            self._redactor.placeholder(secret.label, secret.value).decode()
+            for secret in redacting.secrets
+        }
+        described = replace(digester.finish(), placeholders=tuple(sorted(placeholders)))
+        return described.copied_to(kept)
 
     async def _answer(self, request: Request, response: Response, raw: BodyFile) -> Response:
         """The response to a stored request, with the body in the store."""
@@ -147,7 +230,7 @@ class LargeBodyStorage:
         return redacted if content_coding(redacted.headers) == b"" else None
 
     async def _decoded(self, response: Response, raw: BodyFile) -> Response:
-        decoding = self._decoding(response)
+        decoding = _decoding(response, self._limit)
         redacting = _BodyRedactor(self._redactor, response.headers, decoding.arrivals)
         file = await self._keep(redacting.redact(decoding.decode(body_pieces(raw))))
         head = replace(response.head, headers=without_coding_fields(response.headers))
@@ -156,34 +239,27 @@ class LargeBodyStorage:
     async def _has_secret(self, response: Response, raw: BodyFile) -> bool:
         """Whether a secret stands in a coded body. Raises UndecodableBody, StoreError."""
         redacting = _BodyRedactor(self._redactor, response.headers)
-        plain = self._decoding(response).decode(body_pieces(raw))
-        async with aclosing(in_threads(_emptied(redacting.redact(plain)))) as steps:
-            async for _ in steps:
-                pass
+        plain = _decoding(response, self._limit).decode(body_pieces(raw))
+        await _run_through(redacting.redact(plain))
         return redacting.has_replaced
-
-    def _decoding(self, response: Response) -> "_BodyDecoder":
-        codec = decoder(content_coding(response.headers), limit=self._limit)
-        if codec is None:
-            raise UndecodableBody
-        truncated = response.verdict in CUT
-        return _BodyDecoder(codec, response.arrivals(), truncated=truncated)
 
     async def _keep(self, source: Iterable[bytes]) -> BodyFile:
         return await self._store.keep(self._name, self._guard.watched(source))
 
 
-def _digested(digester: BodyDigester, source: Iterable[bytes]) -> Iterator[bytes]:
+def _decoding(response: Response, limit: int) -> "_BodyDecoder":
+    codec = decoder(content_coding(response.headers), limit=limit)
+    if codec is None:
+        raise UndecodableBody
+    truncated = response.verdict in CUT
+    return _BodyDecoder(codec, response.arrivals(), truncated=truncated)
+
+
+def _digested(digester: BodyDigester, source: Iterable[bytes]) -> Generator[bytes]:
     """The pieces, each fed to the digester."""
     for piece in source:
         digester.feed(piece)
         yield piece
-
-
-def _digest_pieces(digester: BodyDigester, source: Iterable[bytes]) -> Generator[bool]:
-    for piece in source:
-        digester.feed(piece)
-        yield True
 
 
 def _emptied(source: Iterable[bytes]) -> Generator[bool]:
@@ -211,6 +287,11 @@ class _BodyRedactor:
     @property
     def has_replaced(self) -> bool:
         return bool(self._window.replaced)
+
+    @property
+    def secrets(self) -> Collection[Secret]:
+        """The replaced secrets, those met first."""
+        return self._window.secrets
 
     def moved(self) -> ChunkTimes:
         return move_chunk_ends(self._arrivals, self._window.replaced)

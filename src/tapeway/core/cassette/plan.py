@@ -37,6 +37,12 @@ class LargeBodyDigests(NamedTuple):
     sent: BodyFile
     stored: BodyFile
     older: BodyFile
+    secrets: tuple[Secret, ...] = ()
+    """The values that the body taught, and those of recorded placeholders in it."""
+    others: tuple[BodyFile, ...] = ()
+    """Those of recordings that were made when fewer values were known, or others."""
+    compared: int = 0
+    """How many recorded placeholders its texts were compared with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from tapeway.core.agenttape.lookup import answers_in_order, recording_aliases
 from tapeway.core.cassette.credential_index import credential_places, open_digest
 from tapeway.core.correlation.index import alike_key_of
 from tapeway.core.matching.key import key_digest, request_key
+from tapeway.core.matching.received_request import outline_key
 from tapeway.core.matching.recorded_request import RecordedRequest
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
@@ -36,6 +37,9 @@ def index_keys(interaction: Interaction, rules: Rules) -> tuple[bytes, ...]:
     digests = [key_digest(key)]
     if (places := credential_places(recorded, key)) is not None:
         digests.append(open_digest(places.outline_key if places.texts else places.open_key))
+    if interaction.request.file is not None and interaction.request.file.placeholders:
+        # It is found without its body, to tell which values are to be replaced there.
+        digests.append(open_digest(outline_key(interaction.request.route, recorded.opened)))
     if (alike := alike_key_of(recorded)) is not None:
         digests.append(alike)
     return tuple(dict.fromkeys([*digests, *recording_aliases(interaction, rules)]))

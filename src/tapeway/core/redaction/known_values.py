@@ -11,7 +11,7 @@ search for these constant parts comes first: nearly always there is none, and it
 
 import html.entities
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -119,13 +119,36 @@ class RecordedPlaceholders:
         self._known = {digest_start(self._salt, value) for value in values}
         self._sought = None
 
-    def find(self, texts: Iterable[bytes]) -> list[Secret]:
-        """The values of these placeholders in the texts."""
+    def __len__(self) -> int:
+        """How many there are, of values known and not."""
+        return len(self._labels)
+
+    def find_in_pieces(
+        self, pieces: Iterable[bytes], known: Iterable[Secret]
+    ) -> Generator[list[Secret]]:
+        """The values of these placeholders in each piece of a text; none where all are known."""
+        digests = {digest_start(self._salt, secret.value) for secret in known}
+        if not self._to_seek().keys() - digests:
+            return
+        rest = b""
+        for piece in pieces:
+            text = rest + piece
+            # The last run may go on; of one that is too long for a value the end stays too long.
+            rest = text.translate(_RUNS).rpartition(b" ")[2]
+            rest = text[len(text) - min(len(rest), MAX_VALUE + 1) :]
+            yield self.find([text[: len(text) - len(rest)]])
+        yield self.find([rest])
+
+    def _to_seek(self) -> Mapping[bytes, str]:
         if self._sought is None:
             self._sought = {
                 digest: label for digest, label in self._labels.items() if digest not in self._known
             }
-        if not (sought := self._sought):
+        return self._sought
+
+    def find(self, texts: Iterable[bytes]) -> list[Secret]:
+        """The values of these placeholders in the texts."""
+        if not (sought := self._to_seek()):
             return []
         runs = {
             run
@@ -151,9 +174,14 @@ def _digests_in(salt: bytes, run: bytes) -> Sequence[tuple[bytes, bytes]]:
 
     Remembered, since the requests of a conversation repeat each other.
     """
-    values = {run, run.rstrip(b".:!?"), run + b"=", run + b"=="}
+    # The padding of base64 is cut off with the signs between runs.
+    values = {run, run.rstrip(b".:!?"), run + b"=" * (-len(run) % 4)}
     for part in _PARTS:
         values.update(part.findall(run))
+    # A length that looks like a character, as in protobuf, with or without the tag before it.
+    for at in range(2):
+        if MIN_VALUE <= run[at] < len(run) - at:
+            values.add(run[at + 1 : at + 1 + run[at]])
     return [(digest_start(salt, value), value) for value in values]
 
 

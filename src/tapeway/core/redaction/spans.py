@@ -100,6 +100,11 @@ def fitted_placeholder(label: str, digest: bytes, size: int) -> bytes:
     return b"*" * size
 
 
+def placeholders_of(text: bytes) -> tuple[str, ...]:
+    """The placeholders in a text, each once."""
+    return tuple([found.decode() for found in sorted({*PLACEHOLDER.findall(text)})])
+
+
 def digest_start(salt: bytes, value: bytes) -> bytes:
     """The part of a secret's digest that its placeholders have."""
     return secret_digest(salt, value)[:_DIGEST_PART]

@@ -94,7 +94,7 @@ class Cassettes:
 
     async def _find(self, search: Search) -> tuple[View, Plan]:
         """What may answer, and the plan; of a replay the recording is counted as used."""
-        source = self.source
+        source, policy = self.source, MODE_POLICIES[search.mode]
         async with source.turn(search):
             if (known := source.at_hand(search)) is not None:
                 plan = self._plan(known)
@@ -107,6 +107,12 @@ class Cassettes:
                         view.cassette, search.incoming, search.mode
                     )
                 view = await source.wider(view)
+                if search.incoming.request.file is not None and policy.uses_recordings:
+                    incoming = await self._planner.with_recorded_values(
+                        view.cassette, search.incoming, search.mode
+                    )
+                    # The search of a wider view is another one.
+                    search.incoming = view.search.incoming = incoming
                 if source.holds(view):
                     plan = self._plan(view)
                     if not isinstance(plan, Replay) or await source.use(view, plan):

@@ -46,7 +46,7 @@ from tapeway.formats.native.text_lines import joined
 
 _BODY_FILE = "body_file"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_BODY_FILE_FIELDS = ("sha256", "size", "parts")
+_BODY_FILE_FIELDS = ("sha256", "size", "parts", "placeholders")
 _PART_FIELDS = ("name", "filename", "type", "sha256")
 _MAX_SIZE = 2**53
 
@@ -609,6 +609,8 @@ def _encode_body_file(file: BodyFile) -> dict[str, Json]:
     reference: dict[str, Json] = {"sha256": file.digest, "size": file.size}
     if file.parts is not None:
         reference["parts"] = [_encode_part_digest(part) for part in file.parts]
+    if file.placeholders:
+        reference["placeholders"] = [*file.placeholders]
     return {_BODY_FILE: reference}
 
 
@@ -628,6 +630,7 @@ def _decode_body_file(fields: Fields) -> BodyFile | None:
         size=reference.integer("size", low=0, high=_MAX_SIZE),
         digest=_digest(reference),
         parts=tuple(parts) if "parts" in reference else None,
+        placeholders=tuple(reference.texts("placeholders")),
     )
     return file if file.size else None
 
