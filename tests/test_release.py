@@ -13,8 +13,8 @@ from tests.support.markdown import ROOT
 
 
 def test_all_packages_have_one_version_which_the_changelog_begins_with() -> None:
-    client = tomllib.loads((ROOT / "clients/python/pyproject.toml").read_text("utf-8"))
-    node = json.loads((ROOT / "clients/node/package.json").read_text("utf-8"))
+    client = tomllib.loads((ROOT / "packages/python/pyproject.toml").read_text("utf-8"))
+    node = json.loads((ROOT / "packages/node/package.json").read_text("utf-8"))
 
     # npm reads 1.0.0-rc.1 where Python's packages have 1.0.0rc1.
     assert client["project"]["version"] == node["version"].replace("-rc.", "rc") == VERSION
@@ -29,7 +29,7 @@ def test_what_the_small_package_runs_by_uvx_includes_a_tapeway_of_its_own_versio
 def test_the_packages_for_python_name_the_same_versions_of_it() -> None:
     named = [
         tomllib.loads((ROOT / text).read_text("utf-8"))["project"]
-        for text in ("pyproject.toml", "clients/python/pyproject.toml")
+        for text in ("pyproject.toml", "packages/python/pyproject.toml")
     ]
     versions = [
         [

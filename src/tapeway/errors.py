@@ -18,6 +18,7 @@
     │   ├── CassetteLocked       503  another process records into this cassette
     │   ├── CassetteEdited       409  somebody edited the file while it was loaded
     │   ├── RecordingEdited      409  somebody changed a recording that was to go on
+    │   ├── DocumentAway         500  a recording is to be read first; clients never see it
     │   ├── StoreFull            507  the disk, a quota or a size limit is exhausted
     │   ├── StorePoisoned        503  a sync failed; nothing is recorded until the eject
     │   ├── StoreAway            503  the database or remote store cannot be reached
@@ -169,6 +170,19 @@ class CassetteEdited(StoreError):
 
     status = 409
     code = "cassette_edited"
+
+
+class DocumentAway(StoreError):
+    """A recording that is to be read first, which nobody can wait for here; clients never see it."""
+
+    index = -1
+
+
+def document_away(index: int) -> DocumentAway:
+    """The error of a decision that looks at this recording."""
+    away = DocumentAway(f"recording {index} is not in memory")
+    away.index = index
+    return away
 
 
 class RecordingEdited(CassetteEdited):

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tapeway.core.http.headers import HOPS_HEADER, find_header, request_fields
+from tapeway.core.http.headers import HOPS_HEADER, find_header
 from tapeway.core.http.location import without_userinfo
 from tapeway.core.model.messages import Headers, Request
 from tapeway.errors import UpstreamError
@@ -72,7 +72,7 @@ class LoopGuard:
 
         Raises UpstreamError (508) for a request that was here before.
         """
-        hops = request_fields(request.headers).value(HOPS_HEADER)
+        hops = request.fields.value(HOPS_HEADER)
         if hops is not None and self._id in _ids(hops):
             raise loop_error(request.base)
         return self._is_tapeway.get(request.base) is False
@@ -125,7 +125,7 @@ class LoopGuard:
             passage.asked = True
         if not self._is_tapeway.get(request.base):
             return ()
-        ids = (*_ids(request_fields(request.headers).value(HOPS_HEADER)), self._id)
+        ids = (*_ids(request.fields.value(HOPS_HEADER)), self._id)
         return ((HOPS_HEADER, b",".join(ids)),)
 
     def interim(self, request: Request, headers: Headers) -> None:

@@ -7,7 +7,7 @@ another.
 """
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
     Lease,
+    LogPage,
     Outline,
     Recording,
     RecordingTitle,
@@ -196,30 +197,8 @@ class CassetteStore(Protocol):
         """
 
 
-class Found(NamedTuple):
-    """What a shared store holds under some keys."""
-
-    turns: Mapping[bytes, CursorState]
-    """The cursors that were advanced in the take, by key."""
-    recordings: Sequence[TakenRecording]
-    """All recordings under any of the digests, in order."""
-    version: str | None
-    """The version of the cassette; None if there is no cassette, or if the version was not read.
-
-    As long as `advance` finds it unchanged, the recordings are what there is under the digests. It may
-    be unchanged for `advance` although other recordings have changed.
-    """
-
-
 MoveDone = Callable[[CursorMove, BaseException | None], None]
 """Gets a step of a cursor, and why the step could not be tried if it could not."""
-
-
-class FoundUnused(NamedTuple):
-    """The recordings that no take has touched."""
-
-    total: int
-    first: Sequence[RecordingTitle]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +217,9 @@ class SharedStore(CassetteStore, Protocol):
     pages. Each change is made once, also where the answer of the store was lost and the store tried
     again.
 
-    A recording is found by every key that `core.cassette.index.index_keys` gives under the rules of
-    the cassette's head. The store computes the keys when a recording is added, and again when the
-    rules change.
+    The log of a cassette tells of every recording that was added, replaced or removed, with its match
+    key under the rules of the cassette's head. The store computes the keys when a recording is added,
+    and again when the rules change. An index in memory follows the log.
 
     `append` of a recording with a lease advances the cursor of the recording's key in the same step
     and ends the lease. The store raises `Fenced` unless this instance holds the lease. An instance
@@ -251,16 +230,24 @@ class SharedStore(CassetteStore, Protocol):
     somebody changed or removed the other recording.
     """
 
-    # Finding recordings, at a cost that does not grow with their number.
+    # What an index in memory follows.
 
-    async def look(
-        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> Found:
-        """The cursors of these keys, and the recordings under these digests: all that a hit needs.
+    async def since(self, name: str, seen: int) -> LogPage | None:
+        """The first rows of a cassette's log after a revision, None where there is no cassette.
 
-        The cursors are read before the recordings: a recording added in between has advanced its
-        cursor. The version is read first of all, if cursors are asked for.
+        Revisions begin with 1. No row before the last returned one is missing. Raises
+        CassetteCorrupt.
         """
+
+    async def documents(self, name: str, numbers: Sequence[int]) -> Sequence[TakenRecording]:
+        """Those of some recordings that are there, in order."""
+
+    async def cursors(
+        self, name: str, take: int, keys: Sequence[bytes]
+    ) -> Mapping[bytes, CursorState]:
+        """The cursors of these keys that were advanced in a take."""
+
+    # Finding recordings, at a cost that does not grow with their number.
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         """The large body that a recording of this cassette refers to, or None where none does."""
@@ -295,20 +282,11 @@ class SharedStore(CassetteStore, Protocol):
         has is left out.
         """
 
-    async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
-        """The recordings that no given take has touched: the number, and the names of the first."""
+    async def used(self, name: str, takes: Sequence[int]) -> Collection[int]:
+        """The indexes of the recordings that any of some takes has used on any instance."""
 
-    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
-        """Groups of two or more recordings that share a key and a route."""
-
-    async def unrouted_prefixes(
-        self, name: str, base: str, prefixes: Sequence[str]
-    ) -> Sequence[str]:
-        """The path prefixes of the HTTP recordings with this base and no route.
-
-        A recording counts under the first prefix that fits, or under '' where no prefix fits. Reads
-        the path of each recording of the cassette.
-        """
+    async def titles(self, name: str, numbers: Sequence[int]) -> Sequence[RecordingTitle]:
+        """The names of those of some recordings that are there, in order."""
 
     async def edit(
         self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
@@ -341,9 +319,9 @@ class SharedStore(CassetteStore, Protocol):
         not survive a power loss.
 
         `done` is called later, on the event loop. The `after` of the step is set if the step was
-        made. Without an error the step was refused otherwise: another instance has changed the
-        cursor, or the cassette where the step has its version. `done` gets the error if the step could
-        not be tried, and StoreAway where the step may have been made: do not try that step again.
+        made, and its `revision` may be. Without an error the step was refused otherwise: another
+        instance has changed the cursor, or what the step has `seen`. `done` gets the error if the step
+        could not be tried, and StoreAway where the step may have been made: do not try that step again.
         """
 
     # Leases: at most one instance at a time makes the same call to the upstream. The store renews a

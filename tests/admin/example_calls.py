@@ -89,7 +89,6 @@ _EXAMPLES = {
     "put_cassette": _json(_CASSETTE),
     "append_interactions": _json({"interactions": [INTERACTION]}),
     "put_interaction": _json(INTERACTION),
-    "put_head": _json({"created_at": "2026-01-02T03:04:05+00:00", "run_id": "a-run"}),
     "put_copy": Example(copy(), "application/jsonl"),
     "put_body": Example(BODY, "application/octet-stream"),
 }

@@ -139,7 +139,6 @@ def test_only_calls_with_fields_have_a_body(described: Any) -> None:
         "/api/v1/report": True,
         "/api/v1/report/notes": True,
         "/api/v1/journal/{id}/accept": False,
-        "/api/v1/cassettes/{name}/head": True,
         "/api/v1/cassettes/{name}": True,
         "/api/v1/cassettes/{name}/copy": True,
         "/api/v1/cassettes/{name}/bodies/{sha256}": True,

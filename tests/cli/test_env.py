@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 
@@ -12,6 +12,7 @@ from tapeway.embedded.deck import Deck, serve
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.clients import CLIENTS_WITHOUT_VARIABLE
 from tests.cli.invocation import run_tapeway
+from tests.support.serving_thread import serving
 
 PROJECT = Path(__file__).parents[2]
 ROOT = "http://127.0.0.1:8080"
@@ -302,15 +303,11 @@ def answering(body: bytes, after_s: float = 0) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Answer)) as server:
         try:
             yield f"http://127.0.0.1:{server.server_port}"
         finally:
             stopped.set()
-            server.shutdown()
-            thread.join()
 
 
 def test_an_address_that_is_configured_is_no_assumption(

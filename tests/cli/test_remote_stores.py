@@ -1,6 +1,5 @@
 """Commands on another tapeway as the store: what it is called with, wherever that is said."""
 
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.invocation import run
+from tests.support.serving_thread import serving
 
 TOKEN = "the-token-of-the-far-side"
 
@@ -38,12 +38,8 @@ class _Refusal(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def door() -> Iterator[Door]:
-    with Door() as door:
-        serving = threading.Thread(target=door.serve_forever)
-        serving.start()
+    with serving(Door()) as door:
         yield door
-        door.shutdown()
-        serving.join()
 
 
 def test_the_token_of_the_file_is_sent(

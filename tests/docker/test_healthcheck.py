@@ -6,11 +6,12 @@ import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import cast
 
 import pytest
 import trustme
+
+from tests.support.serving_thread import serving
 
 SCRIPT = Path(__file__).parents[2] / "docker" / "healthcheck.py"
 
@@ -36,12 +37,8 @@ class Server(ThreadingHTTPServer):
 
 @pytest.fixture(name="admin")
 def _admin() -> Iterator[Server]:
-    with Server(("127.0.0.1", 0), Admin) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
+    with serving(Server(("127.0.0.1", 0), Admin)) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(name="port")

@@ -3,8 +3,6 @@
 import pytest
 
 from scripts.reference_pages import PAGES, configuration
-from tapeway.providers.catalogue import PROVIDERS
-from tapeway.settings.sources import OPTIONS, variable_of
 from tests.support.markdown import ROOT
 
 
@@ -12,15 +10,6 @@ from tests.support.markdown import ROOT
 def test_the_page_is_what_the_program_says(name: str) -> None:
     # After a change: python scripts/reference_pages.py NAME > docs/NAME.md
     assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") == PAGES[name]()
-
-
-def test_every_option_and_every_route_has_its_row() -> None:
-    rows = [line for line in configuration().splitlines() if line.startswith("| ")]
-
-    for option in OPTIONS:
-        assert sum(f"| `{variable_of(option)}` |" in row for row in rows) == 1
-    for provider in PROVIDERS:
-        assert sum(row.startswith(f"| {provider} |") for row in rows) == 1
 
 
 def test_every_row_has_as_many_cells_as_its_header() -> None:

@@ -35,8 +35,8 @@ from tapeway.settings.options import Settings
 from tapeway.stores.file.store import FileStore
 from tests.cli.conftest import own_surroundings
 from tests.cli.invocation import written
+from tests.clients.node.npm_project import link_packages, skip_unless_installed
 from tests.formats.other_tools.example_files import text
-from tests.node_client.npm_project import link_packages, skip_unless_installed
 from tests.stores.recordings import record
 from tests.support.exchanges import interaction
 from tests.support.markdown import ROOT, Block, blocks
@@ -103,6 +103,8 @@ REPEATED = [
     ("docs/upgrading.md", "Before a new version goes into production"),
 ]
 """Sections that are run under `--all`: README or other tests run the like by default."""
+NODE = "docs/typescript.md"
+"""Needs Node.js and what npm installs."""
 SECTIONS = [
     section
     for section in _sections()
@@ -110,7 +112,13 @@ SECTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("page", "section"), SECTIONS)
+@pytest.mark.parametrize(
+    ("page", "section"),
+    [
+        pytest.param(*section, marks=pytest.mark.elsewhere if section[0] == NODE else ())
+        for section in SECTIONS
+    ],
+)
 def test_what_a_page_shows_is_what_happens(
     page: str,
     section: str | None,
@@ -389,7 +397,7 @@ def _checkout() -> None:
     if shutil.which("npm") is None:
         pytest.skip("there is no npm")
     (folder / "package.json").write_text("{}")
-    shutil.copytree(ROOT / "clients" / "node", folder / "tapeway" / "clients" / "node")
+    shutil.copytree(ROOT / "packages" / "node", folder / "tapeway" / "packages" / "node")
 
 
 def _tarball_is_installed(outputs: Outputs) -> None:

@@ -1,6 +1,6 @@
 """docs/guides: each example is recorded in front of the stand-in, and replayed without it.
 
-What an example needs is in the environments of `make agents` and `make setup`; where it is not
+What an example needs is in the environments of `make agents` and `make clients`; where it is not
 installed, the test is skipped. By default one stands for those that all go the same way.
 """
 
@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -22,11 +21,12 @@ from tapeway.testing import ThreadedStandIn
 from tests.support import fork_server
 from tests.support.markdown import ROOT, blocks
 from tests.support.ports import free_port
+from tests.support.serving_thread import serving
 from tests.support.thoroughness import runs_everything
 
 GUIDES = sorted(path.stem for path in ROOT.glob("docs/guides/*.md") if path.stem != "index")
 NODE = ROOT / ".venv-agents" / "node"
-AGENTS, OPENAI_2, LITELLM = ".venv-agents", ".venv-agents-openai2", ".venv-litellm"
+AGENTS, OPENAI_2, LITELLM = ".venv-agents", ".venv-agents/openai2", ".venv-clients"
 _FILE = re.compile(r"^`([\w.]+)`[:.,]", re.MULTILINE)
 
 
@@ -117,13 +117,9 @@ KEYS = dict.fromkeys(
 @contextmanager
 def _google_login(folder: Path) -> Iterator[dict[str, str]]:
     """A service account, and what issues tokens for it."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Tokens) as issuer:
-        thread = Thread(target=issuer.serve_forever)
-        thread.start()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Tokens)) as issuer:
         address = f"http://127.0.0.1:{issuer.server_port}"
         yield {VARIABLE: str(write_login(folder, address, "my-project"))}
-        issuer.shutdown()
-        thread.join()
 
 
 class _Tokens(BaseHTTPRequestHandler):
@@ -146,7 +142,7 @@ def _environment(name: str, home: Path) -> dict[str, str]:
     environment = ROOT / example.environment if example.environment else Path(sys.prefix)
     packages = environment.glob(f"lib/python3*/site-packages/{example.package or '.'}")
     if not any(packages):
-        pytest.skip(f"{example.package} is not installed: `make agents`, `make setup`")
+        pytest.skip(f"{example.package} is not installed: `make agents`, `make clients`")
     programs = [fork_server.program().parent, environment / "bin", NODE / "node_modules" / ".bin"]
     if name in FROM_NPM and not (NODE / "node_modules" / FROM_NPM[name]).exists():
         pytest.skip(f"{FROM_NPM[name]} is not installed: `make agents`")

@@ -31,9 +31,9 @@ def test_interpositions_broker_runs_as_shown(
     assert Path("cassettes/smoke.json").read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.elsewhere
 @pytest.mark.skipif(not runs_everything(), reason="tests/integrations/dspy runs the like: --all")
-@pytest.mark.skipif(not PYTHON.exists(), reason="`make setup` makes DSPy's environment")
+@pytest.mark.skipif(not PYTHON.exists(), reason="`make clients` makes DSPy's environment")
 def test_dspys_program_runs_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

@@ -1,11 +1,10 @@
-"""docs/operation.md and docs/errors.md quote what the program says."""
+"""docs/errors.md quotes what the program says, docs/operation.md has its limits."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-import tapeway.descriptors as descriptors
 import tapeway.loop_guard as loop_guard
 from tapeway.admin import auth, request_body
 from tapeway.admin.handlers import cassettes, copies, import_export
@@ -14,7 +13,7 @@ from tapeway.core import json_text
 from tapeway.core.http import content_codings
 from tapeway.core.model.messages import LARGE_BODY
 from tapeway.engine import journal, kept_calls
-from tapeway.engine.cassettes import remembered
+from tapeway.engine.cassettes import followed_index
 from tapeway.engine.editing import changes
 from tapeway.engine.report import summary
 from tapeway.formats.yaml import parser as yaml_parser
@@ -42,7 +41,6 @@ def _text(modules: list[Path]) -> str:
 
 
 SOURCE = _text(MODULES)
-PROXY_SOURCE = _text([path for path in MODULES if "admin" not in path.parts])
 
 
 def _quoted_messages() -> list[str]:
@@ -54,33 +52,6 @@ def _quoted_messages() -> list[str]:
 @pytest.mark.parametrize("message", _quoted_messages())
 def test_a_quoted_message_is_one_that_is_said(message: str) -> None:
     assert message in SOURCE
-
-
-def test_the_messages_of_a_stop_are_those_that_are_said() -> None:
-    told = ERRORS.rpartition("A stop that ends with 1")[2]
-    quotes = re.findall("`([^`]+)`", told)
-
-    assert quotes == [
-        "no room to write the cassette",
-        "was changed by somebody while it was loaded",
-    ]
-    assert quotes[1] in SOURCE
-
-
-def test_every_code_an_app_can_get_is_on_some_page_and_every_code_there_exists() -> None:
-    said = set(re.findall(r'\bcode = "([a-z_]+)"|\bcode="([a-z_]+)"', PROXY_SOURCE))
-    codes = {one or other for one, other in said}
-    codes |= set(re.findall(r'50\d,\s+"(upstream_[a-z_]+)"', PROXY_SOURCE))
-    everything = "\n".join(PAGES.values())
-    # The first two end a start and never become an answer, the last is what its children refine.
-    codes -= {"", "config", "listen", "upstream_error"}
-    assert len(codes) > 20
-
-    assert {code for code in codes if f"`{code}`" not in everything} == set()
-    rows = [row for row in ERRORS.splitlines() if re.match(r"\| `[a-z_]+` \| \d", row)]
-    documented = {row.split("`")[1] for row in rows}
-    assert len(documented) > 8
-    assert documented <= codes | {"replay_miss"}
 
 
 def _limits() -> list[list[str]]:
@@ -168,7 +139,7 @@ FIXED = {
     "titles, texts and conversations of cassettes that are kept to be listed and searched; texts of "
     "one cassette": f"{known.MOST_BYTES // MIB} MiB; {inspected.MOST_SEARCHED // MIB} MiB",
     "recordings of a database that stay in memory here": (
-        f"{remembered.MOST_REMEMBERED // MIB} MiB"
+        f"{followed_index.MOST_BYTES // MIB} MiB"
     ),
     "cassettes of a folder that stay in their files; of these, recordings in memory; such files": (
         f"from {recording_file.SMALLEST_FILE // KIB} KiB; {resident_recordings.MOST_RESIDENT // MIB} MiB; "
@@ -183,27 +154,3 @@ FIXED = {
 
 def test_the_table_of_limits_has_every_fixed_one_with_its_value() -> None:
     assert {row[0]: row[2] for row in _limits() if row[1] == "fixed"} == FIXED
-
-
-@pytest.mark.parametrize(
-    ("files", "kept", "cassettes", "connections"),
-    [(24, 16, 4, 6), (256, 32, 21, 64), (1024, 64, 85, 256), (1 << 20, 64, 1024, 500)],
-)
-def test_the_shares_of_the_open_files_are_as_told(
-    files: int, kept: int, cassettes: int, connections: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(descriptors, "descriptor_limit", lambda: files)
-    told = [row[2] for row in _limits() if row[1] == "`ulimit -n`"][1:]
-
-    assert told == [
-        "an eighth of all, 16 to 64",
-        "a twelfth of all open files, 4 to 1024",
-        "a quarter of all open files, 4 to 500",
-    ]
-    assert descriptors.descriptors_kept_back() == kept
-    assert descriptors.max_open_cassettes() == cassettes
-    assert descriptors.max_upstream_connections() == connections
-
-
-def test_the_drain_is_as_long_as_it_says() -> None:
-    assert f"`--drain-timeout` ({Settings().drain_timeout:g} s)" in PAGE

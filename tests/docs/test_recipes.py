@@ -20,12 +20,13 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.streams.documents import placed_documents
 from tapeway.core.streams.events import Event, LineEvents
 from tapeway.core.streams.framings import FRAMINGS, Framing
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.formats import registry
 from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.native.text_lines import spread
@@ -118,7 +119,7 @@ def test_a_provider_is_a_row_of_the_catalogue(
     assert out == (0, "export DUMMY_BASE_URL=http://127.0.0.1:8080/dummy/v9\n", "")
     table = resolve_routes(Settings(), {})
     assert table.routes["dummy"].url == "https://dummy.example"
-    assert base_url_fault(resolve(table, owner, "/dummy/chat", ())) == BaseUrlFault(
+    assert base_url_fault(resolve(table, owner, "/dummy/chat", RequestFields(()))) == BaseUrlFault(
         "missing", "/v9"
     )
     asked = Request("dummy", "POST", "/v9/chat")

@@ -13,7 +13,7 @@ import yaml
 from tests.support.markdown import ROOT
 
 SCRIPT = ROOT / "scripts" / "site_pages.py"
-ZENSICAL = ROOT / ".venv-docs" / "bin" / "zensical"
+ZENSICAL = ROOT / ".venv-tools" / "bin" / "zensical"
 _LOADED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=\"?(https?:[^\s\">]+)")
 
 
@@ -57,6 +57,7 @@ def test_the_navigation_has_every_page_but_the_decisions_once() -> None:
     )
 
 
+@pytest.mark.elsewhere
 @pytest.mark.skipif(not ZENSICAL.exists(), reason="`make docs` installs what builds the site")
 def test_the_site_builds_is_searchable_and_loads_nothing_from_another_host(tmp_path: Path) -> None:
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)

@@ -1,7 +1,6 @@
 """What the pages on cassettes, histories and the library say of names, limits and messages is so."""
 
 import json
-import re
 from typing import get_args
 
 import pytest
@@ -36,17 +35,6 @@ def test_the_message_that_is_shown_is_one_that_is_told() -> None:
     made = call(0, CHAT, asked, {"choices": [{"message": answer}]}, more=(DATE,))
 
     assert document(transcript([made]).messages[1]) == shown
-
-
-def test_the_table_names_the_fields_a_message_may_have() -> None:
-    table = CASSETTES.partition("## Conversations")[2]
-    rows = re.findall(r"^\| (`[a-z_` ]+`) \|", table, re.MULTILINE)
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-
-    assert named == {
-        *("conversation", "role", "content", "timestamp", "interaction", "model", "thinking"),
-        *("tool_calls", "tool_call_id", "name", "attachments", "notes"),
-    }
 
 
 def test_the_limits_of_a_history_are_those_it_says() -> None:

@@ -21,7 +21,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.messages import Headers, Request
 from tapeway.engine.broker import Broker
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
 from tests.formats.agenttape.cassettes import loaded

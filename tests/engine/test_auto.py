@@ -12,9 +12,9 @@ from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
-from tapeway.engine import recorder
 from tapeway.engine.broker import Broker
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording import storing
+from tapeway.engine.recording.selection import Policy
 from tapeway.errors import UpstreamError
 from tests.support.fakes.broker import ServedAnswer, running_broker, serve
 from tests.support.fakes.live_service import FakeAnswer, FakeResponder
@@ -348,7 +348,7 @@ async def test_the_journal_and_the_log_say_why_it_was_asked_again(
 async def test_the_log_names_a_request_that_got_the_same_answer_very_often(
     kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "MANY_REPEATS", 3)
+    monkeypatch.setattr(storing, "MANY_REPEATS", 3)
     async with clients(kind) as ask:
         ask.responder.reply = lambda number: FakeAnswer(b"up")
         await ask.said(*["GET /health?full=1"] * 6)

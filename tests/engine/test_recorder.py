@@ -6,7 +6,8 @@ import json
 import logging
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TypeVar, cast
 
 import orjson
 import pytest
@@ -24,8 +25,11 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor, StreamRedactor
+from tapeway.engine.cassettes.source import Source
 from tapeway.engine.open_streams import OpenStreams
-from tapeway.engine.recorder import Policy, RunningCall
+from tapeway.engine.recording.call import RunningCall
+from tapeway.engine.recording.selection import Policy
+from tapeway.engine.recording.storing import Storing
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
 from tapeway.formats.native.document import encode
 from tests.support.canary import canary, sightings
@@ -37,6 +41,8 @@ from tests.support.leftovers import no_collector, unnamed_files
 
 JSON: Headers = ((b"content-type", b"application/json"),)
 CHAT = "/v1/chat/completions"
+
+T = TypeVar("T")
 
 
 class Call:
@@ -68,15 +74,14 @@ class Call:
             key,
             read=read,
         )
-        self.call = RunningCall(
-            *(ask, self.responder, self.store, policy or Policy(), redaction),
+        storing = Storing(
+            self.store,
+            policy or Policy(),
+            redaction,
             lambda ask, _: nullcontext(Replacement(ask.cassette)),
-            note_nothing,
-            reserve_next,
-            lambda ask, index: nullcontext(),
-            OpenStreams(),
-            note_nothing,
+            cast("Source", SourceOfOne()),
         )
+        self.call = RunningCall(ask, self.responder, storing, OpenStreams(), note_nothing)
 
     async def answer(self) -> Answer:
         result = await self.call.run()
@@ -105,8 +110,23 @@ async def note_nothing(ask: LiveCall) -> None:
     pass
 
 
-async def reserve_next(ask: LiveCall) -> int:
-    return ask.cassette.reserve()
+class SourceOfOne:
+    """What a call needs of the cassette's source, where nobody else uses the cassette."""
+
+    async def note_write(self, ask: LiveCall) -> None:
+        pass
+
+    async def reserve(self, ask: LiveCall) -> int:
+        return ask.cassette.reserve()
+
+    def going_on(self, ask: LiveCall, index: int) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def reading(self, cassette: CassetteIndex, work: Callable[[], T]) -> T:
+        return work()
+
+    def appended(self, ask: LiveCall, cassette: CassetteIndex, index: int) -> None:
+        pass
 
 
 async def test_an_answer_is_recorded_and_handed_out_as_it_came() -> None:

@@ -13,8 +13,8 @@ from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response
-from tapeway.core.redaction.credentials import Secret, issued_credentials
-from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.known_values import KnownValues, issued_credentials
 from tapeway.core.streams import aws_frames
 from tapeway.core.streams.streamed_texts import StreamedTexts, may_be_stream
 from tapeway.formats.native.document import encode

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.e2e.process import Tapeway
+from tests.clients.end_to_end.process import Tapeway
 from tests.stores.postgres_server import fresh
 
 NEAR = {

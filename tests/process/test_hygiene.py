@@ -12,6 +12,7 @@ from tests.process.counting_upstream import Upstream
 from tests.process.serving import COMMAND, Tapeway, address_of, request
 from tests.support.ports import free_ports
 from tests.support.raw_client import RawClient
+from tests.support.reuse import reuse_all
 
 STRICT = (sys.executable, "-X", "dev", "-W", "error", *COMMAND[1:])
 
@@ -60,6 +61,7 @@ async def test_two_thousand_requests_leave_nothing_open(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_replays_take_no_more_memory_the_more_there_are(tmp_path: Path) -> None:
+    reuse_all(tmp_path)
     async with (
         Upstream(size=16 * 1024) as upstream,
         Tapeway(tmp_path, "--upstream", upstream.url, "--journal-size", "100") as tapeway,

@@ -14,6 +14,7 @@ from tapeway.core.http.routing import (
     resolve,
 )
 from tapeway.core.model.messages import Headers
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.providers.base_urls import base_url_fault, fault_without_route
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner
@@ -30,14 +31,14 @@ SUFFIXES = [
 
 def found(target: str, headers: Headers = (), table: RouteTable = TABLE) -> BaseUrlFault | None:
     """The fault of a request that a route takes, or else of one that none takes."""
-    address = resolve(table, owner, target, headers)
+    address = resolve(table, owner, target, RequestFields(headers))
     return base_url_fault(address) or fault_without_route(address)
 
 
 def at(provider: str, target: str, base: str = "") -> BaseUrlFault | None:
     """The fault of a request to a provider whose route has a URL with this path."""
     table = RouteTable({provider: Route(provider, f"https://host.example{base}")})
-    return base_url_fault(resolve(table, owner, f"/{provider}{target}", ()))
+    return base_url_fault(resolve(table, owner, f"/{provider}{target}", RequestFields(())))
 
 
 def test_a_header_that_names_the_provider_decides_for_a_path_without_a_version() -> None:
@@ -75,7 +76,7 @@ def test_an_unknown_service_may_have_any_path(target: str) -> None:
     url = "http://127.0.0.1:9000"
     table = RouteTable({"mine": Route("mine", url)}, Route(DEFAULT_ROUTE, url))
 
-    assert base_url_fault(resolve(table, owner, target, ())) is None
+    assert base_url_fault(resolve(table, owner, target, RequestFields(()))) is None
 
 
 def test_a_default_upstream_that_is_a_provider_is_known_as_one() -> None:
@@ -122,7 +123,7 @@ def test_an_upstream_may_have_every_other_path(url: str, written: str) -> None:
     table = RouteTable({"mine": Route("mine", url)}, Route(DEFAULT_ROUTE, url))
 
     for prefix in ("", "/mine"):
-        assert base_url_fault(resolve(table, owner, prefix + written, ())) is None
+        assert base_url_fault(resolve(table, owner, prefix + written, RequestFields(()))) is None
 
 
 def documented() -> Iterator[str]:

@@ -14,7 +14,7 @@ from tests.support.inner_run import WITHOUT_OTHERS
 
 ENVIRON = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 PROJECT = Path(__file__).parents[2]
-CLIENT_FOLDER = PROJECT / "clients" / "python"
+CLIENT_FOLDER = PROJECT / "packages" / "python"
 PACKAGES = ("tapeway", "tapeway_pytest")
 package = PACKAGES[0]
 """The package whose plugin the runs have; `conftest.py` sets it for each test."""

@@ -145,7 +145,7 @@ async def test_the_only_recording_of_a_request_is_given_again_without_a_write(
         assert (
             statements.moves == statements.count("@interaction") == statements.count("@turn") == 0
         )
-        assert statements.count("unnest($1::text[]) AS asked (name)") == 4
+        assert statements.count("AS asked (name, token, seen, keys, number)") == 4
         assert hits_of(proxy).count == 5
         assert isinstance(proxy.store, PostgresStore)
         edited = recording(0, "/ask", PROMPT, method="POST", answer=b"edited")

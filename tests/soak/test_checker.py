@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.checker import secrets_seen, violations
-from tests.soak.history import (
+from soak.checker import secrets_seen, violations
+from soak.history import (
     Asked,
     Called,
     Edited,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.clusters import PythonClock
-from tests.soak.schedule import FAULTS
+from soak.clusters import PythonClock
+from soak.schedule import FAULTS
 
 _SHOW = """
 import json, time

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.checker import violations
-from tests.soak.clusters import limited_disk
-from tests.soak.history import History
-from tests.soak.running import attacked
-from tests.soak.schedule import short_rounds
+from soak.checker import violations
+from soak.clusters import limited_disk
+from soak.history import History
+from soak.running import attacked
+from soak.schedule import short_rounds
 from tests.stores.postgres_server import PostgresServer, fresh
 from tests.support.thoroughness import runs_everything
 

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
+from soak.socket_resets import DELIVERIES, broken
 from tapeway.core.model.control import Delivery
-from tests.soak.socket_resets import DELIVERIES, broken
 from tests.stores.contract.kinds import KINDS, Kind
 from tests.support.thoroughness import runs_everything
 

@@ -6,12 +6,11 @@ It keeps what the port promises in the plainest form: one process, no disk, noth
 import asyncio
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 
-from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.correlation.index import MOST_ALIKE, issued_keys
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.matching.rules import rules_of_meta
@@ -20,6 +19,7 @@ from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
     Lease,
+    LogPage,
     Outline,
     Recording,
     RecordingTitle,
@@ -38,9 +38,16 @@ from tapeway.core.model.interaction import (
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, Fenced, RecordingEdited, StoreError, closed, out_of_touch
 from tapeway.formats.native.document import interaction_digest, numbered
-from tapeway.ports import Found, FoundUnused, Issuer, MoveDone, StoreFacts
-from tapeway.stores.support.columns import columns_of, head_text, imported_text, recording_text
+from tapeway.ports import Issuer, MoveDone, StoreFacts
+from tapeway.stores.support.columns import (
+    columns_of,
+    head_text,
+    imported_text,
+    keys_of,
+    recording_text,
+)
 from tapeway.stores.support.large_bodies import write_temporary
+from tests.support.fakes.derived_log import DerivedLog
 
 NEAR_BYTES = 8 * 1024 * 1024
 
@@ -72,7 +79,7 @@ class Held:
                 yield exchange
 
     def keys(self, exchange: Interaction) -> Sequence[bytes]:
-        return index_keys(exchange, rules_of_meta(self.head.meta))
+        return keys_of(exchange, rules_of_meta(self.head.meta))
 
     def put(self, taken: TakenRecording, text: bytes) -> None:
         self.items[taken.item.index] = taken
@@ -97,6 +104,7 @@ class ModelPlace:
 
     def __init__(self) -> None:
         self.cassettes: dict[str, Held] = {}
+        self.logs: dict[str, DerivedLog] = {}
         self.turns: dict[Cursor, CursorState] = {}
         self.touched: dict[tuple[str, int], int] = {}
         """The last take that used a recording, by cassette and index."""
@@ -340,35 +348,14 @@ class ModelStore:
                 found.setdefault(key, Issuer(recording.index, held.items[recording.index].take))
         return found
 
-    async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
-        if (held := self._of(name)) is None:
-            return FoundUnused(0, [])
-        touched = self._place.touched
-        found = [_title(e) for e in held.exchanges() if touched.get((name, e.index)) not in takes]
-        return FoundUnused(len(found), found[:limit])
+    async def used(self, name: str, takes: Sequence[int]) -> Collection[int]:
+        touched = self._place.touched.items()
+        return {index for (of, index), take in touched if of == name and take in takes}
 
-    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
+    async def titles(self, name: str, numbers: Sequence[int]) -> Sequence[RecordingTitle]:
         if (held := self._of(name)) is None:
             return []
-        groups: dict[tuple[bytes, str], list[RecordingTitle]] = {}
-        for exchange in held.exchanges():
-            for key in {*held.keys(exchange)}:
-                if len(key) == 32:
-                    groups.setdefault((key, exchange.request.route), []).append(_title(exchange))
-        found = [group for group in groups.values() if len(group) > 1]
-        return sorted(found, key=lambda group: held.items[group[0].index].place)[:limit]
-
-    async def unrouted_prefixes(
-        self, name: str, base: str, prefixes: Sequence[str]
-    ) -> Sequence[str]:
-        held = self._of(name)
-        paths = [
-            exchange.request.target.partition("?")[0]
-            for exchange in ([] if held is None else held.exchanges())
-            if not exchange.request.route and exchange.request.base == base
-        ]
-        found = [next((p for p in prefixes if path.startswith(f"{p}/")), "") for path in paths]
-        return list(dict.fromkeys(found))
+        return [_title(exchange) for exchange in held.exchanges() if exchange.index in numbers]
 
     async def reserve(self, name: str) -> int:
         self._of(name)
@@ -399,28 +386,40 @@ class ModelStore:
 
     # Cursors.
 
-    async def look(
-        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> Found:
-        held, cursors = self._of(name), self._place.turns
-        turns = {key: cursors[name, take, key] for key in keys if (name, take, key) in cursors}
-        if held is None:
-            return Found(turns, [], None)
-        under = [e.index for e in held.exchanges() if {*held.keys(e)} & {*digests}]
-        return Found(turns, held.in_order(under), held.version)
+    def _log(self, name: str) -> DerivedLog | None:
+        if (held := self._of(name)) is None:
+            return None
+        log = self._place.logs.setdefault(name, DerivedLog())
+        log.follow(held, held.head, held.in_order())
+        return log
+
+    async def since(self, name: str, seen: int) -> LogPage | None:
+        log = self._log(name)
+        return None if log is None else log.page(seen)
+
+    async def documents(self, name: str, numbers: Sequence[int]) -> Sequence[TakenRecording]:
+        held = self._of(name)
+        return [] if held is None else held.in_order({*numbers} & held.items.keys())
+
+    async def cursors(
+        self, name: str, take: int, keys: Sequence[bytes]
+    ) -> Mapping[bytes, CursorState]:
+        self._of(name)
+        cursors = self._place.turns
+        return {key: cursors[name, take, key] for key in keys if (name, take, key) in cursors}
 
     def advance(self, move: CursorMove, done: MoveDone) -> None:
         self._make(move)
         asyncio.get_running_loop().call_soon(done, move, None)
 
     def _make(self, move: CursorMove) -> None:
-        held, cursor = self._of(move.name), (move.name, move.take, move.key)
+        log, cursor = self._log(move.name), (move.name, move.take, move.key)
         before = move.before
         if isinstance(before, CursorMove):
             if before.after is None:
                 return
             before = before.after
-        if move.cassette_version is not None and move.cassette_version != (held and held.version):
+        if move.seen is not None and (log is None or not log.is_as_seen(move.seen)):
             return
         control = self._place.control
         if move.generation not in (None, control and control.generation):

@@ -20,7 +20,15 @@ from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.neighbours import sought
 from tapeway.core.model.cassette import Lease, Recording, StoredCassette, TakenRecording
 from tapeway.core.model.condition import Condition, Unchanged
-from tapeway.core.model.control import Control, CursorMove, CursorState, Mode, with_mode, with_take
+from tapeway.core.model.control import (
+    Control,
+    CursorMove,
+    CursorState,
+    Mode,
+    SeenCassette,
+    with_mode,
+    with_take,
+)
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.errors import TapewayError
 from tapeway.formats.native.document import interaction_digest
@@ -37,6 +45,7 @@ from tests.stores.shared_instances import (
     next_state,
     other_answer,
     recordings_under,
+    seen_of,
     turn,
     with_step,
 )
@@ -65,6 +74,7 @@ class Side:
     leases: list[tuple[int, Lease]] = field(default_factory=list)
     seen: list[tuple[str, int, int, CursorState | None]] = field(default_factory=list)
     versions: dict[str, str | None] = field(default_factory=dict)
+    marks: dict[str, SeenCassette] = field(default_factory=dict)
 
 
 @dataclass
@@ -198,6 +208,8 @@ class Calls:
     async def note_mark(self) -> object:
         stat = await self.s.stat(self.n)
         self.side.versions[self.n] = None if stat is None else stat.version
+        if stat is not None:
+            self.side.marks[self.n] = await seen_of(self.s, self.which, name=self.n)
         return stat is not None
 
     async def replace_marked(self) -> object:
@@ -245,10 +257,9 @@ class Calls:
             await recordings_under(self.s, self.n, [key(self.which), key(self.at % NUMBERS)])
         )
 
-    async def look(self) -> object:
-        looked = await self.s.look(self.n, self.take, [key(self.which)], [key(self.which)])
-        turns, found, _ = looked
-        return [cursor.state for cursor in turns.values()], self._labels(found)
+    async def cursors(self) -> object:
+        found = await self.s.cursors(self.n, self.take, [key(self.which)])
+        return [cursor.state for cursor in found.values()]
 
     async def get(self) -> object:
         found = await self.s.get(self.n, await self._nth(self.at))
@@ -279,17 +290,15 @@ class Calls:
         request = replace(recording(0).exchange.request, method="POST", target=target, body=body)
         return self._labels(await self.s.neighbours(self.n, sought(request, f"/v1/{self.at}")))
 
-    async def unused(self) -> object:
-        found = await self.s.unused(self.n, [self.take, 1], 1 + self.at)
-        return await self._labels_of([item.index for item in found.first]), found.total
+    async def used(self) -> object:
+        used = await self.s.used(self.n, [self.take, 1])
+        return await self._labels_of(sorted(used))
 
-    async def duplicates(self) -> object:
-        found = await self.s.duplicates(self.n, 9)
-        return sorted([await self._labels_of([item.index for item in group]) for group in found])
-
-    async def unrouted(self) -> object:
-        base = recording(0).exchange.request.base
-        return sorted(await self.s.unrouted_prefixes(self.n, base, ["/v1", "/v2"]))
+    async def titles(self) -> object:
+        order = await self._order()
+        found = await self.s.titles(self.n, [item.item.index for item in order[: 1 + self.at]])
+        labels = await self._labels_of([item.index for item in found])
+        return labels, [(item.method, item.target) for item in found]
 
     async def body(self) -> object:
         finder = self.s
@@ -335,10 +344,10 @@ class Calls:
 
     async def advance_marked(self) -> object:
         cursor, index = key(self.which), await self._nth(self.at)
-        version = self.side.versions.get(self.n)
+        seen = self.side.marks.get(self.n)
         before = (await cursors_of(self.s, self.n, self.take, [cursor])).get(cursor)
         state = next_state(before.state if before else None)
-        made = await advanced(self.s, self.n, self.take, cursor, before, state, index, version)
+        made = await advanced(self.s, self.n, self.take, cursor, before, state, index, seen)
         return made and made.state
 
     async def move(self) -> object:
@@ -412,6 +421,7 @@ async def compare(sides: Sequence[Side], prefix: str) -> None:
         side.leases.clear()
         side.seen.clear()
         side.versions.clear()
+        side.marks.clear()
     for number in range(STEPS):
         what, seed = plan.chance.choice(CHOICES), f"{SEED} {prefix} {number}"
         said = [

@@ -30,13 +30,21 @@ from typing import Any, cast
 
 _IMPORTED = (
     "uvloop",
+    "re2",
     "tapeway.cli.doctor",
+    "tapeway.cli.run.authority",
     "tapeway.cli.run.command",
     "tapeway.cli.serve",
     "tapeway.cli.main",
+    "tapeway.admin.app",
+    "tapeway.admin.listener",
+    "tapeway.html_report.collection",
+    "tapeway.stores.postgres.store",
+    "tapeway.stores.sqlite.store",
     "tapeway.embedded.deck",
     "pytest",
 )
+"""Also what a process imports when it is first asked for, such as the admin API."""
 _CAPABILITY_VERSION_3 = 0x20080522
 _HIGH = 200
 """Descriptors from here on are nobody's."""

@@ -2,10 +2,11 @@
 
 import http.server
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from tests.support.serving_thread import serving
 
 RESULT = {
     "custom_id": "one",
@@ -94,11 +95,5 @@ def service() -> Iterator[tuple[str, list[str]]]:
     """The URL of a service that hands out addresses and cookies, and the targets it was asked for."""
     asked_for: list[str] = []
     handler = type("Handler", (_Service,), {"asked_for": asked_for})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", asked_for
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
+        yield f"http://127.0.0.1:{server.server_port}", asked_for

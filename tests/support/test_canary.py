@@ -78,16 +78,6 @@ PLANTS: dict[str, Callable[[str], bytes]] = {
 
 
 @pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS.keys())
-def test_a_planted_canary_is_seen(plant: Callable[[str], bytes]) -> None:
-    places = {"clean": b"nothing here", "dirty": plant(VALUE)}
-
-    found = sightings({"the key": VALUE}, places)
-
-    assert found
-    assert all("the key as " in line and " in dirty" in line for line in found)
-
-
-@pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS.keys())
 def test_another_value_is_not_taken_for_it(plant: Callable[[str], bytes]) -> None:
     other = VALUE[::-1]
 
@@ -116,7 +106,3 @@ def test_each_sighting_tells_what_it_saw_and_where() -> None:
     lines = sightings({"the key": VALUE}, {"cassette": packed})
 
     assert "the key as itself in cassette, base64 0, gzip at 0 at byte 4" in lines
-
-
-def test_without_a_canary_nothing_is_seen() -> None:
-    assert sightings({}, {"place": b"anything"}) == []

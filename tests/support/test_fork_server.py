@@ -112,27 +112,3 @@ def test_a_child_has_the_variables_folder_mask_and_descriptors_of_a_start_from_s
             assert started.wait() == 0
 
     assert found[0] == found[1]
-
-
-def test_a_process_that_is_told_to_stop_passes_it_on(tmp_path: Path) -> None:
-    with serving(fork_server.command(), tmp_path) as (_, started):
-        started.terminate()
-
-        assert started.wait() == 0
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
-def test_what_kills_the_child_is_passed_on(number: signal.Signals, tmp_path: Path) -> None:
-    with serving(fork_server.command(), tmp_path) as (child, started):
-        os.kill(child, number)
-
-        assert started.wait() == -number
-
-
-def test_a_child_does_not_outlive_the_process_that_was_started(tmp_path: Path) -> None:
-    with serving(fork_server.command(), tmp_path) as (_, started):
-        started.kill()
-
-        # Its end comes when nobody is left who could write.
-        assert started.stdout is not None
-        assert started.stdout.read() == b""

@@ -1,5 +1,7 @@
 """Answers with a fault, as a socket receives them, and how writes are cut."""
 
+import asyncio
+
 import orjson
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from tapeway.testing import StandIn
 from tapeway.testing.answer import AnswerFault, StandInAnswer, awkward_writes, cut_short
-from tests.clients.raw_socket import Wire
+from tests.clients.programs.raw_socket import Wire
 from tests.support.raw_client import RawClient
 from tests.testing.wires import chat, post
 
@@ -73,7 +75,8 @@ async def test_a_stalled_answer_ends_when_the_stand_in_is_stopped() -> None:
         )
         await client.until(b"\r\n\r\n")
         await client.until(upstream.requests[0].answer.body[:9])
-        await upstream.stop()
+        async with asyncio.timeout(1):
+            await upstream.stop()
 
         assert await client.rest() == b"\r\n"
 

@@ -3,7 +3,7 @@ import orjson
 
 from tapeway.testing import StandIn
 from tapeway.testing.request import JsonObject
-from tests.clients.raw_socket import exchange
+from tests.clients.programs.raw_socket import exchange
 from tests.testing.wires import chat, post
 
 PATH = "/v1/messages"

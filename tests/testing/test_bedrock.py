@@ -9,7 +9,7 @@ import pytest
 
 from tapeway.testing import StandIn
 from tapeway.testing.bedrock import event, frame
-from tests.clients.raw_socket import Wire
+from tests.clients.programs.raw_socket import Wire
 from tests.testing.wires import post
 
 MODEL = "anthropic.claude-sonnet-5-v1:0"

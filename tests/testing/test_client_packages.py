@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tapeway.testing import StandIn, ThreadedStandIn
-from tests.clients import (
+from tests.clients.programs import (
     anthropic_agents,
     anthropic_sdk,
     bedrock_sdk,
@@ -16,7 +16,7 @@ from tests.clients import (
     openai_media,
     openai_sdk,
 )
-from tests.clients.target import Run, Target
+from tests.clients.programs.target import Run, Target
 
 # google-genai subclasses aiohttp's session, which warns at the first asynchronous call.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")

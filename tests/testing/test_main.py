@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.raw_socket import exchange
+from tests.clients.programs.raw_socket import exchange
 
 
 async def start(*options: str) -> tuple[asyncio.subprocess.Process, dict[str, Any]]:

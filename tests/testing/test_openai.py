@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from tapeway.testing import StandIn
-from tests.clients.raw_socket import exchange
+from tests.clients.programs.raw_socket import exchange
 from tests.testing.wires import chat, fixed_state, post
 
 PATH = "/v1/chat/completions"

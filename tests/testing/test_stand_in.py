@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientSession
 
 from tapeway.testing import StandIn, ThreadedStandIn
-from tests.clients.raw_socket import Wire, exchange, send_bytes
+from tests.clients.programs.raw_socket import Wire, exchange, send_bytes
 from tests.testing.wires import chat, post
 
 

@@ -13,8 +13,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from tapeway.testing import StandIn, ThreadedStandIn
-from tests.clients import openai_sockets
-from tests.clients.target import Target
+from tests.clients.programs import openai_sockets
+from tests.clients.programs.target import Target
 
 
 def _types(events: list[Any]) -> list[str]:
@@ -268,5 +268,7 @@ async def test_a_stand_in_that_stops_ends_its_connections() -> None:
     async with StandIn() as upstream:
         client = await connect(_ws(upstream, "/v1/realtime"))
         await client.recv()
+        async with asyncio.timeout(1):
+            await upstream.stop()
     with pytest.raises(ConnectionClosed):
         await asyncio.wait_for(client.recv(), 30)

@@ -6,7 +6,7 @@ from itertools import count
 import orjson
 
 from tapeway.testing.reply import StandInState
-from tests.clients.raw_socket import Fields, Wire, exchange
+from tests.clients.programs.raw_socket import Fields, Wire, exchange
 
 JSON: Fields = (("Content-Type", "application/json"),)
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 import trustme
 
 from tapeway.core.model.control import Delivery, Mode
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import running_proxy
+from tests.support.serving_thread import serving
 from tests.support.socket_upstream import Peer, Step
 from tests.upstream.certificate_authority import AUTHORITY, STRANGER, client, server
 
@@ -84,13 +84,10 @@ def demanding(version: ssl.TLSVersion) -> Iterator[str]:
     theirs.maximum_version = version
     AUTHORITY.configure_trust(theirs)
     theirs.verify_mode = ssl.CERT_REQUIRED
-    with ThreadingHTTPServer(("127.0.0.1", 0), Greeting) as serving:
-        serving.socket = theirs.wrap_socket(serving.socket, server_side=True)
-        thread = Thread(target=serving.serve_forever)
-        thread.start()
-        yield f"https://127.0.0.1:{serving.server_port}"
-        serving.shutdown()
-        thread.join()
+    demanding = ThreadingHTTPServer(("127.0.0.1", 0), Greeting)
+    demanding.socket = theirs.wrap_socket(demanding.socket, server_side=True)
+    with serving(demanding):
+        yield f"https://127.0.0.1:{demanding.server_port}"
 
 
 class Greeting(BaseHTTPRequestHandler):

@@ -1,11 +1,12 @@
 """An upstream whose streamed answer comes word by word, when the test says so."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
+
+from tests.support.serving_thread import serving
 
 
 class SlowUpstream:
@@ -22,15 +23,11 @@ class SlowUpstream:
 
     @contextmanager
     def serving(self) -> Iterator["SlowUpstream"]:
-        thread = threading.Thread(target=self._server.serve_forever, args=[0.05])
-        thread.start()
-        try:
-            yield self
-        finally:
-            self.say(None)
-            self._server.shutdown()
-            self._server.server_close()
-            thread.join()
+        with serving(self._server):
+            try:
+                yield self
+            finally:
+                self.say(None)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         words = self.words

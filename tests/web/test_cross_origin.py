@@ -1,7 +1,6 @@
 """The script of a page on another origin reads what tapeway answers, in Chromium."""
 
 import http.server
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tapeway.embedded.deck import serve
+from tests.support.serving_thread import serving
 
 ASK = """async ([url, path]) => {
     const answer = await fetch(url + path, {
@@ -39,12 +39,8 @@ class _Blank(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def other_origin() -> Iterator[str]:
     """The address of an empty page on a port of its own."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Blank) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Blank)) as server:
         yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize(

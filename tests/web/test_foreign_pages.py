@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tapeway.embedded.deck import Deck, serve
 from tapeway.testing import ThreadedStandIn
+from tests.support.serving_thread import serving
 from tests.web.conftest import CHROMIUM, SANDBOX
 
 PATIENCE_S = 30
@@ -99,12 +100,8 @@ def named_chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def pages_port() -> Iterator[int]:
     """The port of a server with an empty page under every name."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Pages) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Pages)) as server:
         yield server.server_port
-        server.shutdown()
-        thread.join()
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from pydantic.json_schema import models_json_schema
 
 from tapeway.admin.models.schema import MAX_INDEX, NAME_PATTERN, SLOT_PATTERN, Error, Nothing
 from tapeway.admin.operation import Media, Operation, RawBody
-from tapeway.core.http.headers import is_json
 from tapeway.core.json_text import Json
+from tapeway.core.model.request_fields import is_json
 
 _REF = "#/components/schemas/"
 _SUMMARY = "Control and inspect tapeway, a record-and-replay proxy for HTTP and LLM APIs."

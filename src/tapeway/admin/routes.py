@@ -1,7 +1,7 @@
 """The route table of the admin API. Routing, 404, 405 and the OpenAPI document derive from it."""
 
 from tapeway.admin.handlers.bodies import BODY_TYPES, get_body, put_body
-from tapeway.admin.handlers.cassettes import get_outline, list_cassettes, put_head
+from tapeway.admin.handlers.cassettes import list_cassettes
 from tapeway.admin.handlers.control import (
     eject,
     get_eject,
@@ -113,8 +113,6 @@ TABLE: tuple[Operation, ...] = (
     route("PUT", _NAMED, put_cassette, Imported, errors=_CHANGE_ERRORS, raw_body=_SENT_CASSETTE),
     route("DELETE", _NAMED, delete_cassette, errors=_CHANGE_ERRORS),
     route("POST", f"{_NAMED}/release", release, errors=_CHANGE_ERRORS),
-    route("GET", f"{_NAMED}/outline", get_outline, errors=(404, 500)),
-    route("PUT", f"{_NAMED}/head", put_head, errors=_CHANGE_ERRORS),
     route("GET", f"{_NAMED}/copy", get_copy, _COPY, errors=(404, 409, 500)),
     route("PUT", f"{_NAMED}/copy", put_copy, Imported, errors=_CHANGE_ERRORS, raw_body=_SENT_COPY),
     route("GET", f"{_NAMED}/bodies/{{sha256}}", get_body, _BODY, errors=(404,)),

@@ -238,7 +238,7 @@ def _told_apart(stored: StoredCassette, rules: Rules) -> Iterator[str]:
     for group in by_key.values():
         answered = [
             AnsweredFields(
-                telling_candidates(item.request.headers),
+                telling_candidates(item.request.fields),
                 (item.response.status, item.response.body, item.response.file),
             )
             for item in group

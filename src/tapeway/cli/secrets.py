@@ -265,7 +265,7 @@ def with_taught(known: KnownValues, scanned: CassetteScan | None) -> KnownValues
     """The known values and what a cassette has taught, for a second pass."""
     if scanned is None or not scanned.taught:
         return known
-    return KnownValues([*scanned.taught, *known.secrets])
+    return KnownValues([*scanned.taught, *known.secrets], known.allowed)
 
 
 async def _scanned_once(

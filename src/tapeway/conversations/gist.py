@@ -16,10 +16,11 @@ from tapeway.conversations.reader import (
     readable_value,
 )
 from tapeway.core.http import content_codings
-from tapeway.core.http.headers import find_header, media_type
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response
+from tapeway.core.model.request_fields import media_type
 from tapeway.core.streams.documents import documents
 
 MOST = 80

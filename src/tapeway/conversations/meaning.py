@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from tapeway.conversations.model import ParsedAnswer, merge_assistant_turns
 from tapeway.conversations.reader import answer_values, parse_answers
 from tapeway.core.correlation.ids import is_id_field, looks_random
-from tapeway.core.http.headers import find_header, media_type
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 from tapeway.core.misses.differences import Difference
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Response
+from tapeway.core.model.request_fields import media_type
 from tapeway.core.streams.framings import FRAMINGS
 from tapeway.providers.api_call import describe_call
 from tapeway.providers.usage import token_usage

@@ -32,7 +32,7 @@ from tapeway.core.model.control import (
     without_slot,
 )
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.known_values import NOTHING_ALLOWED, Allowed, KnownValues
 from tapeway.engine.cassettes.cassettes import Cassettes
 from tapeway.engine.cassettes.context import CassetteContext, NewHead, utc_day
 from tapeway.engine.cassettes.loaded import Loaded
@@ -40,7 +40,9 @@ from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.journal import RequestJournal, Tally
 from tapeway.engine.open_streams import RouteRequests
-from tapeway.engine.recorder import Policy, Recorder, scratch_of
+from tapeway.engine.recorder import Recorder
+from tapeway.engine.recording.call import scratch_of
+from tapeway.engine.recording.selection import Policy
 from tapeway.engine.renamed_calls import for_this_client
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.engine.single_flight import SingleFlight
@@ -49,8 +51,8 @@ from tapeway.errors import CassetteEdited, NoSlot, StoreAway, StoreError
 from tapeway.ports import CassetteStore, LiveResponder, SharedStore
 
 if TYPE_CHECKING:
-    from tapeway.engine.cassettes.looked_up import LookedUp
-    from tapeway.engine.cassettes.remembered import Remembered
+    from tapeway.engine.cassettes.followed import Followed
+    from tapeway.engine.cassettes.followed_index import FollowedIndex
     from tapeway.engine.editing.editor import Editor
     from tapeway.engine.report.summary import CassetteReport
 
@@ -76,13 +78,14 @@ class Broker:
         policy: Policy,
         new_head: NewHead,
         known: Sequence[Secret] = (),
+        allowed: Allowed = NOTHING_ALLOWED,
         rules: Rules = NO_RULES,
         presets: bool = False,
         standards: Standards = NO_LIMITS,
         journal: RequestJournal | None = None,
         today: Callable[[], str] = utc_day,
     ) -> None:
-        """`known` are the process's own secrets. Without a `journal`, requests are only counted.
+        """`known` are the process's own secrets, and `allowed` says what is none. Without a `journal`, requests are only counted.
 
         With `presets`, a cassette begins with the preset of the client that is recorded. Reports
         measure by `standards`.
@@ -92,7 +95,7 @@ class Broker:
         self.journal = RequestJournal(0) if journal is None else journal
         self.scratch: str | None = None
         self.on_eject: Callable[[CassetteReport], None] = lambda report: None
-        self.redaction = RequestRedaction(known)
+        self.redaction = RequestRedaction(known, allowed)
         self.prices = standards.prices
         self.rules = rules
         self._planner = Planner(self.redaction, routes, policy.repeats)
@@ -117,14 +120,14 @@ class Broker:
         )
         control = Control(mode, cassette, takes=1, since=1)
         self._new_head = new_head
-        self._known = KnownValues(known)
+        self._known = KnownValues(known, allowed)
         self.repeats = policy.repeats
         self._context = context
         shared = store.shared
-        self.source: Loaded | LookedUp = (
+        self.source: Loaded | Followed = (
             Loaded(store, control, context)
             if shared is None
-            else _looked_up(shared, control, context)
+            else _followed(shared, control, context)
         )
         self.in_memory: Mapping[str, CassetteIndex] = self.source.loaded
         """Cassettes that are decided on without waiting, by name."""
@@ -210,8 +213,8 @@ class Broker:
         loaded = self.source.shared or name in self.in_memory
         return self.source.control.take_of(name) if loaded else None
 
-    def remembered_hits(self, name: str) -> "Remembered | None":
-        """What is remembered of a shared store's cassette; None where there is nothing."""
+    def followed_hits(self, name: str) -> "FollowedIndex | None":
+        """The index of a shared store's cassette; None where the store is to be asked first."""
         return None if isinstance(self.source, Loaded) else self.source.hits(name)
 
     async def decide(self, name: str, incoming: Incoming) -> Plan:
@@ -433,12 +436,12 @@ class Broker:
         tally = self.journal.tallies.get(name) or Tally()
         measured = tally, self._context.standards, self._context.today()
         try:
-            return await report_of(self.source.recordings(name, cassette), *measured)
+            return await report_of(await self.source.recordings(name, cassette), *measured)
         except StoreError as exc:
             if self.source.shared:
                 raise
             log.warning("%s; the report of cassette '%s' names no recordings", exc.message, name)
-            return await report_of(self.source.recordings(name, None), *measured)
+            return await report_of(await self.source.recordings(name, None), *measured)
 
     def is_loaded(self, name: str) -> bool:
         """Whether a cassette is loaded: requested or inserted, and not ejected since."""
@@ -480,11 +483,11 @@ class Broker:
         self._calls.cancel()
 
 
-def _looked_up(store: SharedStore, control: Control, context: CassetteContext) -> "LookedUp":
+def _followed(store: SharedStore, control: Control, context: CassetteContext) -> "Followed":
     # Imported here: most servers have a folder, and start without.
-    from tapeway.engine.cassettes.looked_up import LookedUp
+    from tapeway.engine.cassettes.followed import Followed
 
-    return LookedUp(store, control, context)
+    return Followed(store, control, context)
 
 
 def _has_own_route(miss: Miss) -> bool:

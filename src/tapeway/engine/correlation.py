@@ -73,9 +73,13 @@ class Correlation:
         self._warned: dict[str, int] = {}
 
     async def search(
-        self, cassette: CassetteIndex, incoming: Incoming, plan: LiveCall | Miss
+        self,
+        cassette: CassetteIndex,
+        incoming: Incoming,
+        plan: LiveCall | Miss,
+        given: CorrelationIndex | None = None,
     ) -> CorrelationMatches:
-        """Search; the cassette may change while this is waited for."""
+        """Search in all recordings, or in those `given`; the cassette may change meanwhile."""
         if isinstance(plan, LiveCall) and not plan.policy.replays:
             return CorrelationMatches()
         if not len(cassette) and cassette.correlation is None:
@@ -84,7 +88,7 @@ class Correlation:
         if len(request.body) <= SMALL_BODY and not may_carry_ids(request):
             # Most requests: nothing is made of the recordings, of which there may be very many.
             return CorrelationMatches()
-        identifiers = _identifiers_of(cassette)
+        identifiers = _identifiers_of(cassette) if given is None else given
         routes = {request.route, DEFAULT_ROUTE} if incoming.route_guessed else {request.route}
         if _is_quick(identifiers, request):
             return _search(identifiers, plan, routes)
@@ -121,12 +125,12 @@ class Correlation:
         return self._with_warning(plan, seen.carried_ids) if isinstance(plan, LiveCall) else plan
 
     async def search_recorded(
-        self, cassette: CassetteIndex, request: Request
+        self, cassette: CassetteIndex, request: Request, given: CorrelationIndex | None = None
     ) -> CorrelationMatches:
-        """Search for recordings with requests that differ only in identifiers."""
+        """Search for recordings with requests that differ only in identifiers, as `search` does."""
         if not len(cassette):
             return CorrelationMatches()
-        identifiers = _identifiers_of(cassette)
+        identifiers = _identifiers_of(cassette) if given is None else given
         if _is_quick(identifiers, request):
             return CorrelationMatches(identifiers.find(request, {request.route}))
         async with self._one_at_a_time:
@@ -157,7 +161,10 @@ class Correlation:
 
 
 def first_of_earlier(
-    cassette: CassetteIndex, take: Take, seen: CorrelationMatches
+    cassette: CassetteIndex,
+    take: Take,
+    seen: CorrelationMatches,
+    given: CorrelationIndex | None = None,
 ) -> CorrelatedRecording | None:
     """The first recording of an earlier take whose app itself named the calls otherwise.
 
@@ -166,7 +173,8 @@ def first_of_earlier(
     """
     if not seen.matches:
         return None
-    issued, bindings = _identifiers_of(cassette).issued, take.bindings
+    identifiers = _identifiers_of(cassette) if given is None else given
+    issued, bindings = identifiers.issued, take.bindings
     for match in seen.matches:
         index = match.interaction.index
         held = cassette.get(index) is match.interaction and cassette.is_earlier(index, take)

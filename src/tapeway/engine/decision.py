@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
-from urllib.parse import urlsplit
 
-from tapeway.core.agenttape.lookup import request_aliases, uses_agenttape_keys
+from tapeway.core.agenttape.lookup import request_aliases
 from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
-from tapeway.core.cassette.credential_index import FoundKey, open_digest
+from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import write_key
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LargeRequest, LiveCall, Plan, Replay
@@ -18,7 +17,7 @@ from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error
 from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.document import selecting_fields
 from tapeway.core.matching.headers.distance import caller
-from tapeway.core.matching.key import key_digest, key_on_route, request_key
+from tapeway.core.matching.key import key_on_route, request_key
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.received_request import ReceivedRequest
 from tapeway.core.matching.request_redaction import RequestRedaction, with_fields
@@ -194,6 +193,10 @@ class Planner:
         Afterwards `plan` is as quick as for a small request.
         """
         head, rules = cassette.head, cassette.rules
+        if incoming.request.file is not None:
+            if not MODE_POLICIES[mode].uses_recordings:
+                return incoming
+            return await self.with_recorded_values(cassette, incoming, mode)
         large = incoming.large_for(head, rules)
         if large is None or large.redacted is not None:
             return incoming
@@ -265,31 +268,6 @@ class Planner:
         self._last = asked = _received_request(head, rules, incoming)
         return [key_on_route(asked.key, route) for route in routes_of(incoming)]
 
-    def credential_digests(
-        self, head: CassetteHead, rules: Rules, incoming: Incoming
-    ) -> list[bytes]:
-        """Further digests by which `plan` looks: of recordings that hold credentials, or not all
-        of the deciding fields.
-        """
-        asked = _received_request(head, rules, incoming)
-        redacted, _ = self._as_stored(head, rules, asked.request, incoming)
-        key = _stored_key(asked, redacted, incoming.large_for(head, rules))
-        older = self._older_key(head, asked, redacted, key, incoming)
-        digests = [*map(key_digest, (key, older)), *_open_digests(asked)]
-        if (first := asked.of_first_edition) is not None:
-            digests += [key_digest(first.key), *_open_digests(first)]
-        return list(dict.fromkeys(digests))
-
-    def aliases(
-        self, head: CassetteHead, rules: Rules, incoming: Incoming, origins: Iterable[str]
-    ) -> list[bytes]:
-        """The aliases that `plan` may look up, in a cassette with aliases.
-
-        `origins` are the origins of its recordings without a route.
-        """
-        redacted, _ = self._as_stored(head, rules, incoming.request, incoming)
-        return list(self._aliases(head, rules, incoming, redacted, origins))
-
     def _as_stored(
         self, head: CassetteHead, rules: Rules, request: Request, incoming: Incoming
     ) -> tuple[Request, tuple[Secret, ...]]:
@@ -324,22 +302,14 @@ class Planner:
             return key
         return request_key(older, asked.rules)
 
-    def whole_path_key(self, rules: Rules, incoming: Incoming) -> bytes:
-        """The key of the request with the route's path put before the target."""
-        request = _with_digest(incoming)
-        target = urlsplit(request.base).path.rstrip("/") + request.target
-        return request_key(replace(request, target=target), rules)
-
     def _aliases(
         self,
-        head: CassetteHead,
         rules: Rules,
         incoming: Incoming,
         redacted: Request,
         origins: Iterable[str],
     ) -> Iterator[bytes]:
         request = incoming.request
-        origins = list(origins) if uses_agenttape_keys(head.meta) else []
         own = [origin for origin in origins if self._is_at(origin, request.route)]
         yield from request_aliases(request, redacted, own, rules)
         if incoming.route_guessed and request.route != DEFAULT_ROUTE:
@@ -363,7 +333,7 @@ class Planner:
         self, cassette: CassetteIndex, incoming: Incoming, redacted: Request
     ) -> Sequence[bytes]:
         origins = cassette.aliases.origins
-        return list(self._aliases(cassette.head, cassette.rules, incoming, redacted, origins))
+        return list(self._aliases(cassette.rules, incoming, redacted, origins))
 
     def _miss(
         self,
@@ -405,17 +375,6 @@ def _keys_of_others(
     """The match keys of a redacted request with a large body as other recordings have it."""
     for file in () if incoming.large_body is None else incoming.large_body.others:
         yield request_key(replace(redacted, file=file), cassette.rules)
-
-
-def _open_digests(asked: ReceivedRequest) -> list[bytes]:
-    """The digests of recordings that may differ from a request in credentials."""
-    digests = [
-        key_digest(asked.open_key),
-        *map(open_digest, (asked.open_key, asked.outline_key)),
-    ]
-    if (wide := asked.opened_wide) is not None:
-        digests += map(open_digest, (wide.open_key, wide.outline_key))
-    return digests
 
 
 def is_large(request: Request) -> bool:

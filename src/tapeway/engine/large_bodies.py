@@ -34,6 +34,7 @@ from tapeway.core.model.messages import (
     Request,
     Response,
 )
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
@@ -65,17 +66,17 @@ async def digest_large_body(
     """The digests of a request's large body, without the known values too. Raises StoreError."""
     file = _large_body(request)
     redactor = redactor.learning(known)
-    sent = BodyDigester(request.headers)
+    sent = BodyDigester(request.fields)
     body = _digested(sent, body_pieces(file))
-    stored, found = await _digest_stored(request.headers, body, redactor)
+    stored, found = await _digest_stored(request.fields, body, redactor)
     # What stands in one place is replaced in every other, also before it.
     if taught := redactor.taught_by(found):
         redactor = redactor.learning(taught)
-        stored, found = await _digest_stored(request.headers, body_pieces(file), redactor)
+        stored, found = await _digest_stored(request.fields, body_pieces(file), redactor)
     older = stored
     if found:
         pieces = body_pieces(file)
-        older, _ = await _digest_stored(request.headers, pieces, redactor.of_earlier_versions)
+        older, _ = await _digest_stored(request.fields, pieces, redactor.of_earlier_versions)
     return LargeBodyDigests(sent.finish(), stored, older, (*known, *taught))
 
 
@@ -90,7 +91,7 @@ async def digest_as_recorded(
     digests: list[BodyFile] = []
     for names in placeholders:
         pieces = body_pieces(file)
-        digest, _ = await _digest_stored(request.headers, pieces, redactor.only(names))
+        digest, _ = await _digest_stored(request.fields, pieces, redactor.only(names))
         digests.append(digest)
     return digests
 
@@ -148,10 +149,10 @@ def _large_body(request: Request) -> BodyFile:
 
 
 async def _digest_stored(
-    headers: Headers, body: Iterable[bytes], redactor: Redactor
+    fields: RequestFields, body: Iterable[bytes], redactor: Redactor
 ) -> tuple[BodyFile, Collection[Secret]]:
     """The digests of a large body without secrets, and those that it has."""
-    digester, redacting = BodyDigester(headers), _BodyRedactor(redactor, headers)
+    digester, redacting = BodyDigester(fields), _BodyRedactor(redactor, fields.headers)
     await _run_through(_digested(digester, redacting.redact(body)))
     return digester.finish(), redacting.secrets
 
@@ -181,7 +182,7 @@ class LargeBodyStorage:
         """
         request, response = interaction.request, interaction.response
         if request.file is not None and asked.file is not None:
-            request = replace(request, file=await self._sent(asked.headers, asked.file))
+            request = replace(request, file=await self._sent(asked.fields, asked.file))
         if response.file is not None:
             response = await self._answer(request, response, response.file)
             if response.file is not None and not response.file.size:
@@ -194,9 +195,9 @@ class LargeBodyStorage:
             return interaction
         return replace(interaction, request=request, response=response)
 
-    async def _sent(self, headers: Headers, raw: BodyFile) -> BodyFile:
+    async def _sent(self, fields: RequestFields, raw: BodyFile) -> BodyFile:
         """The body of a request, in the store."""
-        redacting, digester = _BodyRedactor(self._redactor, headers), BodyDigester(headers)
+        redacting, digester = _BodyRedactor(self._redactor, fields.headers), BodyDigester(fields)
         kept = await self._keep(_digested(digester, redacting.redact(body_pieces(raw))))
         placeholders = {
             self._redactor.placeholder(secret.label, secret.value).decode()

@@ -50,7 +50,7 @@ class ToldApart:
         if len(requests) >= _MOST_REQUESTS:
             return ()
         body: object = response.body if response.file is None else response.file.size
-        fields = telling_candidates(live_call.request.headers)
+        fields = telling_candidates(live_call.request.fields)
         requests.append(AnsweredFields(fields, (response.status, hash(body))))
         if len(requests) < 2:
             return ()

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tapeway.conversations.meaning import is_stream
-from tapeway.core.http.headers import find_header, media_type
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.core.model.messages import Response
+from tapeway.core.model.request_fields import media_type
 from tapeway.core.streams.documents import documents
 
 Level = Literal["error", "warning", "info"]

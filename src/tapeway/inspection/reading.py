@@ -12,11 +12,12 @@ from itertools import islice
 from typing import Literal
 
 from tapeway.core.http.content_codings import content_coding, decode
-from tapeway.core.http.headers import find_header, media_type
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.core.matching.document import may_be_json
 from tapeway.core.matching.json_paths import path_text, texts_in
 from tapeway.core.model.messages import Headers, Request, Response
+from tapeway.core.model.request_fields import media_type
 from tapeway.core.text import decode_utf8
 
 BodyKind = Literal["empty", "json", "form", "text", "bytes"]

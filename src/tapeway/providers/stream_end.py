@@ -1,8 +1,8 @@
 """The detector for the end of a response, by the endpoint that was asked."""
 
 from tapeway.core.http import content_codings
-from tapeway.core.http.headers import media_type
 from tapeway.core.model.messages import ResponseHead
+from tapeway.core.model.request_fields import media_type
 from tapeway.core.streams.end_marks import EndDetector, EndScanner, LastFrame
 from tapeway.core.streams.framings import FRAMINGS
 from tapeway.providers.api_call import ApiCall

@@ -19,13 +19,13 @@ from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import BodyBuffer
 from tapeway.core.cassette.plan import LiveCall
-from tapeway.core.http.headers import request_fields
 from tapeway.core.http.location import DEFAULT_PORTS
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.matching.key import KeyAndBody
 from tapeway.core.model.client_login import ClientLogin
 from tapeway.core.model.messages import BodyFile, Request
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import ClientLeft, RequestError, StoreAway
 from tapeway.loop_guard import Interim, Passage
@@ -68,7 +68,7 @@ class ClientRequest(BaseRequest):
         self.connection = connection
         self.own_method = connection.method or message.method
         self.target = message.path
-        self.fields = request_fields(message.raw_headers)
+        self.fields = RequestFields(message.raw_headers)
         self.keyed = connection.keyed
         """The match key without rules and the body as JSON, if both are known already."""
         self.uncounted = connection.uncounted
@@ -207,13 +207,9 @@ async def read_body(
     content = raw.content
     if (raw.content_length or 0) > max_body:
         raise _too_large(max_body)
-    if (
-        raw.version >= (1, 1)
-        and b"expect" in request_fields(raw.raw_headers).first
-        and raw.transport
-    ):
+    if raw.version >= (1, 1) and b"expect" in raw.fields.first and raw.transport:
         raw.transport.write(_CONTINUE + b"\r\n")
-    intake = BodyBuffer(largest_in_memory(raw.raw_headers), scratch)
+    intake = BodyBuffer(largest_in_memory(raw.fields), scratch)
     try:
         async with asyncio.timeout(20 * idle_s):
             while not content.at_eof():

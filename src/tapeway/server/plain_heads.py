@@ -4,11 +4,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tapeway.core.http.chunks import AWS_PAYLOAD, AWS_PAYLOAD_HEADER
 from tapeway.core.http.connection_logins import is_connection_login
-from tapeway.core.http.headers import CASSETTE_HEADER, MATCH_KEY_HEADERS, decides
+from tapeway.core.http.headers import CASSETTE_HEADER
 from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER, attempt_number
 from tapeway.core.model.messages import Headers
+from tapeway.core.model.request_fields import (
+    AWS_PAYLOAD,
+    AWS_PAYLOAD_HEADER,
+    MATCH_KEY_HEADERS,
+    decides,
+)
 from tapeway.core.model.values import value_class
 from tapeway.core.redaction.credentials import is_telling
 from tapeway.providers.paths import PROVIDER_HEADERS

@@ -14,13 +14,14 @@ from tapeway.core.matching.json_paths import Path
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request, Response
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.model.values import value_class
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.core.streams.renamed_calls import names_in
 from tapeway.core.way_back.addresses import WaysBack
 from tapeway.core.way_back.cookies import has_expiry, with_later_expiry
 from tapeway.core.way_back.response import lead_response, names_any_address
-from tapeway.engine.journal import charged_tokens
+from tapeway.engine.journal import ServedAnswer, charged_tokens
 from tapeway.server.answers import outcome_headers, serialise_parts
 from tapeway.server.way_back import members_with_addresses
 
@@ -51,7 +52,7 @@ class Target:
     method: str
     address: RequestAddress
     host: bytes | None
-    fields: Headers
+    fields: RequestFields
     """All header fields that count in the match key, and maybe more."""
     head: SelectingHead | None
     """The part of the framing that counts in the match key, body aside."""
@@ -63,13 +64,21 @@ class Target:
     def request(self, body: bytes) -> Request:
         """The parts of the request that decide the match key."""
         address = self.address
-        return Request(address.route.name, self.method, address.target, self.fields, body)
+        fields = self.fields
+        return Request(
+            address.route.name,
+            self.method,
+            address.target,
+            fields.headers,
+            body,
+            read=fields,
+        )
 
 
-def target_of(method: str, address: RequestAddress, host: bytes | None, fields: Headers) -> Target:
+def target_of(method: str, address: RequestAddress, host: bytes | None, headers: Headers) -> Target:
     """The target of requests with these fields."""
-    head = selecting_head(Request(address.route.name, method, address.target, fields))
-    return Target(method, address, host, fields, head)
+    asked = Request(address.route.name, method, address.target, headers)
+    return Target(method, address, host, asked.fields, selecting_head(asked))
 
 
 @dataclass(slots=True)
@@ -83,12 +92,8 @@ class PreparedAnswer:
     interaction: Interaction
     head: bytes | None
     body: bytes
-    tokens: tuple[int, ...]
-    model: str
-    unmarked: bool
-    status: int
-    size: int
-    """Of the recorded body."""
+    answer: ServedAnswer
+    """What the journal says of it."""
     asked: int
     """The number of bytes of the request's body."""
     client: "Client | None"
@@ -223,9 +228,16 @@ def prepare(
         if scaled is not response.head:
             response = replace(response, head=scaled)
         head, body = serialise_parts(response, extra)
-    return PreparedAnswer(
-        interaction, head, body, tokens, model, unmarked, status, size, asked, client
+    answer = ServedAnswer(
+        "replayed",
+        status,
+        interaction.index,
+        tokens,
+        model,
+        unmarked=unmarked,
+        sent=size,
     )
+    return PreparedAnswer(interaction, head, body, answer, asked, client)
 
 
 def _size(made: PreparedAnswer) -> int:

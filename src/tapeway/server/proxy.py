@@ -18,7 +18,6 @@ from tapeway.core.http.cors import (
     private_network_permission,
 )
 from tapeway.core.http.foreign import ForeignGuard
-from tapeway.core.http.headers import EDITION, request_fields
 from tapeway.core.http.request_line import asks_for_websocket, own_path
 from tapeway.core.http.routing import (
     DEFAULT_ROUTE,
@@ -42,6 +41,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
     Verdict,
 )
+from tapeway.core.model.request_fields import EDITION
 from tapeway.core.streams.json_rpc import may_be_json_rpc
 from tapeway.core.streams.open_streams import may_stay_open, may_turn_out_open
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
@@ -54,6 +54,7 @@ from tapeway.engine.journal import (
     ClientTexts,
     RequestIds,
     SentThroughSlot,
+    ServedAnswer,
     ServedRequest,
     ServedRequests,
     UnreachedTail,
@@ -231,7 +232,7 @@ class Proxy:
         exchange = Exchange(raw, self._new_id(), self._now(), self._clock(), host=host)
         self._in_flight += 1
         try:
-            (guard or self._guard).check(raw.target, raw.raw_headers)
+            (guard or self._guard).check(raw.target, raw.fields)
             if (own := self.own_answers.get(raw.target)) is not None:
                 head = ResponseHead(HTTPStatus.OK, "OK", ((b"Content-Type", b"application/json"),))
                 return self._write(exchange, Response(head, own), "replayed", None)
@@ -259,8 +260,16 @@ class Proxy:
         """Enter invalid input in the journal. Returns the id of the entry."""
         id = self._new_id()
         served = ServedRequest(
-            *(id, self._now(), self._broker.active, "", "", ClientTexts(""), "error", error.status),
-            *(None, 0.0, None, f"{error.code}: {error.message}"),
+            id=id,
+            at=self._now(),
+            cassette=self._broker.active,
+            route="",
+            method="",
+            texts=ClientTexts(""),
+            answer=ServedAnswer("error", error.status),
+            duration_ms=0.0,
+            key=None,
+            message=f"{error.code}: {error.message}",
             client_address=client_address,
         )
         self._journal.add(served)
@@ -285,7 +294,7 @@ class Proxy:
         if not LOGIN_FIELDS.isdisjoint(raw.fields.first) and logs_in(raw.raw_headers):
             raw.connection.login.begin()
         await broker.confirm()
-        if asks_for_websocket(raw.raw_headers):
+        if asks_for_websocket(raw.fields):
             return await self._upgrades.serve(exchange, address)
         exchange.cassette, mode, exchange.take = broker.in_force(address.cassette, address.slot)
         take = broker.arrival_take(exchange.cassette, mode, exchange.take)
@@ -302,6 +311,7 @@ class Proxy:
             None if isinstance(body, bytes) else body,
             edition=EDITION,
             login=raw.connection.login,
+            read=raw.fields,
         )
         exchange.request = request
         if address.slot is not None and exchange.take is not None:
@@ -365,13 +375,13 @@ class Proxy:
         if host is not None:
             target = own_path(target, "https", (host.host, f"{host.host}:{host.port}"))
             exchange.address = self._addresses.find_at(
-                host, raw.method, target, raw.version, raw.raw_headers
+                host, raw.method, target, raw.version, raw.fields
             )
             return exchange.address
         if not target.startswith("/"):
             scheme = self._options.scheme
             target = own_path(target, scheme, authorities(raw, scheme))
-        address = self._addresses.find(raw.method, target, raw.version, raw.raw_headers)
+        address = self._addresses.find(raw.method, target, raw.version, raw.fields)
         exchange.address = address
         self._check_base_url(raw, address, address.base_url_fault)
         return address
@@ -650,7 +660,7 @@ class Proxy:
         exchange.address = None
         response = foreign_response(error, request_id=exchange.id, ollama=ollama)
         self._ended(exchange, "error", response.status, error=error, size=response.size)
-        keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.raw_headers)
+        keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.fields)
         pieces = serialise(
             *(response, ERROR_OUTCOME),
             method=raw.method,
@@ -749,41 +759,43 @@ class Proxy:
         if interaction is not None:
             tokens, model = charged_tokens(interaction)
             verdict, size = interaction.response.verdict, interaction.response.size
-        # All fields in order: names would double the cost.
+        kept = None
+        if outcome not in ("replayed", "recorded"):
+            call = miss or exchange.live_call or self._request_as_read(exchange)
+            kept = self._keeper.keep(call, response)
+        answer = ServedAnswer(
+            outcome=outcome,
+            status=status,
+            interaction=index,
+            tokens=tokens,
+            model=model,
+            unmarked=verdict == "unmarked",
+            sent=exchange.outgoing.sent if exchange.outgoing else size,
+            redacted=redacted,
+        )
         self._journal.add(
             ServedRequest(
-                exchange.id,
-                exchange.at,
-                exchange.cassette,
-                address.route.name if address else "",
-                exchange.method or exchange.raw.method,
-                self._texts(exchange),
-                outcome,
-                status,
-                index,
-                (self._clock() - exchange.started) * 1000,
-                exchange.key,
-                message,
-                explanation.nearest,
-                explanation.suggestion,
-                attempt_number(request_fields(exchange.raw.raw_headers).first),
-                tokens,
-                verdict == "unmarked",
-                address.slot if address else None,
-                exchange.take,
-                model,
-                redacted,
-                exchange.outgoing.sent if exchange.outgoing else size,
-                isinstance(error, StoreError),
-                None
-                if outcome in ("replayed", "recorded")
-                else self._keeper.keep(
-                    miss or exchange.live_call or self._request_as_read(exchange), response
-                ),
-                tuple(exchange.elsewhere),
-                exchange.raw.connection.client_address,
-                tail,
-                None if miss is None else miss.record_command,
+                id=exchange.id,
+                at=exchange.at,
+                cassette=exchange.cassette,
+                route=address.route.name if address else "",
+                method=exchange.method or exchange.raw.method,
+                texts=self._texts(exchange),
+                answer=answer,
+                duration_ms=(self._clock() - exchange.started) * 1000,
+                key=exchange.key,
+                message=message,
+                nearest=explanation.nearest,
+                suggestion=explanation.suggestion,
+                attempt=attempt_number(exchange.raw.fields.first),
+                slot=address.slot if address else None,
+                take=exchange.take,
+                store_failed=isinstance(error, StoreError),
+                kept=kept,
+                elsewhere=tuple(exchange.elsewhere),
+                client_address=exchange.raw.connection.client_address,
+                tail=tail,
+                record_command=None if miss is None else miss.record_command,
             )
         )
 
@@ -808,11 +820,13 @@ class Proxy:
         raw, address = exchange.raw, exchange.address
         route, method = address.route.name if address else "", exchange.method or raw.method
         # A target may be an absolute URL with a password.
-        return exchange.request or Request(route, method, self._path(exchange), raw.raw_headers)
+        return exchange.request or Request(
+            route, method, self._path(exchange), raw.raw_headers, read=raw.fields
+        )
 
     def _texts(self, exchange: Exchange) -> ClientTexts | Callable[[], ClientTexts]:
         """The client's texts, redacted for the journal, or a function that makes them."""
-        traced = self._broker.redaction.traced(self._salt, exchange.raw.raw_headers)
+        traced = self._broker.redaction.traced(self._salt, exchange.raw.fields)
         shown = exchange.shown or self._path(exchange)
         if isinstance(shown, str):
             return ClientTexts(shown, *traced)
@@ -827,7 +841,7 @@ class Proxy:
                 # An absolute URL or an authority, which may have a password before the host.
                 target = target.rpartition("@")[2]
             route = exchange.address.route.name if exchange.address else ""
-            request = Request(route, raw.method, target, raw.raw_headers)
+            request = Request(route, raw.method, target, raw.raw_headers, read=raw.fields)
             exchange.shown = self._broker.redaction.target(self._salt, request)
         return exchange.shown if isinstance(exchange.shown, str) else exchange.shown()
 
@@ -841,8 +855,8 @@ class Proxy:
         """A whole answer."""
         raw = exchange.raw
         # A client that expected a WebSocket would not send HTTP next.
-        keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.raw_headers)
-        permission = private_network_permission(raw.raw_headers, response.head)
+        keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.fields)
+        permission = private_network_permission(raw.fields, response.head)
         headers = (*outcome_headers(outcome, exchange.cassette, index), *permission)
         if response.file is not None:
             broken = partial(self._log_failure, exchange)
@@ -858,7 +872,7 @@ class Proxy:
         """Writes a live response as it arrives."""
         if exchange.passage is not None:
             exchange.passage.end()
-        permission = private_network_permission(exchange.raw.raw_headers, head)
+        permission = private_network_permission(exchange.raw.fields, head)
         headers = (*headers, *permission)
         exchange.outgoing = outgoing = self._back.outgoing(
             exchange, head, headers, live_call, draining=self.draining

@@ -10,7 +10,6 @@ import orjson
 
 from tapeway.body_files import KIB, MIB, with_body_in_memory
 from tapeway.core.cassette.plan import LiveCall
-from tapeway.core.http.headers import request_fields
 from tapeway.core.matching.json_paths import Path
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
@@ -104,7 +103,7 @@ class ResponsesBack:
 
     def _way(self, exchange: Exchange, base: str) -> WayBack | None:
         """How addresses in a response from this URL lead back to the proxy."""
-        host = request_fields(exchange.raw.raw_headers).value(b"host")
+        host = exchange.raw.fields.value(b"host")
         if self._ways_back is None or exchange.address is None or not host:
             return None
         if exchange.host is not None:

@@ -123,6 +123,8 @@ class StandIn:
         self._require_credential = require_credential
         self._state = state or StandInState()
         self._taps: dict[asyncio.BaseTransport, tuple[int, Tap]] = {}
+        self._waiting: set[asyncio.BaseTransport] = set()
+        """Connections whose end comes from the client, unless the stand-in is stopped."""
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
 
@@ -155,9 +157,12 @@ class StandIn:
         """Refuse new connections and close open ones. `requests` stays readable."""
         if self._server is not None and self._runner is not None:
             self._server.close()
+            for transport in self._waiting:
+                transport.close()
             await self._runner.cleanup()
             self._server = self._runner = None
             self._taps.clear()
+            self._waiting.clear()
 
     def _connection(self) -> Tap:
         server = self._runner.server if self._runner else None
@@ -229,6 +234,8 @@ class StandIn:
         named = (_PROTOCOL,) if _PROTOCOL in [part.strip() for part in offered.split(",")] else ()
         client = web.WebSocketResponse(protocols=named, max_msg_size=0)
         await client.prepare(request)
+        transport = cast(asyncio.Transport, request.transport)
+        self._waiting.add(transport)
 
         async def send(event: JsonObject) -> None:
             await client.send_str(orjson.dumps(event).decode())
@@ -255,14 +262,16 @@ class StandIn:
             pass
         finally:
             await socket.closed()
+            self._waiting.discard(transport)
         return client
 
     async def _break_off(self, transport: asyncio.Transport | None, fault: AnswerFault) -> None:
         if transport is None:
             return
         if fault.how == "stall":
-            # Until the client gives up, or the stand-in is stopped.
+            self._waiting.add(transport)
             await self._taps[transport][1].lost.wait()
+            self._waiting.discard(transport)
         if fault.how == "reset":
             # Linger of zero: what was written is sent, then a reset instead of an end.
             client_socket = transport.get_extra_info("socket")

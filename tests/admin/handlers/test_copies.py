@@ -53,19 +53,14 @@ async def test_a_copy_put_elsewhere_is_the_same_cassette(store: CassetteStore) -
         assert json.loads(copy.splitlines()[-1])["end"]["sha256"] == tags[0].strip('"')
 
 
-@pytest.mark.parametrize("count", [1, 2, 64, 65, 130])
-async def test_a_copy_ends_behind_as_many_interactions_as_were_asked_for(
-    store: CassetteStore, count: int
-) -> None:
+@pytest.mark.parametrize("count", [1, 64, 65, 130])
+async def test_a_copy_has_all_interactions_in_order(store: CassetteStore, count: int) -> None:
     async with world(store=store) as found:
-        await put(found, cassette(*[said(f"{number}", f"/{number}") for number in range(70)]))
-        query, seen = f"limit={count}", list[int]()
-        while lines := (await found.octets(f"{ONE}/copy?{query}")).splitlines()[1:-1]:
-            seen += [json.loads(line)["index"] for line in lines]
-            query = f"limit={count}&after={seen[-1]}"
-            assert len(lines) == min(count, 70) or seen[-1] == 69
+        await put(found, cassette(*[said(f"{number}", f"/{number}") for number in range(count)]))
 
-        assert seen == list(range(70))
+        lines = (await found.octets(f"{ONE}/copy")).splitlines()[1:-1]
+
+        assert [json.loads(line)["index"] for line in lines] == list(range(count))
 
 
 @pytest.mark.parametrize(

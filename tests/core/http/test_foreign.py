@@ -4,6 +4,7 @@ import pytest
 
 from tapeway.core.http.foreign import ForeignGuard
 from tapeway.core.model.messages import Headers
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.errors import Foreign, RequestError
 
 LOOPBACK = ForeignGuard.of_listener("127.0.0.1", ["proxy.example", "tunnel.example"])
@@ -17,7 +18,7 @@ NAMED = ForeignGuard.of_listener(
 def refusal(guard: ForeignGuard, *fields: tuple[bytes, bytes], target: str = "/x") -> str:
     """The code of a refusal, empty for a request that is served."""
     try:
-        guard.check(target, fields)
+        guard.check(target, RequestFields(fields))
     except Foreign as error:
         return error.code
     return ""
@@ -143,7 +144,7 @@ def test_a_listener_on_loopback_is_called_by_a_name_that_nobody_can_take_over(
 )
 def test_a_malformed_host_is_no_name_at_all(host: bytes) -> None:
     with pytest.raises(RequestError, match="not a host and port") as caught:
-        LOOPBACK.check("/", ((b"Host", host),))
+        LOOPBACK.check("/", RequestFields(((b"Host", host),)))
 
     assert caught.value.code == "bad_request"
     assert not LOOPBACK.serves(host, None, None)
@@ -284,7 +285,7 @@ def test_a_refusal_names_the_option_that_would_serve_the_request(
     sent: tuple[bytes, bytes], asker: str, option: str | None
 ) -> None:
     with pytest.raises(Foreign) as caught:
-        LOOPBACK.check("/", (sent,))
+        LOOPBACK.check("/", RequestFields((sent,)))
 
     assert (caught.value.asker, caught.value.option) == (asker, option)
     assert "example" not in caught.value.message

@@ -20,6 +20,7 @@ from tapeway.core.http.routing import (
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.errors import RequestError
 
 OPENAI = Route("openai", "https://api.openai.com")
@@ -37,7 +38,7 @@ def owner(target: str, headers: Headers) -> str | None:
 def address(
     target: str, *headers: tuple[bytes, bytes], default: Route | None = None
 ) -> RequestAddress:
-    return resolve(RouteTable(ROUTES, default), owner, target, headers)
+    return resolve(RouteTable(ROUTES, default), owner, target, RequestFields(headers))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tapeway.core.http.headers import request_fields
 from tapeway.core.http.sdk_conventions import attempt_number, client_ids
 from tapeway.core.model.messages import Headers
+from tapeway.core.model.request_fields import RequestFields
 
 
 def stainless(value: bytes) -> Headers:
@@ -37,7 +37,7 @@ def amazon(value: bytes) -> Headers:
     ],
 )
 def test_a_client_says_which_try_it_is(headers: Headers, expected: int | None) -> None:
-    assert attempt_number(request_fields(headers).first) == expected
+    assert attempt_number(RequestFields(headers).first) == expected
 
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -73,4 +73,4 @@ def test_the_trace_is_that_of_a_valid_traceparent(value: str, trace: str | None)
     ],
 )
 def test_the_id_of_a_request_is_visible_ascii(headers: Headers, id: bytes | None) -> None:
-    assert client_ids(request_fields(headers).first) == (id, None)
+    assert client_ids(RequestFields(headers).first) == (id, None)

@@ -11,6 +11,7 @@ from tapeway.core.matching import body_digest
 from tapeway.core.matching.body_digest import BodyDigester, digest_body
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.messages import BodyFile, Headers, PartDigest, Request
+from tapeway.core.model.request_fields import RequestFields
 from tests.support.memory import measured_memory
 
 BOUNDARY = b"multipart/form-data; boundary=B-x"
@@ -41,7 +42,7 @@ def cut(body: bytes, lengths: list[int]) -> list[bytes]:
 
 
 def read(headers: Headers, pieces: list[bytes]) -> BodyFile:
-    digester = BodyDigester(headers)
+    digester = BodyDigester(RequestFields(headers))
     for piece in pieces:
         digester.feed(piece)
     return digester.finish()
@@ -76,14 +77,16 @@ def test_the_parts_are_the_same_however_the_body_is_cut(body: bytes, lengths: li
 def test_a_body_that_is_not_multipart_has_no_parts() -> None:
     body = b'--B-x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--B-x--\r\n'
 
-    assert digest_body(MULTIPART, body).parts is not None
-    assert digest_body(((b"Content-Type", b"text/plain"),), body).parts is None
-    assert digest_body((*MULTIPART, (b"Content-Encoding", b"gzip")), body).parts is None
-    assert digest_body(((b"Content-Type", b"multipart/mixed"),), body).parts is None
+    assert digest_body(RequestFields(MULTIPART), body).parts is not None
+    assert digest_body(RequestFields(((b"Content-Type", b"text/plain"),)), body).parts is None
+    assert (
+        digest_body(RequestFields((*MULTIPART, (b"Content-Encoding", b"gzip"))), body).parts is None
+    )
+    assert digest_body(RequestFields(((b"Content-Type", b"multipart/mixed"),)), body).parts is None
 
 
 def test_a_head_without_an_end_does_not_fill_the_memory() -> None:
-    digester = BodyDigester(MULTIPART)
+    digester = BodyDigester(RequestFields(MULTIPART))
     digester.feed(b"--B-x\r\n")
     with measured_memory() as memory:
         for _ in range(50):
@@ -108,7 +111,7 @@ def test_a_head_without_an_end_does_not_fill_the_memory() -> None:
     ],
 )
 def test_only_what_is_read_by_value_stays_in_memory_longer(headers: Headers, most: int) -> None:
-    assert body_digest.largest_in_memory(headers) == most
+    assert body_digest.largest_in_memory(RequestFields(headers)) == most
 
 
 def upload(boundary: bytes, content: bytes, *, in_memory: bool) -> Request:
@@ -120,7 +123,7 @@ def upload(boundary: bytes, content: bytes, *, in_memory: bool) -> Request:
     request = Request("openai", "POST", "/v1/audio/transcriptions", headers)
     if in_memory:
         return Request(request.route, request.method, request.target, headers, body)
-    file = digest_body(headers, body)
+    file = digest_body(RequestFields(headers), body)
     return Request(request.route, request.method, request.target, headers, file=file)
 
 
@@ -136,7 +139,9 @@ def test_a_large_upload_has_one_key_whatever_its_boundary_and_framing() -> None:
 def test_a_large_binary_body_has_one_key_in_memory_and_in_a_file() -> None:
     body = bytes(range(256)) * 5000
     headers = ((b"content-type", b"application/octet-stream"),)
-    in_file = Request("openai", "PUT", "/v1/x", headers, file=digest_body(headers, body))
+    in_file = Request(
+        "openai", "PUT", "/v1/x", headers, file=digest_body(RequestFields(headers), body)
+    )
 
     assert request_key(in_file) == request_key(Request("openai", "PUT", "/v1/x", headers, body))
     assert request_key(in_file) != request_key(

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tapeway.core.model.messages import ResponseHead
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.credentials import (
     HARMLESS_HEADERS,
     Secret,
@@ -15,11 +17,10 @@ from tapeway.core.redaction.credentials import (
     header_credentials,
     holds_secret,
     is_credential_header,
-    request_head_credentials,
-    response_credentials,
-    target_credentials,
+    url_credentials,
     userinfo_credentials,
 )
+from tapeway.core.redaction.known_values import issued_credentials
 from tests.core.redaction.example_messages import make_request
 
 KEY = "sk-live/0123456789+abc="
@@ -29,6 +30,10 @@ AWS = (
 )
 DIGEST = b'Digest username="me", response="6629fae49393a05397450978507c4ef1"'
 VALUE = "synthetic-value-0123456789"
+
+
+def head_of(*headers: tuple[bytes, bytes]) -> ResponseHead:
+    return ResponseHead(200, headers=headers)
 
 
 def values(found: Iterable[Secret]) -> set[bytes]:
@@ -109,7 +114,9 @@ def test_a_field_that_stands_there_twice_shows_both_credentials() -> None:
     keys = [b"sid=0123456789abcdef", b"sid=fedcba9876543210"]
     headers = tuple((name, key) for name, key in zip((b"Cookie", b"cookie"), keys, strict=True))
 
-    found = header_credentials((*headers, (b"Accept", b"*/*"), (b"Cookie", b"theme=dark")))
+    found = header_credentials(
+        RequestFields((*headers, (b"Accept", b"*/*"), (b"Cookie", b"theme=dark")))
+    )
 
     assert values(found) == {b"0123456789abcdef", b"fedcba9876543210"}
 
@@ -136,7 +143,6 @@ def test_a_field_that_stands_there_twice_shows_both_credentials() -> None:
             b'Token token="0123456789abcdef", realm="x"',
             {b"0123456789abcdef"},
         ),
-        (b"referer", b"https://a/?api_key=0123456789abcdef", {b"0123456789abcdef"}),
         (b"authorization", AWS, {b"0f" * 32}),
         (b"authorization", DIGEST, {b"6629fae49393a05397450978507c4ef1"}),
         (b"x-amz-security-token", b"T0k" * 20, {b"T0k" * 20}),
@@ -152,7 +158,7 @@ def test_a_field_that_stands_there_twice_shows_both_credentials() -> None:
 def test_a_field_shows_its_whole_credential(
     name: bytes, value: bytes, expected: set[bytes]
 ) -> None:
-    assert values(header_credentials(((name, value),))) == expected
+    assert values(header_credentials(RequestFields(((name, value),)))) == expected
 
 
 @pytest.mark.parametrize(
@@ -172,7 +178,7 @@ def test_a_field_shows_its_whole_credential(
 def test_an_opaque_value_is_known_if_the_name_of_its_field_says_that_it_is_a_credential(
     name: bytes, value: bytes, expected: set[bytes]
 ) -> None:
-    assert values(header_credentials(((name, value),))) == expected
+    assert values(header_credentials(RequestFields(((name, value),)))) == expected
 
 
 @pytest.mark.parametrize(
@@ -191,15 +197,15 @@ def test_an_opaque_value_is_known_if_the_name_of_its_field_says_that_it_is_a_cre
 def test_a_basic_credential_is_looked_into(pair: bytes, expected: set[bytes]) -> None:
     padded = base64.b64encode(pair)
     for token in (padded, padded.rstrip(b"=")):
-        found = values(header_credentials(((b"authorization", b"Basic " + token),)))
+        found = values(header_credentials(RequestFields(((b"authorization", b"Basic " + token),))))
 
         assert found == expected | ({token} if len(token) >= 12 else set())
 
 
 def test_a_basic_credential_that_is_none_is_one_value() -> None:
-    assert values(header_credentials(((b"authorization", b"Basic not-base64-4f6b2c9d8e"),))) == {
-        b"not-base64-4f6b2c9d8e"
-    }
+    assert values(
+        header_credentials(RequestFields(((b"authorization", b"Basic not-base64-4f6b2c9d8e"),)))
+    ) == {b"not-base64-4f6b2c9d8e"}
 
 
 @pytest.mark.parametrize(
@@ -239,7 +245,7 @@ def test_a_basic_credential_that_is_none_is_one_value() -> None:
 def test_a_querys_credentials_are_found_as_they_were_meant(
     target: str, expected: set[bytes]
 ) -> None:
-    assert values(target_credentials(make_request(target=target))) == expected
+    assert values(url_credentials(make_request(target=target))) == expected
 
 
 @pytest.mark.parametrize(
@@ -270,7 +276,7 @@ def test_a_querys_credentials_are_found_as_they_were_meant(
 def test_a_response_issues_credentials_in_its_header(
     name: bytes, value: bytes, expected: set[bytes]
 ) -> None:
-    assert values(response_credentials(((name, value),))) == expected
+    assert values(issued_credentials(head_of((name, value)))) == expected
 
 
 @pytest.mark.parametrize(
@@ -302,12 +308,18 @@ def test_a_secret_is_not_shown_where_it_is_printed() -> None:
 
 
 def test_marks_without_a_name_are_read_in_time_linear_in_their_number() -> None:
-    assert target_credentials(make_request(target="/" + "?" * 500_000)) == []
-    assert response_credentials(((b"location", b"/" + b"?" * 500_000),)) == []
+    assert url_credentials(make_request(target="/" + "?" * 500_000)) == []
+    assert issued_credentials(head_of((b"location", b"/" + b"?" * 500_000))) == []
+
+
+def test_the_url_that_a_referrer_repeats_shows_its_credentials() -> None:
+    referrer = (b"Referer", b"https://a/?api_key=0123456789abcdef")
+
+    assert values(url_credentials(make_request((referrer,)))) == {b"0123456789abcdef"}
 
 
 def test_what_stands_behind_a_second_question_mark_has_a_name_of_its_own() -> None:
-    assert target_credentials(make_request(target="/?next?api_key=0123456789abcdef")) == [
+    assert url_credentials(make_request(target="/?next?api_key=0123456789abcdef")) == [
         Secret("api_key", b"0123456789abcdef")
     ]
 
@@ -319,26 +331,19 @@ def test_a_code_is_a_credential_in_a_query_of_oauth() -> None:
     code = Secret("code", b"4/0AX4XfWh-code")
 
     asked = [make_request(target=f"{path}&code=4/0AX4XfWh-code") for path in PATHS]
-    assert [target_credentials(request) for request in asked] == [[code], []]
-    assert response_credentials(((b"location", b"/back?code=4/0AX4XfWh-code&state=1"),)) == [code]
+    assert [url_credentials(request) for request in asked] == [[code], []]
+    assert issued_credentials(head_of((b"location", b"/back?code=4/0AX4XfWh-code&state=1"))) == [
+        code
+    ]
 
 
 def test_a_link_shows_the_credentials_of_each_of_its_urls() -> None:
     link = b'<https://a/?p=2&access_token=0123456789abcdef>; rel="next", <https://a/?sig=fedcba9876543210>'
 
-    assert values(response_credentials(((b"link", link),))) == {
+    assert values(issued_credentials(head_of((b"link", link)))) == {
         b"0123456789abcdef",
         b"fedcba9876543210",
     }
-
-
-def test_the_credentials_of_header_and_target_are_found() -> None:
-    headers = ((b"Host", b"localhost"), (b"Authorization", b"Bearer 0123456789abc"))
-
-    found = request_head_credentials(make_request(headers, target="/x?api_key=cba9876543210"))
-
-    assert {secret.value for secret in found} == {b"0123456789abc", b"cba9876543210"}
-    assert request_head_credentials(make_request((), target="/x")) == ()
 
 
 @pytest.mark.parametrize(

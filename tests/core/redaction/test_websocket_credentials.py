@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.credentials import (
     header_credentials,
     plain_subprotocols,
@@ -48,7 +49,9 @@ def test_a_key_among_subprotocols_is_known(offered: str, keys: list[str], plain:
     ] == keys
     assert plain_subprotocols(offered.split(",")) == plain
     fields = ((b"Sec-WebSocket-Protocol", offered.encode()),)
-    assert [credential.value.decode() for credential in header_credentials(fields)] == keys
+    assert [
+        credential.value.decode() for credential in header_credentials(RequestFields(fields))
+    ] == keys
 
 
 def _handles(handle: str) -> list[dict[str, object]]:

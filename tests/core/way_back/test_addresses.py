@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.http.routing import RequestAddress, Route, RouteTable, resolve
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.way_back.addresses import WayBack, WaysBack
 from tapeway.providers.paths import owner
 
@@ -28,7 +29,7 @@ NO_DEFAULT = RouteTable(
 
 def way(asked: str, base: str | None = None, table: RouteTable = TABLE) -> WayBack:
     """The way back of a response to a request for this path, made at a URL."""
-    address = resolve(table, owner, asked, ())
+    address = resolve(table, owner, asked, RequestFields(()))
     made_at = address.route.url or "" if base is None else base
     return WaysBack(table, owner).of(address, made_at, PROXY, {})
 

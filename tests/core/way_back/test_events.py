@@ -3,6 +3,7 @@
 import pytest
 
 from tapeway.core.http.routing import Route, RouteTable, resolve
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.way_back.addresses import WaysBack
 from tapeway.core.way_back.events import MOST_HELD, EndpointEvents
 from tapeway.providers.paths import owner
@@ -11,7 +12,7 @@ TABLE = RouteTable({"tools": Route("tools", "https://mcp.example")})
 
 
 def events() -> EndpointEvents:
-    address = resolve(TABLE, owner, "/@c/tools/sse", ())
+    address = resolve(TABLE, owner, "/@c/tools/sse", RequestFields(()))
     way = WaysBack(TABLE, owner).of(address, "https://mcp.example", "http://127.0.0.1:8080", {})
     return EndpointEvents(way)
 

@@ -4,6 +4,7 @@ import pytest
 
 from tapeway.core.http.routing import Route, RouteTable, resolve
 from tapeway.core.model.messages import ResponseHead
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.way_back.addresses import WayBack, WaysBack
 from tapeway.core.way_back.head import lead_head, names_addresses
 from tapeway.providers.paths import owner
@@ -14,7 +15,9 @@ TABLE = RouteTable({"svc": Route("svc", UP)})
 
 
 def way() -> WayBack:
-    return WaysBack(TABLE, owner).of(resolve(TABLE, owner, "/@c/svc/x", ()), UP, PROXY, {})
+    return WaysBack(TABLE, owner).of(
+        resolve(TABLE, owner, "/@c/svc/x", RequestFields(())), UP, PROXY, {}
+    )
 
 
 def led(name: str, value: str) -> str:

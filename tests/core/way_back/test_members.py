@@ -7,6 +7,7 @@ import pytest
 
 from tapeway.core.http.routing import Route, RouteTable, resolve
 from tapeway.core.matching.json_paths import parse_path
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.way_back.addresses import WayBack, WaysBack
 from tapeway.core.way_back.members import lead_members
 from tapeway.providers.handed_out import HANDED_OUT
@@ -19,7 +20,9 @@ TABLE = RouteTable({"svc": Route("svc", UP)})
 
 def way() -> WayBack:
     proxy = "http://127.0.0.1:8080"
-    return WaysBack(TABLE, owner).of(resolve(TABLE, owner, "/svc/x", ()), UP, proxy, {})
+    return WaysBack(TABLE, owner).of(
+        resolve(TABLE, owner, "/svc/x", RequestFields(())), UP, proxy, {}
+    )
 
 
 def led(body: str, *paths: str) -> str:

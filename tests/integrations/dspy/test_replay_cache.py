@@ -14,8 +14,8 @@ from tapeway.testing.stand_in import ThreadedStandIn
 from tests.support import fork_server
 
 ROOT = Path(__file__).parents[3]
-PYTHON = ROOT / ".venv-litellm" / "bin" / "python"
-PROGRAM = ROOT / "tests" / "clients" / "dspy_calls.py"
+PYTHON = ROOT / ".venv-clients" / "bin" / "python"
+PROGRAM = ROOT / "tests" / "clients" / "programs" / "dspy_calls.py"
 KEY = "sk-a-key-nobody-has-1234567890"
 ASKED = (
     *("raw", "predicted", "awaited", "parallel", "embedded", "home_made", "through_litellm"),
@@ -25,8 +25,8 @@ TOLD = ("a_miss", "bad_mode")
 SHUT = ("uncached", "own_class", "uncached_embedding", "unhashable", "never_asked")
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON.exists(), reason="`make setup` makes DSPy's environment"),
+    pytest.mark.elsewhere,
+    pytest.mark.skipif(not PYTHON.exists(), reason="`make clients` makes DSPy's environment"),
 ]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from soak.clusters import libfaketime
 from tapeway.testing import ThreadedStandIn
 from tests.process.serving import DEADLINE_S
-from tests.soak.clusters import libfaketime
 from tests.support import fork_server
 from tests.support.inner_run import WITHOUT_OTHERS
 

@@ -18,7 +18,7 @@ from tapeway.web.files import page_files
 from tests.support.markdown import ROOT, blocks
 from tests.support.shell_blocks import UPSTREAM, Shell
 
-BIN = ROOT / ".venv-fresh" / "bin"
+BIN = ROOT / "build" / "fresh" / "tapeway" / "bin"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not (BIN / "tapeway").exists(), reason="`make fresh` installs the wheel"),
@@ -77,7 +77,7 @@ def test_pytest_records_replays_offline_and_says_what_changed(tmp_path: Path) ->
 def test_tapeway_pytest_alone_records_and_replays_with_a_tapeway_on_the_path(
     tmp_path: Path,
 ) -> None:
-    client = ROOT / ".venv-fresh-client" / "bin"
+    client = ROOT / "build" / "fresh" / "tapeway-pytest" / "bin"
     tests = """
 import importlib.util, json, os, urllib.request
 
@@ -182,13 +182,13 @@ def test_the_readme_s_test_is_green_without_a_key_and_without_a_network(tmp_path
 
 
 def test_the_source_archive_holds_what_make_needs() -> None:
-    [archive] = (ROOT / "build" / "fresh").glob("tapeway-*.tar.gz")
+    [archive] = (ROOT / "build" / "fresh" / "built").glob("tapeway-*.tar.gz")
     with tarfile.open(archive) as opened:
         packed = {name.partition("/")[2] for name in opened.getnames()}
     tracked = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     # Folders of src under another name, with their own archive.
-    linked = "clients/python/tapeway_pytest/"
+    linked = "packages/python/tapeway_pytest/"
 
     assert {path for path in tracked if not path.startswith((".", linked))} <= packed

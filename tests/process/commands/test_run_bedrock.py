@@ -1,6 +1,6 @@
 """Clients of Bedrock for Python sign different fields, and each is signed anew.
 
-`tests/agents/test_node_clients.py` shows the same of those for Node.js.
+`tests/clients/agents/test_node_clients.py` shows the same of those for Node.js.
 """
 
 import sys

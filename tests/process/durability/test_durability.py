@@ -46,6 +46,7 @@ async def test_no_byte_of_an_answer_is_sent_before_its_recording_is_synced(
 
 @pytest.mark.slow
 async def test_while_the_disk_is_slow_everything_else_goes_on(tmp_path: Path) -> None:
+    reuse_all(tmp_path)
     trace = slowed(tmp_path, "default", seconds=60)
     async with Upstream() as upstream:
         options = ("--upstream", upstream.url)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.process.serving import Tapeway
 from tests.process.streamed_bodies import MIB, Framing, Memory, digest, get, giant, post
+from tests.support.reuse import reuse_all
 from tests.support.thoroughness import runs_everything, step
 
 MOST = 64 * MIB
@@ -54,6 +55,7 @@ async def test_an_upload_of_any_size_is_forwarded_recorded_and_found_again(
     tmp_path: Path, size: int
 ) -> None:
     kind = b"application/octet-stream"
+    reuse_all(tmp_path)
     async with giant(100) as url:
         options = ("--max-body", "2GiB", "--upstream", url)
         async with Tapeway(tmp_path, "--mode", "auto", *options) as tapeway:

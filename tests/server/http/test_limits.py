@@ -1,13 +1,22 @@
 """How much a message may hold and how long a connection may be silent, and what is said beyond it."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from tapeway.core.model.control import Mode
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.server import front
-from tapeway.server.front import HEAD_S, IDLE_S, MAX_FIELD, MAX_FIELDS, MAX_HEADER, MAX_LINE
+from tapeway.server.front import (
+    HEAD_S,
+    IDLE_S,
+    LINGER_S,
+    MAX_FIELD,
+    MAX_FIELDS,
+    MAX_HEADER,
+    MAX_LINE,
+)
 from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream import connection
 from tests.server.in_process_proxy import KIB, MIB, running_proxy
@@ -202,13 +211,16 @@ async def test_a_client_that_drips_its_header_is_not_waited_for(
     monkeypatch.setattr(front, "IDLE_S", 0.05)
     monkeypatch.setattr(front, "HEAD_S", 0.05)
     async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
+        await app.send(b"GET / HTTP/1.1\r\nX: ")
 
         async def drip() -> None:
             while True:
                 await app.send(b"x")
 
-        with pytest.raises(ConnectionError):
-            await drip()
+        # A header that became too large would be refused, and its sender heard for as long as this.
+        async with asyncio.timeout(LINGER_S):
+            with pytest.raises(ConnectionError):
+                await drip()
 
         assert peer.connections == 0
 

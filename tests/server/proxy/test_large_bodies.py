@@ -12,7 +12,7 @@ import pytest
 from tapeway.body_files import body_pieces
 from tapeway.core.model.messages import LARGE_BODY, BodyFile
 from tapeway.core.streams.pacing import Pace
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.server import delivery
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
@@ -115,7 +115,8 @@ async def test_a_connection_serves_more_requests_after_a_large_answer() -> None:
 
 
 async def test_an_answer_of_any_type_is_large_by_its_size_alone() -> None:
-    body = b"data: {}\n\n" * 200_000
+    event = b"data: %b\n\n" % (b"x" * 1000)
+    body = event * (LARGE_BODY // len(event) + 1)
     async with (
         Peer(sized(body, b"Content-Type: text/event-stream")) as peer,
         running_proxy(peer.url, mode="auto", rules=REUSED) as proxy,

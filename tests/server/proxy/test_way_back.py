@@ -13,8 +13,9 @@ import pytest
 from tapeway.core.matching.rules import Rules, meta_with_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Delivery, Mode
+from tapeway.core.model.messages import LARGE_BODY
 from tapeway.core.streams.pacing import Pace
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.server.proxy import ProxyOptions
 from tapeway.stores.memory import MemoryStore
 from tests.server.in_process_proxy import MIB, HitsOn, running_proxy
@@ -226,7 +227,7 @@ async def test_a_coded_document_that_hands_out_nothing_stays_coded(
         assert (answer.body, answer.value(b"content-encoding")) == (body, b"gzip")
 
 
-@pytest.mark.parametrize("size", [300_000, 3 * MIB])
+@pytest.mark.parametrize("size", [300_000, LARGE_BODY])
 @pytest.mark.parametrize(("mode", "delivery"), WAYS)
 async def test_a_large_document_is_led_back_too(mode: Mode, delivery: Delivery, size: int) -> None:
     rest = b'","x":"%b"}' % (b"x" * size)
@@ -250,7 +251,7 @@ async def test_the_endpoint_of_an_mcp_server_leads_back(
         assert answer.complete
 
 
-@pytest.mark.parametrize("size", [300_000, 2 * MIB])
+@pytest.mark.parametrize("size", [300_000, LARGE_BODY])
 async def test_the_endpoint_in_a_long_stream_leads_back_too(size: int) -> None:
     rest = b"data: %b\n\n" % (b"x" * size)
     answered = Answered(("Content-Type: text/event-stream",), ENDPOINT + rest, chunks=3)

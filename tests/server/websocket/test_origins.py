@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.typing import Origin
 
 from tapeway.testing import StandIn
-from tests.node_client.npm_project import INSTALLED, environment, skip_unless_installed
+from tests.clients.node.npm_project import INSTALLED, environment, skip_unless_installed
 from tests.server.in_process_proxy import running_proxy
 from tests.server.websocket.conversing import ENDS, RESPONSES, create, turn
 
@@ -61,6 +61,7 @@ async def test_a_client_of_python_that_names_an_origin_is_recorded_and_replayed(
     assert service.connections == 1
 
 
+@pytest.mark.elsewhere
 @pytest.mark.parametrize("origin", ["", *ORIGINS, "https://evil.example"])
 async def test_a_client_of_node_that_names_an_origin_is_served_like_a_page(
     origin: str, tmp_path: Path

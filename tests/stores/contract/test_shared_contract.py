@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from tapeway.body_files import body_pieces
-from tapeway.core.cassette.recording_keys import index_keys
+from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
-from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import SeenCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteEdited, StoreError
 from tapeway.ports import SharedStore
@@ -25,6 +26,8 @@ from tests.stores.shared_instances import (
     key,
     other_answer,
     recordings_under,
+    seen_of,
+    used,
     with_step,
 )
 
@@ -105,34 +108,6 @@ async def test_an_outline_says_what_there_is(pair: list[SharedStore]) -> None:
     assert (outline.count, len(outline.sources)) == (3, 1)
 
 
-async def test_a_store_tells_under_which_paths_recordings_without_a_route_are(
-    pair: list[SharedStore],
-) -> None:
-    one, other = pair
-    targets = ["/api/v1/x?a=/v2/", "/api/v2/x", "/api/v2", "/apis/x", "/v2/x"]
-    for number, target in enumerate(targets):
-        await one.append("x", HEAD, _made_elsewhere(number, target, base="https://blue"))
-    await one.append("x", HEAD, _made_elsewhere(5, "/v3/x", base="https://red"))
-    await one.append("x", HEAD, _made_elsewhere(6, "/v4/x", base="https://blue", route="own"))
-    await extend_cassette(one, FOREIGN)
-
-    async def found(base: str, *prefixes: str) -> list[str]:
-        return sorted(await other.unrouted_prefixes("x", base, prefixes))
-
-    assert await found("https://blue", "/api/v2", "/v3", "/v4", "/api") == ["", "/api", "/api/v2"]
-    assert await found("https://blue", "/api/v2", "") == ["", "/api/v2"]
-    assert await found("https://red", "/v3", "/api") == ["/v3"]
-    assert await found("https://blue", "/ap", "/v") == [""]
-    assert await found("https://green", "/v3") == []
-    assert await other.unrouted_prefixes("y", "https://blue", ["/api"]) == []
-
-
-def _made_elsewhere(number: int, target: str, *, base: str, route: str = "") -> Recording:
-    made = recording(number).exchange
-    request = replace(made.request, target=target, base=base, route=route)
-    return replace(recording(number), interaction=replace(made, request=request))
-
-
 async def test_one_recording_is_read_by_its_index(store: SharedStore) -> None:
     await append_recordings(store, 5, 3)
 
@@ -195,7 +170,7 @@ async def test_what_is_near_holds_no_more_than_eight_mebibytes(store: SharedStor
     assert sum([len(body) for body in found_bodies(near)]) <= 8 * 1024 * 1024
 
 
-async def test_unused_are_those_a_take_has_not_touched(pair: list[SharedStore]) -> None:
+async def test_used_are_those_a_take_has_touched(pair: list[SharedStore]) -> None:
     one, other = pair
     await append_recordings(one, 0, 1, 2, 3)
     await extend_cassette(one, FOREIGN)
@@ -203,15 +178,23 @@ async def test_unused_are_those_a_take_has_not_touched(pair: list[SharedStore]) 
     assert await advanced(one, "x", 2, key(2), None, b"1", 2)
     assert await advanced(one, "x", 1, key(9), None, b"1", 99)
 
-    assert [item.index for item in (await other.unused("x", [1], 10)).first] == [0, 2, 3]
-    assert [item.index for item in (await other.unused("x", [1], 2)).first] == [0, 2]
-    assert (await other.unused("x", [1], 0)).total == 3
-    assert (await other.unused("x", [3], 0)).total == 4
-    assert [item.index for item in (await other.unused("x", [1, 2, 7], 10)).first] == [0, 3]
-    assert (await other.unused("x", [1, 2, 7], 0)).total == 2
-    assert (await other.unused("y", [1], 0)).total == 0
-    (first, *_) = (await other.unused("x", [2], 1)).first
-    assert (first.index, first.method, first.target) == (0, "POST", "/v1/0")
+    assert await used(other, 1) == [1]
+    assert await used(other, 3) == []
+    assert await used(other, 1, 2, 7) == [1, 2]
+    assert await used(other, 1, name="y") == []
+
+
+async def test_recordings_are_named_without_their_documents(store: SharedStore) -> None:
+    await append_recordings(store, 0, 1, 2)
+    await store.append("x", HEAD, replace(recording(3), supersedes=(1,)))
+
+    found = await store.titles("x", [2, 3, 1, 9])
+    assert [(item.index, item.method, item.target) for item in found] == [
+        (3, "POST", "/v1/3"),
+        (2, "POST", "/v1/2"),
+    ]
+    assert await store.titles("x", []) == []
+    assert await store.titles("y", [0]) == []
 
 
 async def test_what_a_slot_used_counts_once(pair: list[SharedStore]) -> None:
@@ -221,13 +204,12 @@ async def test_what_a_slot_used_counts_once(pair: list[SharedStore]) -> None:
         assert await advanced(store, "x", take, key(number), None, b"1", number)
 
     for store in pair:
-        assert (await store.unused("x", [3, 5], 0)).total == 1
-        assert [item.index for item in (await store.unused("x", [3, 5], 9)).first] == [2]
+        assert await used(store, 3, 5) == [0, 1]
     # Another take began: what those used is as good as new.
-    assert (await other.unused("x", [6], 0)).total == 3
+    assert await used(other, 6) == []
 
 
-async def test_what_was_removed_or_replaced_counts_neither_as_used_nor_as_unused(
+async def test_what_was_removed_or_replaced_does_not_count_as_used(
     pair: list[SharedStore],
 ) -> None:
     one, other = pair
@@ -243,24 +225,9 @@ async def test_what_was_removed_or_replaced_counts_neither_as_used_nor_as_unused
     # As if it had been found before it was removed.
     assert await advanced(other, "x", 1, key(0), before, b"2", 0)
 
-    assert [item.index for item in (await one.unused("x", [1], 9)).first] == [3]
-    assert (await one.unused("x", [1], 0)).total == 1
+    assert await used(one, 1) == [4]
     assert await other.edit("x", 4, replace(recording(4).exchange, index=4))
-    assert (await one.unused("x", [1], 0)).total == 1
-
-
-async def test_duplicates_are_those_of_one_key_on_one_route(store: SharedStore) -> None:
-    await append_recordings(store, 0, 1)
-    await store.append("x", HEAD, other_answer(0, 2))
-    elsewhere = other_answer(1, 3).exchange
-    elsewhere = replace(elsewhere, request=replace(elsewhere.request, route="groq"))
-    await store.append("x", HEAD, replace(recording(1), interaction=elsewhere))
-    await store.append("x", HEAD, other_answer(0, 4))
-
-    found = await store.duplicates("x", 10)
-    assert [[item.index for item in group] for group in found] == [[0, 2, 4]]
-    assert found[0][0].target == "/v1/0"
-    assert await store.duplicates("y", 10) == []
+    assert await used(one, 1) == [4]
 
 
 async def test_a_reserved_index_is_nobody_elses(pair: list[SharedStore]) -> None:
@@ -324,7 +291,7 @@ async def test_another_rule_finds_everything_under_another_key(pair: list[Shared
 
     await one.replace_head("x", head)
 
-    (shared,) = index_keys(recording(0).exchange, wider)
+    shared = recording_key(recording(0).exchange, wider)
     assert found_indexes(await recordings_under(other, "x", [shared])) == [0, 1]
     assert await recordings_under(other, "x", [key(0)]) == []
     outline = await other.outline("x")
@@ -348,7 +315,7 @@ async def test_rules_that_all_instances_state_at_once_come_into_force(
             tasks.create_task(pair[number % 2].append("x", HEAD, recording(100 + number)))
 
     for number in (*range(30), *range(100, 106)):
-        (own,) = index_keys(recording(number).exchange, wider)
+        own = recording_key(recording(number).exchange, wider)
         assert found_indexes(await recordings_under(pair[1], "x", [own])) == [number]
 
 
@@ -405,22 +372,22 @@ async def test_a_cursor_is_moved_only_in_a_cassette_that_is_as_it_was_found(
     one, other = pair
 
     async def moved(state: bytes) -> bool:
-        turns, _, version = await other.look("x", 1, [key(0)], [])
-        assert version is not None
-        before = turns.get(key(0))
-        assert await advanced(other, "x", 1, key(0), before, b"no", 0, f"{version}0") is None
-        now = await advanced(other, "x", 1, key(0), before, state, 0, version)
+        seen = await seen_of(other)
+        before = (await cursors_of(other, "x", 1, [key(0)])).get(key(0))
+        another = seen._replace(token=f"{seen.token}0")
+        assert await advanced(other, "x", 1, key(0), before, b"no", 0, another) is None
+        now = await advanced(other, "x", 1, key(0), before, state, 0, seen)
         assert now == (await cursors_of(one, "x", 1, [key(0)])).get(key(0))
-        versions.append(version)
+        all_seen.append(seen)
         return now is not None
 
     async def changed() -> bool:
         turns = await cursors_of(other, "x", 1, [key(0)])
-        before, version = turns.get(key(0)), versions[-1]
-        assert await advanced(other, "x", 1, key(0), before, b"no", 0, version) is None
+        before, seen = turns.get(key(0)), all_seen[-1]
+        assert await advanced(other, "x", 1, key(0), before, b"no", 0, seen) is None
         return await cursors_of(other, "x", 1, [key(0)]) == turns
 
-    versions: list[str] = []
+    all_seen: list[SeenCassette] = []
     await append_recordings(one, 0)
     assert await moved(b"1")
     assert await moved(b"2")

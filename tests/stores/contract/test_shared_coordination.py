@@ -19,9 +19,12 @@ from tests.stores.shared_instances import (
     found_indexes,
     instances,
     key,
+    log_of,
     next_state,
     other_answer,
     recordings_under,
+    seen_of,
+    used,
     with_step,
 )
 
@@ -49,20 +52,22 @@ async def test_a_turn_is_advanced_by_one_of_two(pair: list[SharedStore]) -> None
     assert again_now.version != now.version
 
 
-async def test_a_look_finds_recordings_and_no_older_turns_than_theirs(
+async def test_who_reads_the_log_after_a_cursor_knows_the_recordings_that_moved_it(
     pair: list[SharedStore],
 ) -> None:
     one, other = pair
-    assert await other.look("x", 3, [key(0)], [key(0)]) == ({}, [], None)
+    assert await other.cursors("x", 3, [key(0)]) == {}
+    assert await other.since("x", 0) is None
     await one.append("x", HEAD, with_step(recording(0), 3))
     await one.append("x", HEAD, with_step(other_answer(0, 1), 3))
 
-    turns, found, version = await other.look("x", 3, [key(0), key(1)], [key(0), b"nothing"])
+    turns = await other.cursors("x", 3, [key(0), key(1)])
     assert {name: turn.state for name, turn in turns.items()} == {key(0): b"2"}
+    assert [row.number for row in await log_of(other, "x")] == [0, 1]
+    found = await recordings_under(other, "x", [key(0), b"nothing"])
     assert found_indexes(found) == [0, 1]
     assert found == await recordings_under(one, "x", [key(0)])
-    turns, found, now = await other.look("x", 4, [key(0)], [key(0), b"nothing"])
-    assert (turns, len(found), now) == ({}, 2, version)
+    assert await other.cursors("x", 4, [key(0)]) == {}
 
 
 async def test_turns_of_takes_and_cassettes_do_not_mix(store: SharedStore) -> None:
@@ -100,7 +105,7 @@ async def test_a_recording_moves_its_turn_with_it(pair: list[SharedStore]) -> No
     await one.append("x", HEAD, with_step(recording(0), 3))
 
     assert (await cursors_of(other, "x", 3, [key(0)]))[key(0)].state == b"5"
-    assert (await other.unused("x", [3], 0)).total == 0
+    assert await used(other, 3) == [0]
     (found,) = await recordings_under(other, "x", [key(0)])
     assert found.take == 3
 
@@ -112,7 +117,7 @@ async def test_a_removed_cassette_comes_back_with_nothing_used(pair: list[Shared
     await append_recordings(other, 0)
 
     assert await cursors_of(other, "x", 3, [key(0)]) == {}
-    assert (await other.unused("x", [3], 0)).total == 1
+    assert await used(other, 3) == []
 
 
 async def _made(store: SharedStore, moves: Sequence[CursorMove]) -> None:
@@ -340,11 +345,11 @@ async def test_a_step_that_was_decided_on_before_a_change_is_refused(
     await one.append("x", HEAD, recording(0))
     joined = await one.join(WANTED, lambda _: None)
     await other.join(WANTED, lambda _: None)
-    version = (await one.look("x", 1, [key(0)], [key(0)])).version
+    seen = await seen_of(one, 0)
 
     def move(of: int, generation: int, state: bytes | None) -> CursorMove:
         before = None if state else CursorState(b"1", 1)
-        return CursorMove("x", of, key(0), before, state, None, version, generation=generation)
+        return CursorMove("x", of, key(0), before, state, None, seen, generation=generation)
 
     moves = [move(1, joined.generation, b"1"), move(1, joined.generation, None)]
     await _made(one, moves)

@@ -5,10 +5,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tapeway.core.model.control import CursorMove, CursorState
+from tapeway.core.model.control import CursorMove, CursorState, SeenCassette
 from tapeway.ports import SharedStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import advanced, append_recordings, cursors_of, key
+from tests.stores.shared_instances import (
+    advanced,
+    append_recordings,
+    cursors_of,
+    key,
+    seen_of,
+    used,
+)
 from tests.support.fakes.broker import until
 
 COUNT = 150
@@ -39,10 +46,10 @@ class Moves:
         state: bytes | None,
         *,
         touched: int | None = None,
-        version: str | None = None,
+        seen: SeenCassette | None = None,
     ) -> CursorMove:
         """Ask for a step of the cursor of a recording."""
-        move = CursorMove("x", 1, key(number), before, state, touched, version)
+        move = CursorMove("x", 1, key(number), before, state, touched, seen)
         self.mover.advance(move, lambda *told: self.told.append(told))
         return move
 
@@ -53,15 +60,15 @@ class Moves:
         return [move for move, _ in self.told]
 
 
-async def _version_of(store: SharedStore) -> str | None:
-    return (await store.look("x", 1, [key(0)], []))[2]
+async def _seen(store: SharedStore) -> SeenCassette:
+    return await seen_of(store)
 
 
 async def test_each_of_many_steps_is_made_and_told_of(pair: list[SharedStore]) -> None:
     one, other = pair
     await append_recordings(one, 0)
-    moves, version = Moves(one), await _version_of(one)
-    begun = [moves.begin(number, None, b"%d" % number, version=version) for number in range(COUNT)]
+    moves, seen = Moves(one), await _seen(one)
+    begun = [moves.begin(number, None, b"%d" % number, seen=seen) for number in range(COUNT)]
 
     assert {id(move) for move in await moves.settled(COUNT)} == {*map(id, begun)}
     found = await cursors_of(other, "x", 1, [key(number) for number in range(COUNT)])
@@ -74,11 +81,11 @@ async def test_each_of_many_steps_is_made_and_told_of(pair: list[SharedStore]) -
 async def test_steps_of_one_cursor_go_on_from_each_other(pair: list[SharedStore]) -> None:
     one, other = pair
     await append_recordings(one, 0)
-    moves, version = Moves(one), await _version_of(one)
+    moves, seen = Moves(one), await _seen(one)
     before: CursorMove | None = None
     for round_ in (range(5), range(5, 9)):
         for number in round_:
-            before = moves.begin(0, before, b"%d" % number, version=version)
+            before = moves.begin(0, before, b"%d" % number, seen=seen)
         await moves.settled(round_.stop)
 
     versions = [move.after.version for move, _ in moves.told if move.after is not None]
@@ -94,16 +101,16 @@ async def test_where_one_step_is_refused_those_that_go_on_from_it_are(
 ) -> None:
     one, other = pair
     await append_recordings(one, 0)
-    moves, version = Moves(one), await _version_of(one)
-    seen = moves.begin(0, None, b"1", version=version)
+    moves, seen = Moves(one), await _seen(one)
+    known = moves.begin(0, None, b"1", seen=seen)
     await moves.settled(1)
-    assert await advanced(other, "x", 1, key(0), seen.after, b"2", 0)
+    assert await advanced(other, "x", 1, key(0), known.after, b"2", 0)
 
-    late = moves.begin(0, seen, b"late", version=version)
-    later = moves.begin(0, late, b"later", version=version)
-    free = moves.begin(1, None, b"free", version=version)
+    late = moves.begin(0, known, b"late", seen=seen)
+    later = moves.begin(0, late, b"later", seen=seen)
+    free = moves.begin(1, None, b"free", seen=seen)
     await moves.settled(4)
-    last = moves.begin(0, later, b"last", version=version)
+    last = moves.begin(0, later, b"last", seen=seen)
     await moves.settled(5)
 
     assert [late.after, later.after, last.after] == [None] * 3
@@ -127,33 +134,32 @@ async def test_a_step_in_a_cassette_that_was_changed_is_refused_and_others_are_m
 ) -> None:
     one, other = pair
     await append_recordings(one, 0)
-    moves, stale = Moves(one), await _version_of(one)
-    first = moves.begin(0, None, b"1", version=stale)
+    moves, stale = Moves(one), await _seen(one)
+    first = moves.begin(0, None, b"1", seen=stale)
     await moves.settled(1)
     await other.append("x", HEAD, recording(1))
 
-    fresh = await _version_of(one)
-    refused = moves.begin(0, first, b"2", touched=0, version=stale)
-    made = moves.begin(1, None, b"1", touched=1, version=fresh)
+    fresh = await _seen(one)
+    refused = moves.begin(0, first, b"2", touched=0, seen=stale)
+    made = moves.begin(1, None, b"1", touched=1, seen=fresh)
     await moves.settled(3)
 
     assert refused.after is None
     assert made.after is not None
-    assert [item.index for item in (await other.unused("x", [1], 9)).first] == [0]
+    assert await used(other, 1) == [1]
 
 
 async def test_what_a_step_touched_counts_as_used(pair: list[SharedStore]) -> None:
     one, other = pair
     await append_recordings(one, 0, 1, 2, 3)
-    moves, version = Moves(one), await _version_of(one)
-    step = moves.begin(0, None, b"1", touched=0, version=version)
-    moves.begin(0, step, b"2", touched=2, version=version)
-    moves.begin(1, None, b"1", touched=2, version=version)
-    moves.begin(2, None, b"1", version=version)
+    moves, seen = Moves(one), await _seen(one)
+    step = moves.begin(0, None, b"1", touched=0, seen=seen)
+    moves.begin(0, step, b"2", touched=2, seen=seen)
+    moves.begin(1, None, b"1", touched=2, seen=seen)
+    moves.begin(2, None, b"1", seen=seen)
     await moves.settled(4)
 
-    assert [item.index for item in (await other.unused("x", [1], 9)).first] == [1, 3]
-    assert (await other.unused("x", [1], 0)).total == 2
+    assert await used(other, 1) == [0, 2]
 
 
 async def test_instances_that_step_at_once_never_make_the_same_step(
@@ -185,21 +191,21 @@ async def test_a_cursor_that_stays_is_compared_with_its_cassette_alone(
 ) -> None:
     one, other = pair
     await append_recordings(one, 0)
-    moves, version = Moves(one), await _version_of(one)
-    first = moves.begin(0, None, b"1", touched=0, version=version)
+    moves, seen = Moves(one), await _seen(one)
+    first = moves.begin(0, None, b"1", touched=0, seen=seen)
     await moves.settled(1)
     assert await advanced(other, "x", 1, key(0), first.after, b"2", 0)
 
-    stays = moves.begin(0, first.after, None, version=version)
-    goes = moves.begin(1, None, b"1", version=version)
+    stays = moves.begin(0, first.after, None, seen=seen)
+    goes = moves.begin(1, None, b"1", seen=seen)
     await moves.settled(3)
     assert stays.after is not None
     assert goes.after is not None
     assert (await cursors_of(other, "x", 1, [key(0)]))[key(0)].state == b"2"
 
     await other.append("x", HEAD, recording(1))
-    late = moves.begin(0, first.after, None, version=version)
-    absent = CursorMove("y", 1, key(0), None, None, None, version)
+    late = moves.begin(0, first.after, None, seen=seen)
+    absent = CursorMove("y", 1, key(0), None, None, None, seen)
     moves.mover.advance(absent, lambda *told: moves.told.append(told))
     await moves.settled(5)
     assert (late.after, absent.after) == (None, None)

@@ -20,6 +20,7 @@ from tests.stores.shared_instances import (
     instances,
     key,
     other_answer,
+    recordings_under,
     with_step,
 )
 
@@ -241,8 +242,7 @@ async def test_rules_that_change_meanwhile_are_those_a_recording_is_found_by(
 
     assert await _stored(other) == [0, 1, 2, 899, 900]
     assert await other.check() == []
-    found = await other.look("x", 1, [], [key(1), key(2)])
-    assert len(found.recordings) == 2
+    assert len(await recordings_under(other, "x", [key(1), key(2)])) == 2
 
 
 async def test_recordings_into_a_cassette_that_was_removed_begin_it_anew(

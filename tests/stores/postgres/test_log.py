@@ -154,6 +154,16 @@ async def test_tables_of_the_version_before_get_their_logs(
     schema = postgres_url.rpartition("schema=")[2]
     for sql in (
         'DROP TABLE "{}".log',
+        """INSERT INTO "{0}".key SELECT cassette, 1, sha256(document), number FROM "{0}".interaction""",
+        'CREATE TABLE "{}".used (name text, take bigint, shard integer, count bigint)',
+        """CREATE FUNCTION "{}".count_touched() RETURNS trigger LANGUAGE plpgsql
+        AS $$ BEGIN RETURN NULL; END $$""",
+        """CREATE FUNCTION "{}".count_untouched() RETURNS trigger LANGUAGE plpgsql
+        AS $$ BEGIN RETURN NULL; END $$""",
+        'CREATE TRIGGER touched_added AFTER INSERT OR UPDATE ON "{0}".touched '
+        'FOR EACH ROW EXECUTE FUNCTION "{0}".count_touched()',
+        'CREATE TRIGGER touched_removed AFTER DELETE ON "{0}".touched '
+        'FOR EACH STATEMENT EXECUTE FUNCTION "{0}".count_untouched()',
         'ALTER TABLE "{}".source ADD COLUMN changes bigint',
         'ALTER TABLE "{}".instance ADD COLUMN process text, ADD COLUMN generation bigint',
         'UPDATE "{}".version SET number = 9',
@@ -172,3 +182,6 @@ async def test_tables_of_the_version_before_get_their_logs(
             await store.close()
     versions = await run(postgres_dsn, f'SELECT number FROM "{schema}".version')  # noqa: S608
     assert [number for (number,) in versions] == [VERSION]
+    assert await run(postgres_dsn, f'SELECT 1 FROM "{schema}".key') == []  # noqa: S608
+    tables = f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'"  # noqa: S608
+    assert "used" not in [table for (table,) in await run(postgres_dsn, tables)]

@@ -14,7 +14,15 @@ from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.contract.test_shared_moves import Moves
 from tests.stores.postgres.inside import fill, pool_of
 from tests.stores.postgres.statements import Cut, Statements
-from tests.stores.shared_instances import advanced, append_recordings, cursors_of, instances, key
+from tests.stores.shared_instances import (
+    advanced,
+    append_recordings,
+    cursors_of,
+    instances,
+    key,
+    seen_of,
+    used,
+)
 from tests.support.fakes.broker import until
 
 COUNT = 40
@@ -32,23 +40,19 @@ async def pair(postgres_url: str, statements: Statements) -> AsyncIterator[list[
         yield [store for store in stores if isinstance(store, PostgresStore)]
 
 
-async def _version_of(store: PostgresStore) -> str | None:
-    return (await store.look("x", 1, [key(0)], []))[2]
-
-
 async def test_steps_that_come_together_are_one_statement_and_those_that_come_meanwhile_another(
     pair: list[PostgresStore], statements: Statements
 ) -> None:
-    moves, version = Moves(pair[0]), await _version_of(pair[0])
+    moves, seen = Moves(pair[0]), await seen_of(pair[0])
     statements.executed.clear()
     statements.gate.clear()
     for number in range(COUNT):
-        moves.begin(number, None, b"1", version=version)
+        moves.begin(number, None, b"1", seen=seen)
     await until(lambda: statements.moves == 1)
     before: CursorMove | None = None
     for number in range(COUNT):
-        moves.begin(COUNT + number, None, b"1", version=version)
-        before = moves.begin(2 * COUNT, before, b"%d" % number, version=version)
+        moves.begin(COUNT + number, None, b"1", seen=seen)
+        before = moves.begin(2 * COUNT, before, b"%d" % number, seen=seen)
     statements.gate.set()
 
     assert all(move.after is not None for move in await moves.settled(3 * COUNT))
@@ -128,20 +132,20 @@ async def test_steps_in_doubt_are_made_once(
     pair: list[PostgresStore], statements: Statements, cut: Cut
 ) -> None:
     one, other = pair
-    moves, version = Moves(one), await _version_of(one)
-    first = moves.begin(0, None, b"1", touched=0, version=version)
+    moves, seen = Moves(one), await seen_of(one)
+    first = moves.begin(0, None, b"1", touched=0, seen=seen)
     await moves.settled(1)
     statements.cuts += ["before", cut, "after"]
-    second = moves.begin(0, first, b"2", touched=1, version=version)
-    third = moves.begin(0, second, b"3", version=version)
-    begun = moves.begin(1, None, b"1", version=version)
+    second = moves.begin(0, first, b"2", touched=1, seen=seen)
+    third = moves.begin(0, second, b"3", seen=seen)
+    begun = moves.begin(1, None, b"1", seen=seen)
     await moves.settled(4)
 
     assert statements.cuts == []
     found = await cursors_of(other, "x", 1, [key(0), key(1)])
     assert found == {key(0): third.after, key(1): begun.after}
     assert [cursor.state for cursor in found.values()] == [b"3", b"1"]
-    assert (await other.unused("x", [1], 0)).total == 0
+    assert await used(other, 1) == [0, 1]
 
 
 async def test_of_steps_that_may_have_been_made_the_error_says_that_the_store_is_away(
@@ -164,12 +168,12 @@ async def test_of_steps_that_come_together_those_that_find_room_are_made(
     pair: list[PostgresStore], postgres_dsn: str
 ) -> None:
     one = pair[0]
-    moves, version = Moves(one), await _version_of(one)
+    moves, seen = Moves(one), await seen_of(one)
     which = f"FOR EACH ROW WHEN (NEW.key = decode('{indexable(key(1)).hex()}', 'hex'))"
     await fill(postgres_dsn, pool_of(one).address.schema, "turn", which)
-    stays = moves.begin(0, None, None, version=version)
-    finds_none = moves.begin(1, None, b"1", version=version)
-    finds_room = moves.begin(2, None, b"1", version=version)
+    stays = moves.begin(0, None, None, seen=seen)
+    finds_none = moves.begin(1, None, b"1", seen=seen)
+    finds_room = moves.begin(2, None, b"1", seen=seen)
     await until(lambda: len(moves.told) == 3)
 
     errors = {id(move): refused for move, refused in moves.told}
@@ -198,7 +202,7 @@ async def test_a_step_whose_commit_is_still_to_come_is_waited_for_when_it_is_tri
         row = await session.row(sql, key(0), b"2")
         assert row is not None
         sql = "UPDATE @mover SET attempt = $2::text::uuid, made = $3 WHERE id = $1::text::uuid"
-        await session.run(sql, *statements.arguments[-2:], f"1:{row['version']}")
+        await session.run(sql, *statements.arguments[10:12], f"1:{row['version']}")
 
     await pool_of(other).write("hold a cursor", lost)
 

@@ -26,7 +26,7 @@ async def test_a_recording_answers_by_its_new_key(postgres_url: str, postgres_ds
         await proxy.ask(b"POST /mcp", JSON, body=call(1))
     await store.close()
     schema = postgres_url.rpartition("schema=")[2]
-    for change in ("key SET generation = 0, digest = '\\x00'", "cassette SET generation = 0"):
+    for change in ("log SET key = '\\x00'", "cassette SET generation = 0"):
         await run(postgres_dsn, f"UPDATE {schema}.{change}")
 
     store = PostgresStore(postgres_url)

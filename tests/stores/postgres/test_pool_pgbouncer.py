@@ -24,6 +24,7 @@ from tests.stores.shared_instances import (
     key,
     other_answer,
     recordings_under,
+    seen_of,
     with_step,
 )
 from tests.support.ports import free_port
@@ -114,11 +115,11 @@ async def test_everything_works_behind_a_pooler_of_transactions(
     )
     (turn,) = (await cursors_of(other, "x", 1, [key(1)])).values()
     assert turn.state == b"100"
-    moves, (_, _, version) = Moves(one), await one.look("x", 1, [key(1)], [])
-    second = moves.begin(1, turn, b"101", touched=1, version=version)
-    moves.begin(1, second, b"102", version=version)
-    moves.begin(1, turn, None, version=version)
-    moves.begin(2, None, b"1", version=version)
+    moves, seen = Moves(one), await seen_of(one)
+    second = moves.begin(1, turn, b"101", touched=1, seen=seen)
+    moves.begin(1, second, b"102", seen=seen)
+    moves.begin(1, turn, None, seen=seen)
+    moves.begin(2, None, b"1", seen=seen)
     assert all(move.after is not None for move in await moves.settled(4))
     (turn,) = (await cursors_of(other, "x", 1, [key(1)])).values()
     assert turn.state == b"102"

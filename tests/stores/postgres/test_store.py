@@ -1,7 +1,6 @@
 """What is of PostgreSQL alone: its tables, roles, settings, and what goes by itself."""
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +14,7 @@ from tapeway.core.model.control import Control, with_take
 from tapeway.errors import StoreAway, StoreError
 from tapeway.stores.postgres import instance
 from tapeway.stores.postgres.operations import bodies as large_bodies
-from tapeway.stores.postgres.operations import coordination, queries
+from tapeway.stores.postgres.operations import coordination
 from tapeway.stores.postgres.pool import Pool, Session
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.large_bodies import contents, large
@@ -281,32 +280,6 @@ async def until(claim: Callable[[], Awaitable[bool]]) -> None:
     raise TimeoutError
 
 
-async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
-    store: PostgresStore,
-) -> None:
-    await append_recordings(store, *range(60))
-
-    async def rows_read(session: Session) -> int:
-        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {queries.UNUSED_COUNT}"
-        (found,) = await session.rows(explain, "x", ["1"])
-        plans, total = [json.loads(found["QUERY PLAN"])[0]["Plan"]], 0
-        while plans:
-            plan = plans.pop()
-            plans += plan.get("Plans", [])
-            total += plan["Actual Rows"] * plan["Actual Loops"]
-        return int(total)
-
-    taken: dict[int, int] = {}
-    for number in range(60):
-        assert await advanced(store, "x", 1, key(number), None, b"1", number)
-        if number in (9, 59):
-            taken[number] = await pool_of(store).read("explain", rows_read)
-
-    assert (await store.unused("x", [1], 0)).total == 0
-    # By how many connections it was used makes a difference.
-    assert taken[59] - taken[9] <= 20
-
-
 async def test_only_one_instance_sweeps_at_a_time(store: PostgresStore) -> None:
     control = await store.join(WANTED, lambda _: None)
     assert await advanced(store, "x", control.takes, key(0), None, b"1", 0)
@@ -428,7 +401,7 @@ async def test_tables_that_do_not_agree_are_named(
     assert await store.check() == []
 
     for damage in (
-        "DELETE FROM {}.key WHERE number = 3",
+        "UPDATE {}.log SET live = false WHERE number = 3",
         "UPDATE {}.source SET count = 0 WHERE cassette = (SELECT id FROM {}.cassette WHERE name = 'y')",
         "UPDATE {}.interaction SET document = 'odd' WHERE number = 2",
         "DELETE FROM {}.piece WHERE number = 1",
@@ -436,8 +409,8 @@ async def test_tables_that_do_not_agree_are_named(
         await run(postgres_dsn, damage.replace("{}", schema_of(postgres_url)))
     assert await store.check() == [
         "cassette 'y' counts 0 interactions and has 1: save it anew",
-        "cassette 'x', interaction 3: no key finds it",
-        "cassette 'z', interaction 3: no key finds it",
+        "cassette 'x', interaction 3: its log lacks it",
+        "cassette 'z', interaction 3: its log lacks it",
         "cassette 'x', interaction 2: it is not what was recorded",
         "cassette 'z', interaction 2: it is not what was recorded",
         f"the large body sha256-{file.digest} has 262144 of 300000 bytes",

@@ -9,19 +9,20 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.json_text import Json
-from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.control import CursorMove
-from tapeway.engine.cassettes.remembered import advanced
+from tapeway.core.matching.rules import NO_RULES
+from tapeway.core.model.cassette import LogRow, StoredCassette
+from tapeway.core.model.control import CursorMove, SeenCassette
 from tapeway.stores.postgres.store import PostgresStore
-from tests.stores.postgres.statements import Statements
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import (
     append_recordings,
-    found_indexes,
     instances,
     key,
+    made,
     other_answer,
+    seen_of,
 )
 
 Change = Callable[[PostgresStore], Awaitable[object]]
@@ -37,23 +38,13 @@ async def pair(postgres_url: str) -> AsyncIterator[list[PostgresStore]]:
         yield [store for store in stores if isinstance(store, PostgresStore)]
 
 
-async def _found(store: PostgresStore, *numbers: int) -> str:
-    """The version of what is found under these keys."""
-    keys = [key(number) for number in numbers]
-    version = (await store.look("x", 1, keys, keys)).version
-    assert version is not None
-    return version
+async def _stays(store: PostgresStore, seen: SeenCassette) -> bool:
+    return await made(store, CursorMove("x", 1, key(0), None, None, None, seen)) is not None
 
 
-async def _stays(store: PostgresStore, version: str, *, whole: bool = False) -> bool:
-    move = CursorMove("x", 1, key(0), None, None, None, version, whole)
-    return await advanced(store, move) is not None
-
-
-async def _moves(store: PostgresStore, version: str, *, whole: bool = False) -> bool:
-    before = (await store.look("x", 1, [key(0)], ())).turns.get(key(0))
-    move = CursorMove("x", 1, key(0), before, b"1", 0, version, whole)
-    return await advanced(store, move) is not None
+async def _moves(store: PostgresStore, seen: SeenCassette) -> bool:
+    before = (await store.cursors("x", 1, [key(0)])).get(key(0))
+    return await made(store, CursorMove("x", 1, key(0), before, b"1", 0, seen)) is not None
 
 
 async def _of_another_key(store: PostgresStore) -> None:
@@ -88,6 +79,15 @@ async def _edited_answer(store: PostgresStore) -> None:
     assert await store.edit("x", 0, recording(0, body=b'{"edited": 1}').interaction)
 
 
+async def _of_any_key(store: PostgresStore) -> None:
+    # What has no route gets its key where it is read.
+    made = recording(9)
+    request = replace(made.exchange.request, route="")
+    await store.append(
+        "x", HEAD, replace(made, interaction=replace(made.exchange, request=request))
+    )
+
+
 async def _rules(store: PostgresStore) -> None:
     meta: dict[str, Json] = {**HEAD.meta, "match": {"ignore": ["body.none"]}}
     await store.replace_head("x", replace(HEAD, meta=meta))
@@ -101,7 +101,7 @@ async def _gone(store: PostgresStore) -> None:
     assert await store.remove("x")
 
 
-OWN = [_of_the_key, _superseding, _removal, _edited_answer, _rules, _made_anew, _gone]
+OWN = [_of_the_key, _of_any_key, _superseding, _removal, _edited_answer, _rules, _made_anew, _gone]
 
 
 @pytest.mark.parametrize("step", [_stays, _moves])
@@ -110,12 +110,12 @@ async def test_a_change_under_another_key_refuses_no_step(
     pair: list[PostgresStore], change: Change, step: Callable[..., Awaitable[bool]]
 ) -> None:
     one, other = pair
-    version = await _found(other, 0)
+    seen = await seen_of(other, 0)
     await change(one)
 
-    assert not await step(other, version, whole=True)
-    assert await step(other, version)
-    assert await step(other, version)
+    assert not await step(other, seen._replace(keys=()))
+    assert await step(other, seen)
+    assert await step(other, seen)
 
 
 @pytest.mark.parametrize("step", [_stays, _moves])
@@ -124,12 +124,12 @@ async def test_a_change_of_what_was_found_refuses_a_step(
     pair: list[PostgresStore], change: Change, step: Callable[..., Awaitable[bool]]
 ) -> None:
     one, other = pair
-    version = await _found(other, 0)
+    seen = await seen_of(other, 0)
     await _of_another_key(one)
-    assert await step(other, version)
+    assert await step(other, seen)
     await change(one)
 
-    assert not await step(other, version)
+    assert not await step(other, seen)
 
 
 @pytest.mark.parametrize("step", [_stays, _moves])
@@ -138,10 +138,10 @@ async def test_a_recording_that_was_numbered_before_what_was_found_refuses_a_ste
 ) -> None:
     one, other = pair
     await one.append("x", HEAD, other_answer(0, 9))
-    version = await _found(other, 0)
+    seen = await seen_of(other, 0)
     await one.append("x", HEAD, other_answer(0, 3))
 
-    assert not await step(other, version)
+    assert not await step(other, seen)
 
 
 @pytest.mark.parametrize("step", [_stays, _moves])
@@ -150,27 +150,10 @@ async def test_a_recording_under_any_key_that_was_looked_up_refuses_a_step(
     pair: list[PostgresStore], late: int, step: Callable[..., Awaitable[bool]]
 ) -> None:
     one, other = pair
-    version = await _found(other, 0, 1, 5)
+    seen = await seen_of(other, 0, 1, 5)
     await one.append("x", HEAD, other_answer(late, 9))
 
-    assert not await step(other, version)
-
-
-async def test_what_was_compared_once_is_not_compared_again_before_the_next_change(
-    pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    statements = Statements(monkeypatch)
-    one, other = pair
-    version = await _found(other, 0)
-    await _of_another_key(one)
-    assert await _moves(other, version)
-    first = statements.arguments[6]
-    assert await _moves(other, version)
-
-    assert isinstance(first, list)
-    assert first == [version]
-    now = (await _found(other, 1)).partition(" ")[0]
-    assert statements.arguments[6] == [f"{now} {version.partition(' ')[2]}"]
+    assert not await step(other, seen)
 
 
 @dataclass
@@ -198,19 +181,29 @@ async def test_no_step_is_made_where_a_look_up_misses_an_acknowledged_recording(
         stores = [store for store in opened if isinstance(store, PostgresStore)]
         reader, appending, draw = stores[0], _Appending(stores[1:]), random.Random(7)
         await reader.append("x", HEAD, other_answer(0, await reader.reserve("x")))
-        made, tries = Counter[bool](), itertools.count()
+        count, tries = Counter[bool](), itertools.count()
+        rows, revision = list[LogRow](), 0
         async with asyncio.TaskGroup() as tasks:
             for store in stores[1:]:
                 for _ in range(CLIENTS):
                     tasks.create_task(appending.client(store, random.Random(next(tries))))
-            while min(made[True], made[False]) < TRIES:
+            while min(count[True], count[False]) < TRIES:
                 at = draw.randrange(KEYS)
-                turns, found, version = await reader.look("x", 1, [key(at)], [key(at)])
+                while (page := await reader.since("x", revision)) is not None:
+                    rows += page.rows
+                    revision = page.seen
+                    if revision == page.revision:
+                        break
+                assert page is not None
+                match_key = recording_key(recording(at).exchange, NO_RULES)
+                seen = SeenCassette(page.token, revision, (match_key,))
+                found = {row.number for row in rows if row.key == match_key}
+                before = (await reader.cursors("x", 1, [key(at)])).get(key(at))
                 await asyncio.sleep(draw.choice((0, 0.02)))
-                before, seen = turns.get(key(at)), set(appending.acknowledged[at])
+                acknowledged = set(appending.acknowledged[at])
                 state = None if stays else b"1"
-                step = CursorMove("x", 1, key(at), before, state, None, version)
-                was_made = await advanced(reader, step) is not None
-                made[was_made] += 1
-                assert not was_made or seen <= {*found_indexes(found)}
+                step = CursorMove("x", 1, key(at), before, state, None, seen)
+                was_made = await made(reader, step) is not None
+                count[was_made] += 1
+                assert not was_made or acknowledged <= found
             appending.ended = True

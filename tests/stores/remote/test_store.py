@@ -233,7 +233,7 @@ async def test_what_the_far_side_serves_itself_stays_in() -> None:
 
 
 async def test_names_come_by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapeway.stores.remote.store.PAGE", "2")
+    monkeypatch.setattr("tapeway.stores.remote.store.PAGE", 2)
     async with far_side(MemoryStore()) as far, opened(far.store()) as store:
         for name in ("b", "a/b", "a", "c", "d"):
             await store.append(name, HEAD, recording(0))

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import apsw
 import pytest
 
+from soak.faults import fill
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteLocked,
@@ -21,7 +22,6 @@ from tapeway.errors import (
 from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import writer
 from tapeway.stores.sqlite.store import SqliteStore
-from tests.soak.faults import fill
 from tests.stores.recordings import HEAD, answers, bodies, is_poisoned, recording
 from tests.stores.shared_instances import append_recordings, found_indexes
 from tests.stores.small_disks import small_disk

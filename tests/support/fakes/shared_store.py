@@ -5,22 +5,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from tapeway.core.cassette.recording_keys import index_keys
-from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
+    LogPage,
     Outline,
     Recording,
     StoredCassette,
     TakenRecording,
 )
 from tapeway.core.model.condition import ANY, Condition
-from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import StoreAway
 from tapeway.formats.native.document import interaction_digest
-from tapeway.ports import Found, SharedStore, StoreFacts
+from tapeway.ports import SharedStore, StoreFacts
 from tapeway.stores.memory import MemoryStore
+from tests.support.fakes.derived_log import DerivedLog
 
 
 class BitByBitStore(MemoryStore):
@@ -36,6 +36,7 @@ class BitByBitStore(MemoryStore):
         self.away_after: int | None = None
         self.held: dict[str, list[AnyInteraction]] = {}
         self.heads: dict[str, CassetteHead] = {}
+        self.logs: dict[str, DerivedLog] = {}
 
     @property
     def shared(self) -> SharedStore:
@@ -98,17 +99,12 @@ class BitByBitStore(MemoryStore):
             None,
         )
 
-    async def look(
-        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> Found:
-        rules = rules_of_meta(self.heads[name].meta)
-        under = [
-            TakenRecording(interaction)
-            for interaction in self.held[name]
-            if isinstance(interaction, Interaction)
-            and set(index_keys(interaction, rules)) & set(digests)
-        ]
-        return Found({}, under, None)
+    async def since(self, name: str, seen: int) -> LogPage | None:
+        if name not in self.heads:
+            return None
+        log = self.logs.setdefault(name, DerivedLog())
+        log.follow(self, self.heads[name], [TakenRecording(item) for item in self.held[name]])
+        return log.page(seen)
 
     async def replace_head(self, name: str, head: CassetteHead) -> None:
         self.heads[name] = head

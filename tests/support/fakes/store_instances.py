@@ -2,10 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.correlation.index import issued_keys
 from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.misses.neighbours import Neighbours, SoughtRequest
@@ -13,6 +12,7 @@ from tapeway.core.model.cassette import (
     CassetteHead,
     CursorStep,
     Lease,
+    LogPage,
     Recording,
     RecordingTitle,
     TakenRecording,
@@ -20,8 +20,10 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.errors import Fenced, StoreError, out_of_touch
-from tapeway.ports import Found, FoundUnused, Issuer, MoveDone
+from tapeway.ports import Issuer, MoveDone
 from tapeway.stores.file.journal import payload_of
+from tapeway.stores.support.columns import keys_of
+from tests.support.fakes.derived_log import DerivedLog
 from tests.support.fakes.shared_store import BitByBitStore
 
 _Key = tuple[str, int, bytes]
@@ -40,6 +42,7 @@ class Common:
     numbers: Counter[str] = field(default_factory=Counter)
     fences: int = 0
     control: Control | None = None
+    logs: dict[str, DerivedLog] = field(default_factory=dict)
     instances: "list[InstanceStore]" = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -84,7 +87,7 @@ class InstanceStore(BitByBitStore):
         rules, found = rules_of_meta(self.heads[name].meta), []
         for interaction in self.held[name]:
             exchange = exchange_of(interaction)
-            if exchange is not None and set(index_keys(exchange, rules)) & set(keys):
+            if exchange is not None and set(keys_of(exchange, rules)) & set(keys):
                 found.append(self._dated(name, interaction))
         return found
 
@@ -118,39 +121,48 @@ class InstanceStore(BitByBitStore):
         found = [recording for recording in self.held.get(name, []) if recording.index == index]
         return self._dated(name, found[0]) if found else None
 
-    async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
-        touched = set[int]().union(*[self.common.touched.get((name, take), ()) for take in takes])
-        found = [
+    async def used(self, name: str, takes: Sequence[int]) -> Collection[int]:
+        return set[int]().union(*[self.common.touched.get((name, take), ()) for take in takes])
+
+    async def titles(self, name: str, numbers: Sequence[int]) -> Sequence[RecordingTitle]:
+        return [
             RecordingTitle(
                 interaction.index, interaction.request.method, interaction.request.target
             )
             for interaction in self.held.get(name, [])
-            if isinstance(interaction, Interaction) and interaction.index not in touched
+            if isinstance(interaction, Interaction) and interaction.index in numbers
         ]
-        return FoundUnused(len(found), found[:limit])
-
-    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
-        return []
-
-    async def unrouted_prefixes(
-        self, name: str, base: str, prefixes: Sequence[str]
-    ) -> Sequence[str]:
-        raise AssertionError
 
     async def reserve(self, name: str) -> int:
         self.common.numbers[name] += 1
         return self.common.numbers[name] - 1
 
-    async def look(
-        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> Found:
-        self.calls["look"] += 1
-        common = self.common.turns
-        turns = {key: common[name, take, key] for key in keys if (name, take, key) in common}
-        return Found(turns, self._under(name, digests), self._version_of(name))
+    def _log(self, name: str) -> DerivedLog | None:
+        if name not in self.heads:
+            return None
+        log = self.common.logs.setdefault(name, DerivedLog())
+        log.follow(
+            self.held, self.heads[name], [self._dated(name, item) for item in self.held[name]]
+        )
+        return log
 
-    def _version_of(self, name: str) -> str | None:
-        return f"{self.heads[name]} {self.held[name]}" if name in self.heads else None
+    async def since(self, name: str, seen: int) -> LogPage | None:
+        self.calls["since"] += 1
+        log = self._log(name)
+        return None if log is None else log.page(seen)
+
+    async def documents(self, name: str, numbers: Sequence[int]) -> Sequence[TakenRecording]:
+        self.calls["documents"] += 1
+        return [
+            self._dated(name, item) for item in self.held.get(name, ()) if item.index in numbers
+        ]
+
+    async def cursors(
+        self, name: str, take: int, keys: Sequence[bytes]
+    ) -> Mapping[bytes, CursorState]:
+        self.calls["cursors"] += 1
+        common = self.common.turns
+        return {key: common[name, take, key] for key in keys if (name, take, key) in common}
 
     def advance(self, move: CursorMove, done: MoveDone) -> None:
         self.calls["advance"] += 1
@@ -164,10 +176,10 @@ class InstanceStore(BitByBitStore):
             if before.after is None:
                 return
             before = before.after
-        if (
-            move.cassette_version is not None
-            and self._version_of(move.name) != move.cassette_version
-        ):
+        log = self._log(move.name)
+        if log is not None:
+            move.revision = len(log.rows)
+        if move.seen is not None and (log is None or not log.is_as_seen(move.seen)):
             return
         if self.common.turns.get(cursor) != before:
             self.lost += 1
@@ -239,7 +251,7 @@ class InstanceStore(BitByBitStore):
         self.common.leases[name, lease_of] = Lease(name, lease_of, self.common.fences)
 
     def _dated(self, name: str, item: AnyInteraction) -> TakenRecording:
-        return TakenRecording(item, self.common.takes.get((name, item.index), 0))
+        return TakenRecording(item, self.common.takes.get((name, item.index), 0), item.index)
 
     def _move(self, name: str, step: CursorStep, index: int) -> None:
         at = name, step.take, step.key

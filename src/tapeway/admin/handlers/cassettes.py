@@ -8,14 +8,10 @@ from tapeway.admin.models.cassettes import (
     CassetteItem,
     CassettePage,
     CassetteQuery,
-    ChangeQuery,
     Head,
-    Headed,
-    Outlined,
-    SourceOf,
 )
 from tapeway.admin.models.schema import Nothing
-from tapeway.admin.operation import OperationCall, PlainCall
+from tapeway.admin.operation import OperationCall
 from tapeway.admin.request_body import MIB
 from tapeway.admin.responses import bad_cassette
 from tapeway.core.json_text import Json
@@ -56,35 +52,6 @@ async def list_cassettes(
         budget -= read
         items.append(item)
     return CassettePage(cassettes=items, next=page[-1] if len(names) > start + limit else None)
-
-
-async def get_outline(context: HandlerContext, call: PlainCall) -> Outlined:
-    """A cassette's metadata, the number of interactions, and the routes."""
-    name = call.cassette
-    outline = await context.broker.editor.outline(name)
-    if outline is None:
-        raise no_cassette(name)
-    meta = cast("dict[str, object]", dict(outline.head.meta))
-    return Outlined(
-        cassette=name,
-        head=Head(created_at=outline.head.created_at, run_id=outline.head.run_id, meta=meta),
-        interactions=outline.count,
-        sources=[SourceOf(route=route, base=base) for route, base in sorted(outline.sources)],
-    )
-
-
-async def put_head(context: HandlerContext, call: OperationCall[ChangeQuery, Head]) -> Headed:
-    """Replace a cassette's metadata, including its matching rules."""
-    name = call.cassette
-    changed = await context.broker.editor.replace_head(
-        name, read_head(call.body), call.query.secrets
-    )
-    return Headed(
-        cassette=name,
-        head=changed.digest,
-        replaced=changed.replaced,
-        left_over=await context.broker.store.erase(),
-    )
 
 
 async def check_exists(context: HandlerContext, name: str) -> None:

@@ -11,9 +11,9 @@ from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
 from tapeway.admin.etags import etag_header, precondition
-from tapeway.admin.models.cassettes import ChangeQuery, CopyQuery, Imported
+from tapeway.admin.models.cassettes import ChangeQuery, Imported
 from tapeway.admin.models.schema import Nothing
-from tapeway.admin.operation import OperationCall
+from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.request_body import MIB, body_chunks, check_content_type
 from tapeway.admin.responses import bad_cassette, json_response, stream_response
 from tapeway.core.model.cassette import StoredCassette
@@ -30,14 +30,12 @@ MAX_COPY = 4096 * MIB
 _BATCH = 64
 
 
-async def get_copy(
-    context: HandlerContext, call: OperationCall[CopyQuery, Nothing]
-) -> web.StreamResponse:
+async def get_copy(context: HandlerContext, call: PlainCall) -> web.StreamResponse:
     """The cassette line by line, in any size, in the form that PUT of the path takes."""
-    walk = await context.broker.editor.walk(call.cassette, call.query.after)
+    walk = await context.broker.editor.walk(call.cassette)
     if walk is None:
         raise no_cassette(call.cassette)
-    batches = _batches(walk, call.query.limit)
+    batches = _batches(walk)
     # Read before the status is sent: an unreadable cassette is an error.
     first: list[AnyInteraction] = await anext(batches, [])
     lines = _lines(CopyWriter(walk.head), first, batches)
@@ -99,18 +97,13 @@ async def _lines(
     yield writer.last()
 
 
-async def _batches(
-    contents: CassetteContents, limit: int | None
-) -> AsyncIterator[list[AnyInteraction]]:
-    batch, size, left = list[AnyInteraction](), 0, limit
+async def _batches(contents: CassetteContents) -> AsyncIterator[list[AnyInteraction]]:
+    batch, size = list[AnyInteraction](), 0
     async for item in contents.items:
         batch.append(item)
         size += bytes_in_memory(item)
-        left = None if left is None else left - 1
-        if len(batch) >= _BATCH or size >= MIB or left == 0:
+        if len(batch) >= _BATCH or size >= MIB:
             yield batch
             batch, size = [], 0
-        if left == 0:
-            return
     if batch:
         yield batch

@@ -5,7 +5,6 @@ from typing import Literal
 from pydantic import Field
 
 from tapeway.admin.models.schema import (
-    MAX_INDEX,
     ChangeResult,
     Limit,
     Name,
@@ -66,44 +65,12 @@ class ExportQuery(RequestModel):
     )
 
 
-class CopyQuery(RequestModel):
-    after: int | None = Field(
-        None,
-        ge=0,
-        le=MAX_INDEX,
-        description="The index after which the copy begins; its digest is that of these lines alone.",
-    )
-    limit: int | None = Field(
-        None, ge=1, le=MAX_INDEX, description="The most interactions to copy; all by default."
-    )
-
-
 class Head(RequestModel):
     """A cassette's metadata."""
 
     created_at: str
     run_id: str
     meta: dict[str, object] = Field(default_factory=dict)
-
-
-class SourceOf(ResponseModel):
-    route: str
-    base: str
-
-
-class Outlined(ResponseModel):
-    cassette: str
-    head: Head
-    interactions: int
-    sources: list[SourceOf] = Field(
-        description="Route and base URL of the interactions, each pair once."
-    )
-
-
-class Headed(ChangeResult):
-    cassette: str
-    head: str = Field(description="The digest of the metadata.")
-    replaced: int = Field(description=_REPLACED)
 
 
 class Imported(ChangeResult):

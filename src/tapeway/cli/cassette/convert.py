@@ -22,7 +22,7 @@ from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
 from tapeway.formats import registry
 from tapeway.ports import CassetteStore
-from tapeway.settings.options import Settings, process_secrets
+from tapeway.settings.options import Settings, known_values
 from tapeway.stores.opening import open_store
 from tapeway.version import VERSION
 
@@ -86,7 +86,7 @@ def convert(
         raise click.UsageError("--all takes both stores as arguments: leave out --store.")
     if target is None and not every:
         raise click.UsageError("Missing argument 'B'.")
-    known = None if no_redact else KnownValues(process_secrets(settings, os.environ))
+    known = None if no_redact else known_values(settings, os.environ)
     try:
         if target is None:
             return asyncio.run(_convert_folder(Path(source), settings.store, known, force=force))

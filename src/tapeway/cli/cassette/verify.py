@@ -26,7 +26,7 @@ from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.transfer.batches import is_unfinished
 from tapeway.conversations.repeated_answers import RepeatedAnswers
 from tapeway.core.agenttape import key
-from tapeway.core.cassette.recording_keys import index_keys
+from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.headers.conditions import varied_names
@@ -332,41 +332,42 @@ def _without_place(item: AnyInteraction) -> AnyInteraction:
 
 
 class IndexCheck:
-    """Compares a store's index with the interactions of a cassette, taken one after the other.
-
-    Keeps in memory only the keys of interactions that are still to come.
-    """
+    """Compares the log of a shared store with the interactions of a cassette, one after the other."""
 
     def __init__(self, store: SharedStore, name: str, rules: Rules) -> None:
         self._store = store
         self._name = name
         self._rules = rules
-        self._expected: dict[bytes, set[int]] = {}
+        self._seen = 0
+        self._keys: dict[int, bytes | None] | None = None
 
     async def problems(self, item: AnyInteraction) -> list[Problem]:
-        """Check that the store finds the interaction by its request. Raises StoreError."""
-        exchange = exchange_of(item)
-        if exchange is None:
+        """Check that the log tells of the interaction, with its match key. Raises StoreError."""
+        if self._keys is None:
+            self._keys = await self._read()
+        if item.index not in self._keys:
+            return [Problem(item.index, "the store does not find it by its request")]
+        key, exchange = self._keys.pop(item.index), exchange_of(item)
+        if exchange is None or key in (None, recording_key(exchange, self._rules)):
             return []
-        for digest in index_keys(exchange, self._rules):
-            if digest not in self._expected:
-                recordings = (await self._store.look(self._name, 0, (), [digest])).recordings
-                self._expected[digest] = {recording.item.index for recording in recordings}
-            if item.index not in self._expected[digest]:
-                return [Problem(item.index, "the store does not find it by its request")]
-            self._expected[digest].remove(item.index)
-            if not self._expected[digest]:
-                del self._expected[digest]
-        return []
+        return [Problem(item.index, "the store finds it by a request it does not have")]
+
+    async def _read(self) -> dict[int, bytes | None]:
+        keys = dict[int, bytes | None]()
+        while (page := await self._store.since(self._name, self._seen)) is not None:
+            for row in page.rows:
+                keys.pop(row.number, None)
+                if row.live:
+                    keys[row.number] = row.key
+            self._seen = page.seen
+            if page.seen == page.revision:
+                break
+        return keys
 
     def left_over(self) -> list[Problem]:
-        """Interactions that the store finds by a key that is not theirs; call it after all were
-        checked.
-        """
-        left = sorted({index for indexes in self._expected.values() for index in indexes})
-        return [
-            Problem(index, "the store finds it by a request it does not have") for index in left
-        ]
+        """Interactions of the log that are not there; call it after all were checked."""
+        left = sorted(self._keys or ())
+        return [Problem(index, "the store finds it, and it is not there") for index in left]
 
 
 async def _check_store(store: CassetteStore) -> list[VerifyResult]:

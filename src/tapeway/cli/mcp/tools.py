@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import wraps
 from typing import Annotated, Any, ParamSpec
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -27,7 +27,7 @@ from tapeway.inspection.pairing import diff_document
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
-from tapeway.stores.remote.client import API, RemoteAddress, RemoteClient
+from tapeway.stores.remote.client import API, Call, RemoteAddress, RemoteClient
 from tapeway.stores.remote.store import RemoteStore
 from tapeway.version import VERSION
 
@@ -153,10 +153,11 @@ class Tools:
         self, method: str, path: str, query: dict[str, str] | None = None
     ) -> dict[str, Json]:
         assert self._admin is not None  # noqa: S101 - these tools are offered only with one
-        client = RemoteClient(self._admin)
+        client = RemoteClient(self._admin, patience_s=0.0)
         await client.open()
         try:
-            return await client.ask(method, API + path, query=query, patience_s=0.0)
+            asked = f"?{urlencode(query)}" if query else ""
+            return await client.ask(Call(method, API + path + asked), dict)
         finally:
             await client.close()
 

@@ -79,9 +79,13 @@ def origin_of_url(url: str) -> str | None:
 
 
 class AliasIndex:
-    """The aliases of the recordings of one cassette."""
+    """The aliases of the recordings of one cassette that a key of tapeway may not find.
 
-    def __init__(self) -> None:
+    Those are calls of an SDK and, in a cassette of AgentTape's, its HTTP requests.
+    """
+
+    def __init__(self, meta: Mapping[str, Json]) -> None:
+        self._has_requests = uses_agenttape_keys(meta)
         self._by_alias: dict[bytes, list[int]] = {}
         self._aliases_of: dict[int, tuple[bytes, ...]] = {}
         self._origins: dict[str, None] = {}
@@ -96,11 +100,14 @@ class AliasIndex:
 
     def add(self, interaction: Interaction, rules: Rules) -> None:
         """Add a recording, if it has aliases."""
+        origin = origin_of(interaction)
+        if origin is not None and not self._has_requests:
+            return
         aliases = recording_aliases(interaction, rules)
         if not aliases:
             return
         self._aliases_of[interaction.index] = aliases
-        if (origin := origin_of(interaction)) is not None:
+        if origin is not None:
             self._origins[origin] = None
         for alias in aliases:
             insort(self._by_alias.setdefault(alias, []), interaction.index)

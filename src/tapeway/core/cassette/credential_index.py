@@ -19,7 +19,7 @@ from tapeway.core.matching.credential_fields import (
 )
 from tapeway.core.matching.document import normalised_text
 from tapeway.core.matching.json_paths import Steps, texts_in
-from tapeway.core.matching.key import document_key, key_digest, key_on_route
+from tapeway.core.matching.key import document_key, key_on_route
 from tapeway.core.matching.normalisers import OctetsHash
 from tapeway.core.matching.placeholders import (
     digest_of,
@@ -45,10 +45,6 @@ from tapeway.core.redaction.known_values import RecordedPlaceholders
 
 _MOST_COMPARED = 1000
 """Of more recordings that differ only in texts with placeholders, the newest are compared."""
-
-
-DIGEST_PREFIX = b"credential:"
-"""Begins each digest of a recording without credentials. No digest of a match key begins so."""
 
 
 class FoundKey(NamedTuple):
@@ -129,11 +125,6 @@ def _read_places(
             [digest_of(placeholder) for text in own for placeholder in placeholders_in(text)]
         ),
     )
-
-
-def open_digest(key: bytes) -> bytes:
-    """The digest under which a store finds a recording by a key without credentials."""
-    return DIGEST_PREFIX + key_digest(key)[:16]
 
 
 class CredentialIndex:

@@ -37,7 +37,6 @@ from tapeway.core.cassette.keyed_recordings import (
 from tapeway.core.cassette.recorded_bodies import RecordedBodies, SelectingHead, selecting_head
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
-from tapeway.core.http.headers import EDITION, request_fields
 from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.http.sdk_conventions import attempt_number, call_mark
 from tapeway.core.matching.credential_fields import may_have_credential_fields
@@ -65,8 +64,9 @@ from tapeway.core.model.interaction import (
 )
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.request_fields import EDITION
 from tapeway.core.redaction.known_values import RecordedPlaceholders
-from tapeway.errors import StoreError
+from tapeway.errors import DocumentAway, StoreError
 
 CallsModel = Callable[[Request], bool]
 """Whether a request calls a model, and leaves nothing behind at the service."""
@@ -83,7 +83,7 @@ class CassetteIndex:
     The rules come from `meta`. Raises RulesFault for unreadable rules. `calls_model` tells which
     requests a recording answers again in the take that made or used the recording. If only a part of the cassette
     is loaded, `other_routes` are the routes of recordings outside `stored`, `places` is the order of
-    the part, by index, and `whole_version` is the version of the whole cassette.
+    the part, by index.
     """
 
     def __init__(
@@ -94,12 +94,10 @@ class CassetteIndex:
         take: int,
         other_routes: Collection[str] = (),
         places: Mapping[int, int] | None = None,
-        whole_version: str | None = None,
         calls_model: CallsModel = calls_no_model,
     ) -> None:
         self.name = name
         self.calls_model = calls_model
-        self.whole_version = whole_version
         self.head: CassetteHead = stored.head
         self.rules: Rules = rules_of_meta(stored.head.meta)
         self.repeats: Repeats = repeats_of_meta(stored.head.meta)
@@ -165,7 +163,7 @@ class CassetteIndex:
     @property
     def version(self) -> object:
         """A value that changes with the recordings, the keys and the rules."""
-        return (self._made, self.generation) if self.whole_version is None else self.whole_version
+        return self._made, self.generation
 
     def neighbours(self) -> Neighbours:
         """Where recordings near to a request are found; made by the first call."""
@@ -179,6 +177,11 @@ class CassetteIndex:
         Each of these recordings is read.
         """
         self._credential_index()
+
+    @property
+    def has_credential_index(self) -> bool:
+        """Whether a new recording that holds credentials is read at once."""
+        return self._credentials is not None
 
     @property
     def placeholders(self) -> RecordedPlaceholders:
@@ -198,6 +201,12 @@ class CassetteIndex:
         """Whether any recording was made on a route. No route counts as `default`."""
         made = self._routes[route.encode()] + (self._routes[b""] if route == DEFAULT_ROUTE else 0)
         return made > 0 or route in self._other_routes
+
+    @property
+    def routes(self) -> set[str]:
+        """The routes of the recordings."""
+        made = {route.decode() for route, count in self._routes.items() if count}
+        return made | {*self._other_routes}
 
     def match_key(self, request: Request) -> KeyAndBody:
         """The match key of a received request, and the parsed body."""
@@ -312,6 +321,8 @@ class CassetteIndex:
         return chosen
 
     def _count(self, key: bytes, chosen: Interaction, variant: bytes) -> None:
+        # Read first: a recording that cannot be read does not count as used.
+        _ = chosen.response
         take, index = self.take, chosen.index
         take.use(key, index, variant)
         if chosen.again:
@@ -352,7 +363,10 @@ class CassetteIndex:
         answers its caller alone, and one that is to be asked for again answers nobody. `headers` gives the fields
         of the request, which only recordings with conditions need.
         """
-        chosen = self._if_in_order(key, repeats, caller, headers)
+        try:
+            chosen = self._if_in_order(key, repeats, caller, headers)
+        except DocumentAway:
+            return None
         # Only `next` counts how often an answer was given that the service gave several times.
         return None if chosen is None or (chosen.again and caller is not None) else chosen
 
@@ -565,6 +579,11 @@ class CassetteIndex:
     def _not_told_apart(self, interaction: Interaction, key: bytes) -> list[Interaction]:
         """The recordings of a key that headers do not tell apart from a recording."""
         held, ignored = self.recordings(key), self.rules.ignore_vary
+        keyed = self._by_key.get(key)
+        if not interaction.request.varied and not (
+            isinstance(keyed, KeyedRecordings) and keyed.has_conditions
+        ):
+            return list(held)
         return [
             recording for recording in held if not are_told_apart(recording, interaction, ignored)
         ]
@@ -622,10 +641,15 @@ class CassetteIndex:
         """Add a durable HTTP exchange. The recorded request counts as a use.
 
         `variant` is a digest of the request's credential fields, `mark` what its client repeats when
-        it retries the call. A recording that `goes_on` holds more of the answer than the one that it
-        supersedes.
+        it retries the call. A recording that `goes_on` supersedes the recording of an earlier part of
+        the answer.
         """
         interaction = cast(Interaction, recording.interaction)
+        place = None
+        if interaction.index in self._key_of:
+            # Met in the log of the store already, where it has its place.
+            place, recording = self._place(interaction.index), Recording(interaction)
+            self._remove(interaction.index)
         places = [
             self._place(superseded)
             for superseded in recording.supersedes
@@ -635,6 +659,8 @@ class CassetteIndex:
             self._remove(index)
         if recording.supersedes:
             self._place_of[interaction.index] = min(places, default=interaction.index)
+        elif place not in (None, interaction.index):
+            self._place_of[interaction.index] = place
         if interaction.again:
             take.places[interaction.index] = 1 + interaction.again
         if (now := self.take_now(take)) is not take:
@@ -651,6 +677,38 @@ class CassetteIndex:
             self._remove(index)
             self._interactions.pop(index, None)
         self._interactions[item.index] = item
+
+    def put(self, item: AnyInteraction, key: bytes | None, *, place: int, take: int) -> None:
+        """Add or replace a recording as a store has it; without a `key` it is computed."""
+        index = item.index
+        self.drop(index)
+        self._next_index = max(self._next_index, index + 1)
+        if (exchange := exchange_of(item)) is None:
+            self._interactions[index] = item
+            return
+        if place != index:
+            self._place_of[index] = place
+        if take:
+            self._take_of[index] = take
+        self._put(exchange, recording_key(exchange, self.rules) if key is None else key)
+        if not isinstance(exchange, LazyInteraction):
+            self.aliases.add(exchange, self.rules)
+
+    def drop(self, index: int) -> None:
+        """Leave out a recording that a store has not any more, if it is there."""
+        self._remove(index)
+        self._interactions.pop(index, None)
+
+    def headers_are_known(self, key: bytes) -> bool:
+        """Whether nothing more is read to know whether the recordings of a key differ in headers."""
+        held = self._by_key.get(key)
+        return not isinstance(held, KeyedRecordings) or held.headers_are_known
+
+    def compare_headers(self, key: bytes) -> None:
+        """Find out whether the recordings of a key differ in headers, for which each is read."""
+        held = self._by_key.get(key)
+        if isinstance(held, KeyedRecordings):
+            _ = held.headers_differ
 
     def apply_rules(self, more: Rules, *, saved: bool = False) -> None:
         """Add rules; every recording gets its new key.
@@ -678,17 +736,20 @@ class CassetteIndex:
         take. The further recordings of the request are surplus.
         """
         takes = [self.take, *self._slot_takes.values()]
-        left = {
+        left = self.left_behind([take for take in takes if take.number not in going_on])
+        for index in left:
+            self._remove(index)
+        return tuple(sorted(left))
+
+    def left_behind(self, takes: Iterable[Take]) -> set[int]:
+        """The recordings that some takes should have recorded anew."""
+        return {
             index
             for take in takes
-            if take.number not in going_on
             for equal in take.kept & self._key_of.keys()
             if (kept := exchange_of(self._interactions[equal])) is not None
             for index in self.earlier(kept, self._key_of[equal], take)
         }
-        for index in left:
-            self._remove(index)
-        return tuple(sorted(left))
 
     def start_take(self, number: int) -> None:
         """Begin a new take: all cursors at 0, everything unused."""
@@ -720,17 +781,6 @@ class CassetteIndex:
         """The state of a key in this take, for other instances."""
         return self.take.key_state(key, self.indexes(key))
 
-    def restore(self, key: bytes, stored: "CassetteIndex", state: bytes | None) -> None:
-        """Take over the recordings of a key from `stored`, with the key's state in this take."""
-        for index in stored.indexes(key):
-            if index not in self._key_of and (item := exchange_of(stored._interactions[index])):
-                self._place_of[index] = stored._place(index)
-                self._take_of[index] = stored.take_of(index)
-                self._put(item, key)
-        self.take.forget_key(key, self.indexes(key))
-        if state is not None:
-            self.take.restore_key(key, state)
-
     def cursor_step(
         self,
         interaction: Interaction,
@@ -755,12 +805,14 @@ class CassetteIndex:
 
         return CursorStep(take.number, key, moved)
 
-    def unused(self) -> list[int]:
-        """Indexes of the recordings this take has not used."""
-        return sorted(set(self._key_of) - self.take.used)
+    def unused(self, used: Collection[int] | None = None) -> list[int]:
+        """Indexes of the recordings this take has not used, or that are not among the `used`."""
+        return sorted(set(self._key_of).difference(self.take.used if used is None else used))
 
-    def unused_count(self) -> int:
-        """The number of unused recordings; costs the same however many there are."""
+    def unused_count(self, used: Collection[int] | None = None) -> int:
+        """The number of unused recordings; for this take it costs the same however many there are."""
+        if used is not None:
+            return len(self._key_of.keys() - used)
         return len(self._key_of) - len(self.take.used)
 
     def duplicates(self) -> list[list[int]]:
@@ -858,7 +910,7 @@ class CassetteIndex:
 
         The recording is not counted again: its place in the order was used by the first try.
         """
-        fields, take = request_fields(asked.request.headers).first, self.take
+        fields, take = asked.request.fields.first, self.take
         if key not in take.recorded_keys:
             return None
         mark, attempt = call_mark(fields), attempt_number(fields)
@@ -903,7 +955,7 @@ class CassetteIndex:
         self._by_key: dict[bytes, Interaction | KeyedRecordings] = {}
         self._key_of: dict[int, bytes] = {}
         self._routes: Counter[bytes] = Counter()
-        self.aliases, self.bodies = AliasIndex(), RecordedBodies()
+        self.aliases, self.bodies = AliasIndex(self.head.meta), RecordedBodies()
         for interaction in stored.interactions:
             self._next_index = max(self._next_index, interaction.index + 1)
             if (exchange := exchange_of(interaction)) is not None:

@@ -8,6 +8,7 @@ from tapeway.core.matching.headers import distance
 from tapeway.core.matching.headers.conditions import has_conditions
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
+from tapeway.errors import DocumentAway
 
 
 class KeyedRecordings:
@@ -42,11 +43,19 @@ class KeyedRecordings:
             self._headers_differ = distance.headers_differ(self.all)
         return self._headers_differ
 
+    @property
+    def headers_are_known(self) -> bool:
+        """Whether `headers_differ` reads no recording."""
+        return self._headers_differ is not None or len(self.all) < 2
+
     def add(self, interaction: Interaction) -> None:
         """Add a recording at its place in the order."""
         if self._headers_differ is False:
             # Only the new one is compared: polled for hours, a key has thousands of recordings.
-            self._headers_differ = distance.headers_differ([self.all[0], interaction])
+            try:
+                self._headers_differ = distance.headers_differ([self.all[0], interaction])
+            except DocumentAway:
+                self._headers_differ = None
         self._ends = None
         self._has_repeats = self._has_repeats or interaction.again > 0
         self.has_conditions = self.has_conditions or _has_conditions(interaction)
@@ -68,7 +77,7 @@ class KeyedRecordings:
 def with_recording(
     held: Interaction | KeyedRecordings | None, more: Interaction, place_of: Mapping[int, int]
 ) -> Interaction | KeyedRecordings:
-    """What a key has with one more recording: the only one alone, if it answers every request."""
+    """The recordings of a key, one added. A single recording that answers every request stands alone."""
     if held is None and not _has_conditions(more):
         return more
     recordings = as_recordings(held, place_of) or KeyedRecordings(place_of)

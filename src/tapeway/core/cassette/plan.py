@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.http.headers import request_fields
 from tapeway.core.http.sdk_conventions import call_mark
 from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.key import KeyAndBody
@@ -133,6 +132,8 @@ class LiveCall(NamedTuple):
     shared: bool = False
     """Whether more instances record into the store."""
     lease: Lease | None = None
+    reserved: int | None = None
+    """The index that is reserved for the recording in a shared store."""
     read: ReadJson | None = None
     """The parsed body of `redacted`, if parsed without loss."""
 
@@ -143,7 +144,7 @@ class LiveCall(NamedTuple):
     @property
     def mark(self) -> bytes:
         """What the client repeats when it retries the call, b"" for nothing."""
-        return call_mark(request_fields(self.request.headers).first)
+        return call_mark(self.request.fields.first)
 
     @property
     def shows_secrets(self) -> bool:

@@ -5,7 +5,6 @@ has an equal match key, and is neither parsed nor hashed: for a long conversatio
 than the rest of a replay.
 """
 
-from tapeway.core.http.headers import request_fields
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request
@@ -16,7 +15,7 @@ SelectingHead = tuple[str, str, Headers]
 
 def selecting_head(request: Request) -> SelectingHead | None:
     """The part of the head that decides the match key; None if the type is not plain JSON."""
-    fields = request_fields(request.headers)
+    fields = request.fields
     if not fields.is_plain_json or request.coding:
         return None
     return request.method, request.target, fields.selecting

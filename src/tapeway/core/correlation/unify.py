@@ -19,7 +19,6 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple, Self
 
-from tapeway.core.http.headers import request_fields
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Request
 
@@ -90,7 +89,7 @@ def may_have_references(request: Request) -> bool:
     """Whether the body of a request may have references; a quick search that is sometimes wrong."""
     body = request.body
     # Names are seen in plain JSON alone, and there only if they are not escaped.
-    is_seen = request_fields(request.headers).is_plain_json and body.find(b"\\u") < 0
+    is_seen = request.fields.is_plain_json and body.find(b"\\u") < 0
     return not is_seen or _REFERENCE_NAME.search(body) is not None
 
 

@@ -7,13 +7,6 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 _FEW = 4096
 
-AWS_CHUNKED = b"aws-chunked"
-"""The content coding of AWS's chunks. Always outermost, at any place in a client's list."""
-
-AWS_PAYLOAD_HEADER = b"x-amz-content-sha256"
-AWS_PAYLOAD = b"STREAMING-"
-"""How the value of that header begins where the body is sent so, also without the content coding."""
-
 _LONGEST_LINE = 1024
 _MOST_TRAILERS = 16 * 1024
 _LINE_END = b"\r\n"

@@ -16,9 +16,10 @@ from typing import Literal, Protocol
 
 import brotli  # type: ignore[import-untyped]
 
-from tapeway.core.http.chunks import AWS_CHUNKED, AwsChunks, MalformedChunks
-from tapeway.core.http.headers import find_header, request_fields
+from tapeway.core.http.chunks import AwsChunks, MalformedChunks
+from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import ChunkTimes, Headers, Request, Response, ResponseHead
+from tapeway.core.model.request_fields import AWS_CHUNKED
 
 try:
     from backports import zstd
@@ -194,7 +195,7 @@ def _offers(request: Headers, coding: bytes) -> bool:
 
 def readable_request(request: Request) -> Request:
     """The request with a decoded body, or unchanged if the body cannot be decoded."""
-    coding = request_fields(request.headers).content_encoding
+    coding = request.fields.content_encoding
     if not coding or not request.body or (plain := decode(coding, request.body)) is None:
         return request
     return replace(request, headers=without_coding_fields(request.headers), body=plain)

@@ -8,8 +8,9 @@ because the browser sends the real request only then. `foreign.py` decides which
 from dataclasses import replace
 from http import HTTPStatus
 
-from tapeway.core.http.headers import find_header, request_fields
+from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Headers, Response, ResponseHead
+from tapeway.core.model.request_fields import RequestFields
 
 _ORIGIN = b"origin"
 _ALLOWED_ORIGIN = b"access-control-allow-origin"
@@ -55,9 +56,9 @@ def is_preflight(method: str, headers: Headers) -> bool:
     return method == "OPTIONS" and find_header(headers, _ASKED_METHOD) is not None
 
 
-def private_network_permission(asked: Headers, head: ResponseHead) -> Headers:
+def private_network_permission(asked: RequestFields, head: ResponseHead) -> Headers:
     """What lets a page of a public address call this machine: a service's response cannot know of it."""
-    value = request_fields(asked).first.get(_ASKED_PRIVATE_NETWORK)
+    value = asked.first.get(_ASKED_PRIVATE_NETWORK)
     if value is None or head.value(_ALLOWED_PRIVATE_NETWORK.lower()) is not None:
         return ()
     return ((_ALLOWED_PRIVATE_NETWORK, value),)

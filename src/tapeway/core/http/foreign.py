@@ -17,10 +17,10 @@ from functools import lru_cache
 from typing import Self
 
 from tapeway.core.http.addresses import address_of, is_loopback
-from tapeway.core.http.headers import request_fields
 from tapeway.core.http.location import DEFAULT_PORTS, without_default_port
 from tapeway.core.http.request_line import check_host
 from tapeway.core.model.messages import Headers
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.errors import Foreign
 
 ANY_ORIGIN = "*"
@@ -32,7 +32,7 @@ PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".test")
 ICANN's resolution 2024.07.29.06 (internal).
 """
 OWN_SITES = frozenset({"same-origin", "none"})
-"""What `Sec-Fetch-Site` says of a page's own requests, and of those that a person typed."""
+"""Values of `Sec-Fetch-Site`: for requests to a page's own origin, and for addresses typed by a person."""
 
 _SAME_SITE = "same-site"
 _HOST = re.compile(
@@ -198,20 +198,19 @@ class ForeignGuard:
             return self._serves_origin(origin, host or b"")
         return site is None or site.decode("latin-1") in OWN_SITES
 
-    def check(self, target: str, headers: Headers) -> None:
+    def check(self, target: str, fields: RequestFields) -> None:
         """Raises Foreign for what is not served, RequestError for a malformed Host."""
-        fields = request_fields(headers)
         host = fields.value(b"host")
         # In the absolute form the target's authority counts, which must be the listener's own.
         if host is not None and not self._serves_host(host) and not _is_absolute(target):
             check_host(host)
             raise self._foreign_host(host.decode())
         if b"origin" in fields.first:
-            for origin in _values(headers, b"origin"):
+            for origin in _values(fields.headers, b"origin"):
                 if not self._serves_origin(origin, host or b""):
                     raise _foreign_origin(origin.decode("latin-1"))
         elif b"sec-fetch-site" in fields.first:
-            self._check_site(headers, host or b"")
+            self._check_site(fields.headers, host or b"")
 
     def _foreign_host(self, authority: str) -> Foreign:
         name = host_of(authority)

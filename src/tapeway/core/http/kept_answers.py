@@ -1,4 +1,4 @@
-"""Which answers a mode that also replays keeps: those that would come again if they were asked again.
+"""The answers that a mode keeps which also replays: a service would give them again.
 
 A success or a redirect is kept. An error may be passing (429, 503), or be about the caller and not
 about the question (401). The other client errors are answers (there is no such file), but a call to
@@ -7,9 +7,9 @@ a model is worth asking again. AWS's services say most of this with a 400 and th
 
 import re
 
-from tapeway.core.http.headers import is_json, media_type
 from tapeway.core.json_text import json_object
 from tapeway.core.model.messages import Response
+from tapeway.core.model.request_fields import is_json, media_type
 
 _SUCCESSES = frozenset(range(200, 400))
 _CLIENT_ERRORS = frozenset(range(400, 500))

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Collection
 
-from tapeway.core.http.headers import RequestFields, request_fields
-from tapeway.core.model.messages import Headers
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.errors import RequestError
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~%!$&'()*+,;=-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
@@ -12,7 +11,7 @@ _TARGET = re.compile(r"/[!-\"$-~]*")
 _CONTINUE = b"100-continue"
 
 
-def origin_form(method: str, target: str, version: tuple[int, int], headers: Headers) -> str:
+def origin_form(method: str, target: str, version: tuple[int, int], fields: RequestFields) -> str:
     """The origin-form target of a forwardable request.
 
     Raises RequestError for an unforwardable request, with the status of RFC 9110.
@@ -28,15 +27,14 @@ def origin_form(method: str, target: str, version: tuple[int, int], headers: Hea
             status=405,
             code="method_not_allowed",
         )
-    fields = request_fields(headers)
     _check_presence_of_host(fields.value(b"host"), version)
     _check_framing(fields, version)
     return _origin_form(method, target)
 
 
-def asks_for_websocket(headers: Headers) -> bool:
+def asks_for_websocket(fields: RequestFields) -> bool:
     """Whether a request asks to become a WebSocket connection."""
-    return b"websocket" in request_fields(headers).first.get(b"upgrade", b"").lower()
+    return b"websocket" in fields.first.get(b"upgrade", b"").lower()
 
 
 def own_path(target: str, own_scheme: str, authorities: Collection[str]) -> str:

@@ -14,13 +14,14 @@ from functools import lru_cache
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from tapeway.core.http.headers import CASSETTE_HEADER, request_fields
+from tapeway.core.http.headers import CASSETTE_HEADER
 from tapeway.core.http.location import origin, same_origin
 from tapeway.core.http.sigv4 import Signing
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.errors import NoRoute, RequestError
 
 DEFAULT_ROUTE = "default"
@@ -140,7 +141,7 @@ def check_slot_name(name: str) -> str:
 
 
 def resolve(
-    table: RouteTable, provider_of: ProviderLookup, target: str, headers: Headers
+    table: RouteTable, provider_of: ProviderLookup, target: str, fields: RequestFields
 ) -> RequestAddress:
     """The address behind a raw request target.
 
@@ -148,15 +149,15 @@ def resolve(
     cassette or slot of its request alone, so it counts before the slot of the path.
     """
     cassette, slot, prefix, rest = _cut_cassette(target)
-    if cassette is None and request_fields(headers).value(CASSETTE_HEADER) is not None:
-        cassette, slot = named_cassette(headers)
-    address = _below(table, provider_of, cassette, prefix, rest, headers)
+    if cassette is None and fields.value(CASSETTE_HEADER) is not None:
+        cassette, slot = named_cassette(fields)
+    address = _below(table, provider_of, cassette, prefix, rest, fields.headers)
     return address if slot is None else replace(address, slot=slot)
 
 
-def named_cassette(headers: Headers) -> tuple[str | None, str | None]:
+def named_cassette(fields: RequestFields) -> tuple[str | None, str | None]:
     """The cassette or the slot of the header. Raises RequestError for an invalid name."""
-    named = request_fields(headers).value(CASSETTE_HEADER)
+    named = fields.value(CASSETTE_HEADER)
     return (None, None) if named is None else _cassette_or_slot(named.decode("latin-1"))
 
 

@@ -10,11 +10,12 @@ from collections.abc import Iterable
 
 from tapeway.core.digests import sha256
 from tapeway.core.http import forms
-from tapeway.core.http.chunks import AWS_CHUNKED, AwsChunks, MalformedChunks
-from tapeway.core.http.headers import find_header, media_type, request_fields
+from tapeway.core.http.chunks import AwsChunks, MalformedChunks
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
 from tapeway.core.matching.normalisers import HexText
 from tapeway.core.model.messages import LARGE_BODY, BodyFile, Headers, PartDigest
+from tapeway.core.model.request_fields import AWS_CHUNKED, RequestFields, media_type
 from tapeway.core.text import escape_octets
 
 LARGE_JSON = 16 * 1024 * 1024
@@ -29,12 +30,11 @@ _PARSED_TYPES = (b"json", b"jsonl", b"jsonlines", b"event-stream", b"amazon.even
 _CLOSING = b"--"
 
 
-def largest_in_memory(headers: Headers) -> int:
-    """The size up to which a request body with these headers is held in memory."""
-    header = request_fields(headers)
-    media = media_type(header.content_type)
+def largest_in_memory(fields: RequestFields) -> int:
+    """The size up to which a request body with these fields is held in memory."""
+    media = media_type(fields.content_type)
     by_value = media in (b"application/json", _FORM) or media.endswith(b"+json")
-    return LARGE_JSON if by_value and not header.content_encoding else LARGE_BODY
+    return LARGE_JSON if by_value and not fields.content_encoding else LARGE_BODY
 
 
 def is_parsed(headers: Headers, size: int) -> bool:
@@ -64,9 +64,9 @@ def grouped_by_name(pairs: Iterable[tuple[str, Json]]) -> dict[str, Json]:
     return {name: values[0] if len(values) == 1 else values for name, values in grouped.items()}
 
 
-def digest_body(headers: Headers, body: bytes) -> BodyFile:
+def digest_body(fields: RequestFields, body: bytes) -> BodyFile:
     """The size and digests of a body in memory."""
-    digester = BodyDigester(headers)
+    digester = BodyDigester(fields)
     digester.feed(body)
     return digester.finish()
 
@@ -74,14 +74,13 @@ def digest_body(headers: Headers, body: bytes) -> BodyFile:
 class BodyDigester:
     """Computes size and digests of a body piece by piece, in bounded memory."""
 
-    def __init__(self, headers: Headers) -> None:
-        header = request_fields(headers)
+    def __init__(self, fields: RequestFields) -> None:
         self._size = 0
         self._whole = hashlib.sha256()
         self._parts: _MultipartDigester | None = None
-        coding = header.content_encoding
+        coding = fields.content_encoding
         self._chunks = _ChunksDigester() if coding and AWS_CHUNKED in coding.lower() else None
-        self._parts = _digester_of_parts(header.content_type) if not coding else None
+        self._parts = _digester_of_parts(fields.content_type) if not coding else None
 
     def feed(self, piece: bytes) -> None:
         """Add the next piece."""

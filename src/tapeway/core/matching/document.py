@@ -17,14 +17,7 @@ import orjson
 
 from tapeway.core import json_rpc
 from tapeway.core.http import forms
-from tapeway.core.http.chunks import AWS_CHUNKED
 from tapeway.core.http.content_codings import CONTENT_ENCODING, decode
-from tapeway.core.http.headers import (
-    RequestFields,
-    is_json,
-    media_type,
-    request_fields,
-)
 from tapeway.core.json_text import Json, NotJson, ReadJson, canonical, parse
 from tapeway.core.matching import json_paths
 from tapeway.core.matching.body_digest import (
@@ -38,6 +31,7 @@ from tapeway.core.matching.presets import PRESETS
 from tapeway.core.matching.presigned import without_signature
 from tapeway.core.matching.rules import Rules, with_presets
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
+from tapeway.core.model.request_fields import AWS_CHUNKED, RequestFields, is_json, media_type
 from tapeway.core.text import decode_utf8
 
 Content = Literal["empty", "json", "form", "parts", "text", "bytes", "coded", "large"]
@@ -122,7 +116,7 @@ def query_values(raw: str) -> dict[str, Json]:
 
 def selecting_fields(request: Request, names: tuple[str, ...] = ()) -> Headers:
     """The deciding fields of a request, and the fields with the given names (lower case)."""
-    fields = request_fields(request.headers)
+    fields = request.fields
     selecting = fields.selecting
     if fields.preflight and request.method == "OPTIONS":
         selecting += fields.preflight
@@ -184,11 +178,11 @@ def body_value(request: Request, *, open_files: bool = False) -> tuple[Content, 
     """
     if request.file is not None:
         return "large", large_body_value(request.file)
-    header, plain = request_fields(request.headers), request.body
+    header, plain = request.fields, request.body
     if not plain:
         return "empty", None
-    if len(plain) > LARGE_BODY and len(plain) > largest_in_memory(request.headers):
-        return "large", large_body_value(digest_body(request.headers, plain))
+    if len(plain) > LARGE_BODY and len(plain) > largest_in_memory(request.fields):
+        return "large", large_body_value(digest_body(request.fields, plain))
     plain, decoded = decoded_body(header, plain)
     if not decoded:
         return "coded", _hash(plain)

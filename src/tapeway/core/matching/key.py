@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tapeway.core.digests import sha256
-from tapeway.core.http.headers import request_fields
 from tapeway.core.json_text import Json, ReadJson, canonical
 from tapeway.core.matching import document
 from tapeway.core.matching.rules import NO_RULES, Rules
@@ -54,7 +53,7 @@ def key_and_body(request: Request, rules: Rules) -> KeyAndBody:
     if rules is not NO_RULES and rules:
         parsed = document.parsed_request(request, rules)
         return KeyAndBody(document_key(request.route, parsed, rules), None, rules)
-    fields, read, head = request_fields(request.headers), None, head_key(request)
+    fields, read, head = request.fields, None, head_key(request)
     if fields.is_plain_json and request.body and request.file is None:
         # Nearly every request; its value is read and written, and nothing else is done with it.
         read = document.read_json(request.body)
@@ -134,7 +133,7 @@ def _counted(read: ReadJson) -> tuple[bytes, bytes]:
 
 def _canonical_body(request: Request) -> tuple[bytes, bytes]:
     """How a body was read, and its canonical form."""
-    header = request_fields(request.headers)
+    header = request.fields
     if (
         request.body
         and request.file is None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from tapeway.core.digests import sha256
-from tapeway.core.http.headers import stored_request_headers, without_later_fields
+from tapeway.core.http.headers import stored_request_headers
 from tapeway.core.json_text import ReadJson, canonical
 from tapeway.core.matching.credential_fields import (
     OpenedRequest,
@@ -28,6 +28,7 @@ from tapeway.core.matching.placeholders import SecretDigests, spellings
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.request_fields import without_later_fields
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret, is_credential_header
 from tapeway.core.redaction.known_values import KnownValues
 

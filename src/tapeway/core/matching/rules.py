@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 from urllib.parse import unquote
 
 from tapeway.core import loose_json
@@ -100,9 +101,6 @@ _FORMER = "pending"
 NO_RULES = Rules()
 """Without rules every part of a request counts, except its headers."""
 
-RULE_NAMES = tuple([name for name in Rules.__slots__ if name != "addresses"])
-"""The keys below `[rules]`: `rewrite` has `addresses` too."""
-
 
 def parse_rules(document: Json) -> Rules:
     """Read rules from their document. Raises RulesFault for the first that is wrong."""
@@ -111,45 +109,13 @@ def parse_rules(document: Json) -> Rules:
     for key in document:
         if key not in RULE_NAMES:
             raise RulesFault(f"rules.{key}", "there is no such rule", _nearest(key, RULE_NAMES))
-    return Rules(
-        presets=_strings(document, "presets", _check_preset),
-        ignore=_strings(document, "ignore", _check_ignore),
-        ignore_in=tuple(_ignored_texts(document)),
-        normalise=_strings(document, "normalise", _check_normaliser),
-        patterns=_pairs(document, "patterns", _check_pattern),
-        match=_strings(document, "match", _check_header),
-        reuse=_strings(document, "reuse", _check_reuse),
-        rewrite=tuple(_rewritten_paths(document)),
-        addresses=_union(tuple(_rewritten_addresses(document)), ()),
-        ignore_vary=_ignored_names(document),
-        agenttape_ignore=_strings(document, "agenttape_ignore", _check_ignored_name)
-        if "agenttape_ignore" in document
-        else None,
-        audio=_audio(document),
-    )
+    return Rules(**{rule.name: rule.read(document) for rule in _RULES})
 
 
 def rules_document(rules: Rules) -> dict[str, Json]:
     """The document of these rules; `parse_rules` reads it back."""
-    document: dict[str, Json] = {
-        "presets": list(rules.presets),
-        "ignore": list(rules.ignore),
-        "ignore_in": {path: list(patterns) for path, patterns in rules.ignore_in},
-        "normalise": list(rules.normalise),
-        "patterns": dict(rules.patterns),
-        "match": list(rules.match),
-        "reuse": list(rules.reuse),
-        "rewrite": [*rules.addresses, *([dict(rules.rewrite)] if rules.rewrite else ())]
-        if rules.addresses
-        else dict(rules.rewrite),
-        "ignore_vary": rules.ignore_vary == _ANY or list(rules.ignore_vary),
-        "audio": rules.audio,
-    }
-    members: dict[str, Json] = {key: value for key, value in document.items() if value}
-    if rules.agenttape_ignore is not None:
-        # An empty list differs from None: AgentTape's `exact` matcher leaves out nothing.
-        members["agenttape_ignore"] = list(rules.agenttape_ignore)
-    return members
+    document = {rule.name: rule.write(rules) for rule in _RULES}
+    return {name: value for name, value in document.items() if value is not None}
 
 
 def is_reused(rules: Rules, request: Request) -> bool:
@@ -184,26 +150,11 @@ def meta_with_rules(meta: Mapping[str, Json], rules: Rules) -> dict[str, Json]:
 
 def merged_rules(first: Rules, second: Rules) -> Rules:
     """The rules of both; where both define one pattern or rewrite, the second's counts."""
-    ignore_in = dict(first.ignore_in)
-    for path, patterns in second.ignore_in:
-        ignore_in[path] = _union(ignore_in.get(path, ()), patterns)
     return Rules(
-        presets=_union(first.presets, second.presets),
-        ignore=_union(first.ignore, second.ignore),
-        ignore_in=tuple(ignore_in.items()),
-        normalise=_union(first.normalise, second.normalise),
-        patterns=tuple((dict(first.patterns) | dict(second.patterns)).items()),
-        match=_union(first.match, second.match),
-        rewrite=tuple((dict(first.rewrite) | dict(second.rewrite)).items()),
-        reuse=_union(first.reuse, second.reuse),
-        addresses=_union(first.addresses, second.addresses),
-        ignore_vary=_ANY
-        if _ANY in (first.ignore_vary, second.ignore_vary)
-        else _union(first.ignore_vary, second.ignore_vary),
-        agenttape_ignore=first.agenttape_ignore
-        if second.agenttape_ignore is None
-        else second.agenttape_ignore,
-        audio=second.audio or first.audio,
+        **{
+            rule.name: rule.merge(getattr(first, rule.name), getattr(second, rule.name))
+            for rule in _RULES
+        }
     )
 
 
@@ -251,6 +202,12 @@ def _ignored_names(document: Mapping[str, Json]) -> tuple[str, ...]:
         remedy = 'write ignore_vary = ["accept"], or true for all'
         raise RulesFault("rules.ignore_vary", "must be a list of header names, or true", remedy)
     return _strings(document, "ignore_vary", _check_name)
+
+
+def _agenttape_ignored(document: Mapping[str, Json]) -> tuple[str, ...] | None:
+    if "agenttape_ignore" not in document:
+        return None
+    return _strings(document, "agenttape_ignore", _check_ignored_name)
 
 
 def _ignored_texts(document: Mapping[str, Json]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -410,3 +367,97 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 
 def _listed(words: Iterable[str]) -> str:
     return ", ".join(words)
+
+
+def _merged_ignore_in(
+    first: tuple[tuple[str, tuple[str, ...]], ...], second: tuple[tuple[str, tuple[str, ...]], ...]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    merged = dict(first)
+    for path, patterns in second:
+        merged[path] = _union(merged.get(path, ()), patterns)
+    return tuple(merged.items())
+
+
+def _updated(
+    first: tuple[tuple[str, str], ...], second: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    return tuple((dict(first) | dict(second)).items())
+
+
+def _written_rewrite(rules: Rules) -> Json:
+    paths: Json = dict(rules.rewrite)
+    return [*rules.addresses, *([paths] if paths else ())] if rules.addresses else paths or None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How a rule is checked and read, joined with that of other rules, and written."""
+
+    name: str
+    read: Callable[[Mapping[str, Json]], Any]
+    """From the table of all rules. Raises RulesFault."""
+    merge: Callable[[Any, Any], Any]
+    """The second counts where both cannot."""
+    write: Callable[[Rules], Json]
+    """None where there is nothing to write."""
+
+
+def _list_rule(name: str, check: Callable[[str, str], str]) -> _Rule:
+    """A rule that is a list of texts."""
+    return _Rule(
+        name,
+        lambda document: _strings(document, name, check),
+        _union,
+        lambda rules: list(getattr(rules, name)) or None,
+    )
+
+
+_RULES = (
+    _list_rule("presets", _check_preset),
+    _list_rule("ignore", _check_ignore),
+    _Rule(
+        "ignore_in",
+        lambda document: tuple(_ignored_texts(document)),
+        _merged_ignore_in,
+        lambda rules: {path: list(patterns) for path, patterns in rules.ignore_in} or None,
+    ),
+    _list_rule("normalise", _check_normaliser),
+    _Rule(
+        "patterns",
+        lambda document: _pairs(document, "patterns", _check_pattern),
+        _updated,
+        lambda rules: dict(rules.patterns) or None,
+    ),
+    _list_rule("match", _check_header),
+    _list_rule("reuse", _check_reuse),
+    _Rule(
+        "rewrite", lambda document: tuple(_rewritten_paths(document)), _updated, _written_rewrite
+    ),
+    # They are written below `rewrite`.
+    _Rule(
+        "addresses",
+        lambda document: _union(tuple(_rewritten_addresses(document)), ()),
+        _union,
+        lambda _: None,
+    ),
+    _Rule(
+        "ignore_vary",
+        _ignored_names,
+        lambda first, second: _ANY if _ANY in (first, second) else _union(first, second),
+        lambda rules: rules.ignore_vary == _ANY or list(rules.ignore_vary) or None,
+    ),
+    _Rule(
+        "audio", _audio, lambda first, second: second or first, lambda rules: rules.audio or None
+    ),
+    _Rule(
+        "agenttape_ignore",
+        _agenttape_ignored,
+        lambda first, second: first if second is None else second,
+        # An empty list differs from None: AgentTape's `exact` matcher leaves out nothing.
+        lambda rules: None if rules.agenttape_ignore is None else list(rules.agenttape_ignore),
+    ),
+)
+"""Every rule, in the order in which they are written."""
+
+RULE_NAMES = tuple([name for name in Rules.__slots__ if name != "addresses"])
+"""The keys below `[rules]`: `rewrite` has `addresses` too."""

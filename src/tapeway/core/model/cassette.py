@@ -71,7 +71,7 @@ class Recording:
     """In a shared store: applied in the same transaction."""
     read: ReadBodies = field(default=NOT_READ, compare=False, repr=False)
     goes_on: AnyInteraction | None = field(default=None, compare=False, repr=False)
-    """In a shared or remote store: it is written only while this superseded one is unchanged."""
+    """The superseded recording. A shared or remote store writes only while that is unchanged."""
 
     @property
     def is_repeat(self) -> bool:
@@ -144,6 +144,39 @@ class TakenRecording:
     item: AnyInteraction
     take: int = 0
     place: int = 0
+
+
+CREDENTIALS, CONDITIONS = 1, 2
+"""Marks of a recording: the request may hold credentials; it answers only some equal requests."""
+
+
+class LogRow(NamedTuple):
+    """A change of one recording in a shared store."""
+
+    revision: int
+    number: int
+    place: int
+    take: int
+    key: bytes | None
+    """The match key with the route; None where only the recording itself tells."""
+    marks: int
+    live: bool
+    """False where the recording was removed, now or by a later row."""
+
+
+class LogPage(NamedTuple):
+    """Rows after a revision, in order and without a gap."""
+
+    token: str
+    """Names the log. A log with another token is another one: an index begins again with its first row."""
+    revision: int
+    """The last revision of the cassette."""
+    rows: Sequence[LogRow]
+
+    @property
+    def seen(self) -> int:
+        """The revision that a reader of these rows has seen."""
+        return self.rows[-1].revision if self.rows else self.revision
 
 
 @dataclass(frozen=True, slots=True)

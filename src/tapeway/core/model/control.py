@@ -6,7 +6,7 @@ a shared store share a `Control`; each change makes a new `Control`.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Mode = Literal["replay", "record", "auto", "passthrough"]
 
@@ -58,16 +58,26 @@ class CursorState:
 STAYED = CursorState(b"", 0)
 
 
+class SeenCassette(NamedTuple):
+    """How much of a cassette's log a decision knew, and the match keys that it depended on.
+
+    Without keys it depended on all recordings.
+    """
+
+    token: str
+    revision: int
+    keys: tuple[bytes, ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class CursorMove:
     """A step of a cursor in a shared store, from the state `before` to `state`.
 
     `before` may be an earlier step, whose result is then the start; None for a cursor that has not
-    moved yet. `touched` is the recording that the step uses, None if already used. With the
-    `cassette_version` of a look-up, the step is made only while the look-up would find the same, and
-    for a `whole` cassette only while nothing in it has changed. With the `generation` of a `Control`, the
-    step is made only while that is in force. If `state` is None, the cursor stays, only the version is
-    compared, and nothing is written.
+    moved yet. `touched` is the recording that the step uses, None if already used. With what was
+    `seen`, the step is made only while no later row of the log has one of its keys. With the
+    `generation` of a `Control`, the step is made only while that is in force. If `state` is None, the
+    cursor stays, only what was seen is compared, and nothing is written.
     """
 
     name: str
@@ -76,9 +86,10 @@ class CursorMove:
     before: "CursorState | CursorMove | None"
     state: bytes | None
     touched: int | None = None
-    cassette_version: str | None = None
-    whole: bool = False
+    seen: SeenCassette | None = None
     generation: int | None = None
+    revision: int = 0
+    """The last revision of the cassette when the step was tried; 0 where that is not known."""
     after: CursorState | None = None
     """Where the cursor is once the store made the step; None where it did not.
 

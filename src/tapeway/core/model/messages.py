@@ -13,6 +13,8 @@ from io import BytesIO
 from typing import Literal
 
 from tapeway.core.model.client_login import ClientLogin
+from tapeway.core.model.request_fields import Headers as Headers
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.model.values import value_class
 
 WEBSOCKET = "WEBSOCKET"
@@ -20,9 +22,6 @@ WEBSOCKET = "WEBSOCKET"
 
 MESSAGES_TYPE = b"application/x-ndjson"
 """The media type of the answering messages: one on each line, each a chunk."""
-
-Headers = tuple[tuple[bytes, bytes], ...]
-"""Fields in wire order, names in wire case."""
 
 CredentialHeaders = tuple[tuple[str, str], ...]
 """Header fields that carried a credential, with placeholders for the credentials."""
@@ -73,7 +72,7 @@ class PartDigest:
 
 @dataclass(frozen=True, slots=True)
 class BodyFile:
-    """A body too large for memory: its file, its size, and its SHA-256 in hex.
+    """A body too large for memory: the file with it, the size in bytes, the SHA-256 in hex.
 
     `path` is empty if only size and digest are known, or if `handle` opens the body. A multipart
     request has `parts`. `placeholders` are those of the values that were replaced in a recorded
@@ -116,9 +115,20 @@ class Request:
     varied: tuple[str, ...] = ()
     """In a stored request: the fields, in lower case, that decide the answer (`Vary`)."""
     edition: int = field(default=1, compare=False)
-    """Which edition of the list of deciding fields its recorder knew, or who received it knows."""
+    """The edition of the list of deciding fields: the recorder's, or for a received request the current one."""
     login: ClientLogin | None = field(default=None, compare=False, repr=False)
     """The login of the client's connection; None for a request of no connection."""
+    read: RequestFields | None = field(default=None, compare=False, repr=False)
+    """The header, if it was read before; copies of a request take it over."""
+
+    @property
+    def fields(self) -> RequestFields:
+        """The header, read once."""
+        read = self.read
+        if read is None or read.headers is not self.headers:
+            read = RequestFields(self.headers)
+            object.__setattr__(self, "read", read)
+        return read
 
     @property
     def url(self) -> str:

@@ -1,8 +1,7 @@
-"""Which octets of a body are no text, so that their lengths count.
+"""The octets of a body that are no text: a placeholder among them has the length of the secret.
 
-A binary format says how long its fields are, in places that nobody knows who does not know the
-format. So a placeholder there has the length of the secret. Text ends where a quote, a line or a tag
-ends; the placeholder may be longer.
+A binary format states the lengths of fields, and only the format says where. In a text, a quote, the
+end of the line or a tag ends a field, so a placeholder there may be longer.
 
 Where in doubt, octets are no text: a placeholder of the secret's length breaks no text.
 """
@@ -10,7 +9,7 @@ Where in doubt, octets are no text: a placeholder of the secret's length breaks 
 import re
 from functools import lru_cache
 
-from tapeway.core.http.headers import media_type
+from tapeway.core.model.request_fields import media_type
 from tapeway.core.redaction.body_fields import find_parts
 from tapeway.core.text import Utf16Text, decode_utf8, has_controls
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote_plus, unquote_to_bytes
 
 from tapeway.core.automata import compile_for_bytes
 from tapeway.core.http import forms
-from tapeway.core.http.headers import media_type
+from tapeway.core.model.request_fields import media_type
 from tapeway.core.redaction.credentials import (
     ID_AND_SECRET,
     Secret,

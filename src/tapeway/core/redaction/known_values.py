@@ -15,14 +15,25 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tapeway.core.model.messages import ResponseHead
 from tapeway.core.redaction.coded_texts import base64_forms
-from tapeway.core.redaction.credentials import MAX_VALUE, MIN_VALUE, Secret, searchable
+from tapeway.core.redaction.credentials import (
+    MAX_VALUE,
+    MIN_VALUE,
+    Secret,
+    has_special_header,
+    response_credentials,
+    response_url_credentials,
+    searchable,
+)
 from tapeway.core.redaction.spans import (
     PLACEHOLDER,
+    SHORT_PREFIX,
     Span,
     digest_start,
     label_of,
     placeholder_digest,
+    written_label,
 )
 
 MIN_ENCODED = 12
@@ -50,10 +61,69 @@ _PARTS = [
 _compiled = lru_cache(maxsize=1024)(re.compile)
 
 
-class KnownValues:
-    """A fixed set of secrets to search for."""
+def _expression(pattern: str) -> str:
+    """A regular expression that tries one way of matching only, since values may be long."""
+    first, *others = map(re.escape, pattern.split("*"))
+    between = "".join([f"(?>.*?{part})" for part in others[:-1]])
+    return first + between + "".join([f".*{last}" for last in others[-1:]])
 
-    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+
+class Allowed:
+    """Patterns of values and names that are not replaced; `*` stands for anything.
+
+    A pattern is compared with a whole value, and with the label of its placeholder: the name of a
+    field, a parameter or a variable, whatever its case, or that of a form of keys.
+    """
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        self._patterns = tuple(patterns)
+        written = "|".join(map(_expression, self._patterns))
+        self._is_value = re.compile(written, re.DOTALL).fullmatch
+        self._is_label = re.compile(written, re.DOTALL | re.IGNORECASE).fullmatch
+
+    def allows(self, secret: Secret) -> bool:
+        """Whether a value stays as it is."""
+        if not self._patterns:
+            return False
+        label = secret.label.removeprefix(SHORT_PREFIX)
+        return (
+            self._is_value(secret.value.decode("utf-8", "surrogateescape")) is not None
+            or self._is_label(label) is not None
+            or self._is_label(written_label(label)) is not None
+        )
+
+    def without(self, secrets: Iterable[Secret]) -> Iterable[Secret]:
+        """The secrets that are to be replaced."""
+        if not self._patterns:
+            return secrets
+        return [secret for secret in secrets if not self.allows(secret)]
+
+    def without_spans(self, spans: Iterable[Span]) -> Iterable[Span]:
+        """The places of secrets that are to be replaced."""
+        if not self._patterns:
+            return spans
+        return [span for span in spans if span.secret is None or not self.allows(span.secret)]
+
+
+NOTHING_ALLOWED = Allowed()
+
+
+def issued_credentials(head: ResponseHead, allowed: Allowed = NOTHING_ALLOWED) -> list[Secret]:
+    """The credentials a response issues in its head."""
+    if not has_special_header(head.names):
+        return []
+    in_urls = allowed.without(response_url_credentials(head.headers))
+    return [*response_credentials(head.headers), *in_urls]
+
+
+class KnownValues:
+    """A fixed set of secrets to search for.
+
+    What is `allowed` is not among what names and patterns find beside them.
+    """
+
+    def __init__(self, secrets: Iterable[Secret] = (), allowed: Allowed = NOTHING_ALLOWED) -> None:
+        self.allowed = allowed
         # A client that follows a recorded link sends a placeholder back: that is no secret.
         by_value = {
             secret.value: secret

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from tapeway.core.http.content_codings import coding_of, decode_leniently, pieces_beyond_bounds
-from tapeway.core.http.headers import request_fields
 from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.redaction import body_fields, coded_texts, patterns
@@ -77,7 +76,7 @@ class LeakGuard:
         if isinstance(interaction, ForeignInteraction):
             return
         request, response = interaction.request, interaction.response
-        fields = request_fields(request.headers)
+        fields = request.fields
         self._check_body("request", request.body, fields.content_encoding, fields.content_type)
         head = response.head
         content_type = head.value(b"content-type") or b""
@@ -115,9 +114,16 @@ class LeakGuard:
     def _first_shown(self, text: bytes, content_type: bytes, *, in_response: bool) -> Secret | None:
         if (secret := self._first_secret(text)) is not None:
             return secret
-        named = body_fields.find(text, content_type, in_response=in_response)
-        spans = [*named, *patterns.find_in_text(text), *coded_texts.find(text, _find_decoded)]
+        spans = [
+            *self._shown(text, content_type, in_response=in_response),
+            *coded_texts.find(text, lambda decoded: self._shown(decoded, b"", in_response=True)),
+        ]
         return next((span.secret for span in spans if span.secret is not None), None)
+
+    def _shown(self, text: bytes, content_type: bytes, *, in_response: bool) -> list[Span]:
+        """What the names of fields and the forms of keys show."""
+        named = body_fields.find(text, content_type, in_response=in_response)
+        return [*self._known.allowed.without_spans([*named, *patterns.find_in_text(text)])]
 
     def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the pieces of a large body. Raises StoreError before a piece that contains a
@@ -157,10 +163,6 @@ def find_places(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[P
         text = value.encode() if isinstance(value, str) else dump(value)
         if _first_secret(text, known) is not None:
             yield at
-
-
-def _find_decoded(text: bytes) -> list[Span]:
-    return [*body_fields.find(text, b"", in_response=True), *patterns.find_in_text(text)]
 
 
 def _first_secret(data: bytes, known: KnownValues) -> Secret | None:

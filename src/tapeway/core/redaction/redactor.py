@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from tapeway.core.automata import Prefilter
 from tapeway.core.http.content_codings import leniently_readable, readable_request
-from tapeway.core.http.headers import request_fields, stored_request_headers
+from tapeway.core.http.headers import stored_request_headers
 from tapeway.core.http.location import without_userinfo
 from tapeway.core.model.messages import (
     CredentialHeaders,
@@ -31,6 +31,7 @@ from tapeway.core.model.messages import (
     Response,
     ResponseHead,
 )
+from tapeway.core.model.request_fields import stored_fields
 from tapeway.core.redaction import body_fields, coded_texts, framed_keys, patterns
 from tapeway.core.redaction.assignments import LONGEST_CONTEXT
 from tapeway.core.redaction.binary_content import binary_places, names_text
@@ -45,7 +46,6 @@ from tapeway.core.redaction.credentials import (
     holds_secret,
     is_credential_header,
     is_special_header,
-    issued_credentials,
     own_parameters,
     value_credentials,
 )
@@ -54,6 +54,7 @@ from tapeway.core.redaction.known_values import (
     NO_PLACEHOLDERS,
     KnownValues,
     RecordedPlaceholders,
+    issued_credentials,
 )
 from tapeway.core.redaction.patterns import secret_prefilter
 from tapeway.core.redaction.spans import (
@@ -138,13 +139,13 @@ class Redactor:
         self, request: Request, credentials: CredentialHeaders = ()
     ) -> tuple[Request, list[Secret]]:
         """The redacted request, and the secrets that its target, stored fields and body taught."""
-        header = request_fields(request.headers)
+        header = request.fields
         if header.content_encoding:
             # Nothing can be replaced inside a coded body.
             plain = readable_request(request)
             if plain is not request:
                 request = replace(plain, coding=header.content_encoding)
-                header = request_fields(request.headers)
+                header = request.fields
         wide = read_utf16(request.body, header.content_type)
         text = request.body if wide is None else wide.text
         fields = stored_request_headers(request.headers)
@@ -166,11 +167,12 @@ class Redactor:
         )
         redactor = found.redactor
         suspect = suspect or bool(found.spans) or redactor is not self
+        header = stored_fields(redactor._stored(fields) if suspect else fields)
         stored = Request(
             request.route,
             request.method,
             redactor._target(request.target, own, suspect=suspect),
-            redactor._stored(fields) if suspect else fields,
+            header.headers,
             redactor._body(request.body, found, wide) if suspect else request.body,
             without_userinfo(request.base) if "@" in request.base else request.base,
             file=request.file,
@@ -178,6 +180,7 @@ class Redactor:
             coding=request.coding,
             varied=request.varied,
             edition=request.edition,
+            read=header,
         )
         return stored, found.taught
 
@@ -197,7 +200,7 @@ class Redactor:
             readable, taught_inside = self._uncoded_response(decoded)
             if readable.body != decoded.body:
                 stored, taught = readable, taught_inside
-        return stored, [*issued_credentials(response.head), *taught]
+        return stored, [*issued_credentials(response.head, self._known.allowed), *taught]
 
     def _uncoded_response(self, response: Response) -> tuple[Response, list[Secret]]:
         content_type, body = response.head.value(b"content-type") or b"", response.body
@@ -257,7 +260,7 @@ class Redactor:
         if not (
             self._is_suspect(data)
             or _may_have_framed_keys(data, content_type)
-            or self._recorded.find([data])
+            or self._recalled([data])
         ):
             return data, []
         found = self._found_in(
@@ -271,7 +274,7 @@ class Redactor:
         values, head = self._of_exchange, _searched_text(target, request.headers)
         if not (values.may_occur_in(head) or values.may_occur_in(request.body)):
             return request
-        media = request_fields(request.headers).content_type
+        media = request.fields.content_type
         stored = replace(
             request,
             target=self._without_known(target).decode("utf-8", "surrogateescape"),
@@ -379,16 +382,18 @@ class Redactor:
         return chain(
             self._known.find(data, start),
             self._of_exchange.find(data, start),
-            patterns.find_in_text(data, start),
+            self._known.allowed.without_spans(patterns.find_in_text(data, start)),
         )
 
     def _find_decoded(self, text: bytes) -> list[Span]:
         """The secrets of a text that was decoded, or assembled from pieces."""
         if not self._is_plainly_suspect(text):
             return []
-        framed = list(framed_keys.find(text)) if has_controls(text) else []
+        allowed = self._known.allowed
+        framed = list(allowed.without_spans(framed_keys.find(text))) if has_controls(text) else []
         plain = _ending_with(framed, self._find_plain(text))
-        return [*body_fields.find(text, b"", in_response=True), *framed, *plain]
+        named = allowed.without_spans(body_fields.find(text, b"", in_response=True))
+        return [*named, *framed, *plain]
 
     def _found_in(
         self,
@@ -413,14 +418,18 @@ class Redactor:
         framed: list[Span] = []
         if suspect:
             if places := binary_places(body, content_type, wide):
-                framed = [span for span in framed_keys.find(text) if _is_within(span, places)]
+                framed = [
+                    span
+                    for span in self._known.allowed.without_spans(framed_keys.find(text))
+                    if _is_within(span, places)
+                ]
             plain = _ending_with(framed, json_safe_spans(text, self._find_plain(text)))
             spans += [*framed, *plain]
         texts: StreamedTexts | None = None
         if streamed and in_response and may_be_stream(text, content_type):
             texts = StreamedTexts(text, content_type)
             spans += _find_streamed(texts, self._find_in_streamed)
-        recorded = self._recorded.find(chain([head, text], map(_whole, texts or ())))
+        recorded = self._recalled(chain([head, text], map(_whole, texts or ())))
         if not (spans or suspect or recorded):
             return _Found([], [], [], self)
         told = [*spans, *(self._newly_found(head) if suspect else ())]
@@ -435,6 +444,10 @@ class Redactor:
         places = binary_places(body, content_type, wide) if spans else []
         return _Found(spans, places, taught, self.learning(new))
 
+    def _recalled(self, texts: Iterable[bytes]) -> list[Secret]:
+        """The values in the texts whose placeholders are recorded."""
+        return [*self._known.allowed.without(self._recorded.find(texts))]
+
     def _in_fields(
         self,
         body: bytes,
@@ -446,8 +459,10 @@ class Redactor:
     ) -> list[Span]:
         """What the names of fields show, and what is encoded in the body."""
         if body and (suspect or body_fields.reads_whole(content_type)):
-            named = body_fields.find(body, content_type, in_response=in_response, own=own)
-            return named + (coded_texts.find(body, self._find_decoded) if suspect else [])
+            named = self._known.allowed.without_spans(
+                body_fields.find(body, content_type, in_response=in_response, own=own)
+            )
+            return [*named] + (coded_texts.find(body, self._find_decoded) if suspect else [])
         return []
 
     def _newly_found(self, head: bytes) -> Iterable[Span]:
@@ -536,9 +551,11 @@ class Redactor:
     def _parameters(self, target: str, parameters: Iterable[tuple[str, int, int, bytes]]) -> str:
         pieces: list[str] = []
         at = 0
+        allowed = self._known.allowed
         for name, start, end, value in parameters:
-            if not PLACEHOLDER.fullmatch(value):
-                hidden = self.placeholder(label_for(name, value), value).decode()
+            label = label_for(name, value)
+            if not (PLACEHOLDER.fullmatch(value) or allowed.allows(Secret(label, value))):
+                hidden = self.placeholder(label, value).decode()
                 pieces += target[at:start], hidden
                 at = end
         return "".join([*pieces, target[at:]])

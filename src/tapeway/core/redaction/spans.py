@@ -81,7 +81,7 @@ def secret_digest(salt: bytes, value: bytes) -> bytes:
 
 def placeholder(label: str, digest: bytes) -> bytes:
     """The placeholder of a secret seen in this place; the digest distinguishes it from others."""
-    return f"REDACTED.{_written_label(label)}.{_letters(digest)}".encode()
+    return f"REDACTED.{written_label(label)}.{_letters(digest)}".encode()
 
 
 def fitted_placeholder(label: str, digest: bytes, size: int) -> bytes:
@@ -92,7 +92,7 @@ def fitted_placeholder(label: str, digest: bytes, size: int) -> bytes:
     letters = _letters(digest)
     if size >= _LEAST_LABELLED:
         room = size - _LEAST_LABELLED + 1
-        return f"REDACTED.{_written_label(label)[:room].ljust(room, '-')}.{letters}".encode()
+        return f"REDACTED.{written_label(label)[:room].ljust(room, '-')}.{letters}".encode()
     if size >= _LEAST_UNLABELLED:
         return f"RED.{letters.rjust(size - len('RED.'), '-')}".encode()
     if size >= _LEAST_SHORT:
@@ -128,7 +128,8 @@ def _letters(digest: bytes) -> str:
     return digest[:_DIGEST_PART].hex().translate(_LETTERS)
 
 
-def _written_label(label: str) -> str:
+def written_label(label: str) -> str:
+    """A label as placeholders have it."""
     return _NOT_IN_LABEL.sub("-", label) or "value"
 
 

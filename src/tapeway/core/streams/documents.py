@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from tapeway.core.http.content_codings import coding_of, content_coding, decode
-from tapeway.core.http.headers import find_header, is_json, media_type
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, peek_json
 from tapeway.core.model.messages import Response
+from tapeway.core.model.request_fields import is_json, media_type
 from tapeway.core.streams.framings import FRAMINGS, events_of
 
 _SMALL = 128 * 1024

@@ -7,9 +7,10 @@ because clients take the response for the end.
 """
 
 from tapeway.core.http.content_codings import content_coding
-from tapeway.core.http.headers import find_header, media_type, request_fields
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import json_object, peek_json
 from tapeway.core.model.messages import Request, ResponseHead
+from tapeway.core.model.request_fields import media_type
 from tapeway.core.streams.events import SSE, SseEvents
 
 _BEGINNING = 1024
@@ -18,7 +19,7 @@ _BEGINNING = 1024
 
 def may_be_json_rpc(request: Request) -> bool:
     """Whether the response to a request may be a stream of JSON-RPC messages."""
-    if request_fields(request.headers).is_mcp:
+    if request.fields.is_mcp:
         return True
     return request.body.find(b'"jsonrpc"', 0, _BEGINNING) >= 0
 

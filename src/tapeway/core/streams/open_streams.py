@@ -11,9 +11,9 @@ from itertools import accumulate, zip_longest
 from typing import NamedTuple
 
 from tapeway.core.http.content_codings import coding_of
-from tapeway.core.http.headers import is_json, media_type
 from tapeway.core.json_text import json_object
 from tapeway.core.model.messages import Response, ResponseHead
+from tapeway.core.model.request_fields import is_json, media_type
 from tapeway.core.streams.documents import placed_documents
 from tapeway.core.streams.events import SSE, LineEvents, SseEvents
 from tapeway.core.streams.framings import FRAMINGS, LINES, events_of

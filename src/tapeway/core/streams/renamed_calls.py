@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tapeway.core.http.content_codings import coding_of, decode, without_coding_fields
-from tapeway.core.http.headers import media_type, request_fields
 from tapeway.core.json_rpc import AskedNames, CallNames, names_of, renamed
 from tapeway.core.model.messages import Request, Response
+from tapeway.core.model.request_fields import media_type
 from tapeway.core.streams.framings import FRAMINGS, events_of
 
 _Message = Sequence[tuple[int, bytes]]
@@ -28,7 +28,7 @@ def names_in(request: Request) -> Sequence[CallNames]:
     """The names of the calls in a request; empty if it is no JSON-RPC over HTTP."""
     if request.method != "POST" or request.file is not None:
         return ()
-    coding = request_fields(request.headers).content_encoding
+    coding = request.fields.content_encoding
     body = request.body if coding is None else decode(coding, request.body)
     return () if body is None else names_of(body)
 

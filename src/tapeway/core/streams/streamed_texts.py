@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple
 
 import orjson
 
-from tapeway.core.http.headers import media_type
 from tapeway.core.json_text import Json, Pointer
+from tapeway.core.model.request_fields import media_type
 from tapeway.core.streams.events import BOM
 from tapeway.core.streams.framings import framing_of
 

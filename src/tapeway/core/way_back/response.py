@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tapeway.core.http.content_codings import coding_of, decode, without_coding_fields
-from tapeway.core.http.headers import is_json, media_type
 from tapeway.core.matching.json_paths import Path
 from tapeway.core.model.messages import NO_CHUNK_TIMES, Response, ResponseHead
+from tapeway.core.model.request_fields import is_json, media_type
 from tapeway.core.streams.end_marks import has_no_body
 from tapeway.core.streams.events import SSE
 from tapeway.core.way_back.addresses import WayBack

@@ -8,11 +8,11 @@ import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall, Plan, Replay
-from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.cassette.rerecording import (
     Replacement,
     earlier_under,
@@ -40,6 +40,7 @@ from tapeway.engine.cassettes.source import (
 from tapeway.engine.correlation import CorrelationMatches, first_of_earlier, refers_to_earlier
 from tapeway.engine.decision import is_large
 from tapeway.engine.renamed_calls import for_this_client
+from tapeway.errors import DocumentAway
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,10 @@ class Cassettes:
             view, plan = await self._find(await self.source.begin(name, incoming, mode))
             if isinstance(plan, Replay) or not MODE_POLICIES[mode].uses_recordings:
                 return plan
-        return self._told_of(await self._reconsider(view, plan))
+        try:
+            return self._told_of(await self._reconsider(view, plan))
+        finally:
+            view.search.decided()
 
     def _told_of(self, plan: Plan) -> Plan:
         """The plan; the log says once per cassette why a recorded request is asked again."""
@@ -94,36 +98,42 @@ class Cassettes:
 
     async def _find(self, search: Search) -> tuple[View, Plan]:
         """What may answer, and the plan; of a replay the recording is counted as used."""
-        source, policy = self.source, MODE_POLICIES[search.mode]
+        try:
+            return await self._found(search)
+        finally:
+            search.decided()
+
+    async def _found(self, search: Search) -> tuple[View, Plan]:
+        source = self.source
         async with source.turn(search):
-            if (known := source.at_hand(search)) is not None:
-                plan = self._plan(known)
-                if isinstance(plan, Replay) and await source.use(known, plan):
-                    return known, plan
             for _ in range(MOST_TRIES):
                 view = await source.view(search)
-                if is_large(search.incoming.request):
-                    search.incoming = await self._planner.prepared(
-                        view.cassette, search.incoming, search.mode
-                    )
-                view = await source.wider(view)
-                if search.incoming.request.file is not None and policy.uses_recordings:
-                    incoming = await self._planner.with_recorded_values(
-                        view.cassette, search.incoming, search.mode
-                    )
-                    # The search of a wider view is another one.
-                    search.incoming = view.search.incoming = incoming
-                if source.holds(view):
+                try:
+                    if is_large(search.incoming.request):
+                        search.incoming = await self._planner.prepared(
+                            view.cassette, search.incoming, search.mode
+                        )
+                    if not source.holds(view):
+                        continue
                     plan = self._plan(view)
-                    if not isinstance(plan, Replay) or await source.use(view, plan):
+                except DocumentAway as away:
+                    await source.bring(view, away)
+                    continue
+                if not isinstance(plan, Replay):
+                    if not await source.has_news(view, plan):
                         return view, plan
+                elif await source.use(view, plan := source.whole(plan)):
+                    return view, plan
         raise too_many(search.name)
 
     def _plan(self, view: View) -> Plan:
         search = view.search
-        plan = self._planner.plan(view.cassette, search.incoming, search.mode)
-        if isinstance(plan, LiveCall) and self.source.shared:
-            return plan._replace(shared=True)
+        if not self.source.shared:
+            return self._planner.plan(view.cassette, search.incoming, search.mode)
+        incoming = search.incoming._replace(take=search.take)
+        plan = self._planner.plan(view.cassette, incoming, search.mode)
+        if isinstance(plan, LiveCall):
+            return plan._replace(shared=True, incoming=search.incoming)
         return plan
 
     async def _reconsider(self, view: View, plan: LiveCall | Miss) -> Plan:
@@ -146,22 +156,32 @@ class Cassettes:
             search.incoming = incoming._replace(known=known)
         request = plan.redacted if isinstance(plan, LiveCall) else plan.request
         view = await source.alike(view, request, asks=isinstance(plan, LiveCall))
-        seen = await self._context.correlation.search(view.cassette, incoming, plan)
+        correlation = self._context.correlation
+        seen = await correlation.search(view.cassette, incoming, plan, view.identifiers)
         for _ in range(MOST_TRIES):
             if not source.holds(view):
-                view = await source.view(search)
-                again = self._plan(view)
+                view, again = await self._find(search)
                 if isinstance(again, Replay):
                     return again
                 plan = again
             both = await source.matched(view, seen)
-            settled = self._settled(both, plan, seen)
-            if not isinstance(settled, Replay) or await source.use(both, settled):
+            if not source.holds(both):
+                continue
+            try:
+                settled = self._settled(both, plan, seen)
+            except DocumentAway as away:
+                await source.bring(both, away)
+                continue
+            if not isinstance(settled, Replay):
                 return settled
+            if await source.use(both, settled := source.whole(settled)):
+                return settled
+            view = both
         raise too_many(name)
 
     def _settled(self, view: View, plan: LiveCall | Miss, seen: CorrelationMatches) -> Plan:
-        cassette, take = view.cassette, view.search.incoming.take
+        search, cassette = view.search, view.cassette
+        take = search.take or search.incoming.take
         if isinstance(plan, LiveCall) and plan.cassette is not cassette:
             plan = plan._replace(cassette=cassette)
         elif isinstance(plan, Miss) and plan.searched is not cassette:
@@ -233,9 +253,10 @@ class Cassettes:
                 view = await latest()
                 cassette = view.cassette
                 take = cassette.take_now(live_call.take)
-                own = cassette.earlier(interaction, key, take)
-                earlier = first_earlier(cassette, own)
-                if earlier is None or not is_unchanged(earlier, interaction):
+                find = partial(_replaced, cassette, interaction, key, take)
+                own, earlier, unchanged = await source.reading(cassette, find)
+                earlier = await source.in_memory(cassette, earlier)
+                if earlier is None or not unchanged:
                     break
                 cassette.keep(earlier.index, take)
                 if await source.use(view, Replay(cassette, earlier, live_call.target, key)):
@@ -247,10 +268,12 @@ class Cassettes:
                 raise too_many(cassette.name)
             instead: tuple[int, ...] = ()
             id_map: Mapping[str, str] = {}
-            if not own and (instead := _answering(cassette, live_call, interaction)):
+            answering = partial(_answering, cassette, live_call, interaction)
+            if not own and (instead := await source.reading(cassette, answering)):
                 earlier = first_earlier(cassette, instead)
             elif not own:
                 instead, earlier, id_map = await self._under_other_ids(view, take, interaction)
+            earlier = await source.in_memory(cassette, earlier)
             yield Replacement(cassette, instead)
             if earlier is not None:
                 issued = reissued_ids(earlier.response, interaction.response)
@@ -266,31 +289,40 @@ class Cassettes:
         """
         source, rules = self.source, view.cassette.rules
         nothing: tuple[tuple[int, ...], None, Mapping[str, str]] = (), None, {}
-        if view.is_empty:
+        if not len(view.cassette):
             return nothing
         if source.shared:
             words = random_words(interaction.request)
             await source.load_bindings(view, [*IdBindings.keys_of(words)])
+            take = view.cassette.take_now(take)
         asked = with_earlier_ids(interaction.request, take.bindings)
         if asked != interaction.request:
-            key = recording_key(replace(interaction, request=asked), rules)
-            cassette = (await source.under(view, [key])).cassette
-            instead = earlier_under(cassette, interaction, asked, cassette.take_now(take))
-            if instead:
+            cassette = view.cassette
+            under = partial(earlier_under, cassette, interaction, asked, cassette.take_now(take))
+            if instead := await source.reading(cassette, under):
                 return instead, first_earlier(cassette, instead), {}
         if not await refers_to_earlier(asked, rules):
             return nothing
         alike = await source.alike(view, asked, asks=False)
-        seen = await self._context.correlation.search_recorded(alike.cassette, asked)
+        cassette, identifiers = alike.cassette, alike.identifiers
+        seen = await self._context.correlation.search_recorded(cassette, asked, identifiers)
         await source.load_bindings(alike, seen.binding_keys())
-        match = first_of_earlier(alike.cassette, alike.cassette.take_now(take), seen)
+        match = first_of_earlier(cassette, cassette.take_now(take), seen, identifiers)
         if match is None:
             return nothing
         index = match.interaction.index
-        cassette = (await source.under(view, [alike.cassette.key_of(index)])).cassette
         if cassette.get(index) is None or not cassette.is_earlier(index, cassette.take_now(take)):
             return nothing
         return (index,), match.interaction, match.id_map
+
+
+def _replaced(
+    cassette: CassetteIndex, interaction: Interaction, key: bytes, take: Take
+) -> tuple[tuple[int, ...], Interaction | None, bool]:
+    """The recordings that a new answer replaces, the first, and whether the answer equals the first."""
+    own = cassette.earlier(interaction, key, take)
+    earlier = first_earlier(cassette, own)
+    return own, earlier, earlier is not None and is_unchanged(earlier, interaction)
 
 
 def _answering(

@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 
 from tapeway.core.cassette import cursors
 from tapeway.core.cassette.plan import Incoming
-from tapeway.core.http.headers import request_fields
 from tapeway.core.http.routing import RouteTable
 from tapeway.core.matching.presets import PRESETS, preset_of
 from tapeway.core.matching.rules import (
@@ -110,7 +109,7 @@ class CassetteContext:
         """The preset of a client, where a cassette that begins does not have the preset yet."""
         if not self.presets or not MODE_POLICIES[mode].records:
             return None
-        user_agent = request_fields(incoming.request.headers).value(b"user-agent") or b""
+        user_agent = incoming.request.fields.value(b"user-agent") or b""
         preset = preset_of(user_agent.decode("latin-1"))
         if preset is None or preset in rules.presets:
             return None

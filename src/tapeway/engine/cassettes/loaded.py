@@ -437,7 +437,7 @@ class Loaded(Source):
             await self._rules.close(cassette)
         out.cassette = None
 
-    def recordings(self, name: str, cassette: CassetteIndex | None) -> "ReportedRecordings":
+    async def recordings(self, name: str, cassette: CassetteIndex | None) -> "ReportedRecordings":
         # Imported here: a server that makes no report starts without.
         from tapeway.engine.report.summary import RecordingsInMemory
 

@@ -1,8 +1,7 @@
 """Sources give the engine views of cassettes, and take note of what the engine did.
 
-A view is a cassette as a request needs it. `Loaded` gives views of whole cassettes in the
-memory of this process. `LookedUp` asks a store of many processes for the recordings under the keys of
-the request.
+A view is a cassette as a request needs it. `Loaded` gives views of the cassettes of this process.
+`Followed` keeps an index of each cassette that other processes use too, and follows the store's log.
 """
 
 import math
@@ -15,17 +14,18 @@ from typing import TYPE_CHECKING
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
+from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.matching.rules import Rules
-from tapeway.core.misses.miss import SearchedCassette
+from tapeway.core.misses.miss import Miss, SearchedCassette
 from tapeway.core.misses.neighbours import SoughtRequest
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import Control, CursorState, Mode
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
-from tapeway.engine.cassettes.context import CassetteContext, CassetteCounts, KeyedLocks
+from tapeway.engine.cassettes.context import CassetteContext, CassetteCounts, KeyedLocks, T
 from tapeway.engine.correlation import CorrelationMatches
 from tapeway.engine.journal import EmptyNames
-from tapeway.errors import StoreAway, StoreError
+from tapeway.errors import DocumentAway, StoreAway, StoreError
 from tapeway.ports import CassetteStore
 
 if TYPE_CHECKING:
@@ -33,23 +33,6 @@ if TYPE_CHECKING:
 
 MOST_TRIES = 1000
 """The number of times a request is decided on anew because another instance was quicker."""
-
-NO_TURNS: Mapping[bytes, CursorState] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class CassetteInfo:
-    """Facts about a cassette without its recordings; valid until the next steering."""
-
-    head: CassetteHead
-    rules: Rules
-    routes: set[str]
-    has_unrouted: bool
-    stored_already: bool
-    origins: tuple[str, ...] = ()
-    """Origins of the recordings that name no route."""
-    unsure: set[str] = field(default_factory=set)
-    """Base URLs without a route, for which only the path tells the route: not known yet."""
 
 
 @dataclass(slots=True)
@@ -63,34 +46,34 @@ class Search:
     """The take of the request; of a cassette in memory the take in force."""
     keys: Sequence[bytes] = ()
     """The match keys that the request may have; none where the whole cassette is in memory."""
-    info: CassetteInfo | None = None
+    cassette: CassetteIndex | None = None
+    """The cassette by whose rules the keys were made."""
+    used: set[bytes] = field(default_factory=set)
+    """The keys of recordings that were tried to be used."""
+    refused: int = 0
+    """How often the store has refused a step."""
+    when_decided: list[Callable[[], None]] = field(default_factory=list)
+    """Called after the decision: each lets go of a recording that the decision kept in memory."""
+
+    def decided(self) -> None:
+        """Let go of what only the decision needed."""
+        for let_go in self.when_decided:
+            let_go()
+        self.when_decided.clear()
 
 
 @dataclass(slots=True)
 class View:
-    """A cassette as a request needs it.
-
-    Of a cassette in memory the view is the whole cassette, live. Of a shared store the view is a small
-    cassette of what was found under some keys, with the cursors of these.
-    """
+    """A cassette as a request needs it: the index in memory, live."""
 
     cassette: CassetteIndex
     search: Search
-    turns: Mapping[bytes, CursorState] = field(default_factory=dict)
-    version: str | None = None
-    """The version of the whole cassette, from before its recordings were read."""
-    move: Callable[[bytes, int], Awaitable[bool]] | None = None
-    """Moves a remembered cursor, where nothing was read."""
+    identifiers: CorrelationIndex | None = None
+    """The identifiers in what the request may mean, where a store has looked them up."""
     bindings: Mapping[bytes, CursorState] | None = None
     """How other instances have renamed identifiers, where the bindings were read."""
     generation: int = 0
     """The cassette's own generation when the view was made."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the cassette holds nothing at all."""
-        info = self.search.info
-        return not len(self.cassette) if info is None else not info.stored_already
 
 
 @dataclass(slots=True)
@@ -103,7 +86,7 @@ class OutOfUse:
 
 
 class Source(ABC):
-    """Where views come from: `Loaded` for stores of one process, `LookedUp` for shared stores.
+    """Where views come from: `Loaded` for stores of one process, `Followed` for shared stores.
 
     The default of a method suits a cassette that is whole in memory.
     """
@@ -154,17 +137,31 @@ class Source(ABC):
         """Held while a request is decided on, where requests for the same would compete."""
         return nullcontext()
 
-    def at_hand(self, search: Search) -> View | None:
-        """What is remembered of an earlier look at the store, None where there is nothing."""
-        return None
-
     @abstractmethod
     async def view(self, search: Search) -> View:
         """The recordings with the match keys of the request, as they are now. Raises StoreError."""
 
-    async def wider(self, view: View) -> View:
-        """All that may answer the request; the same view where there is no more."""
-        return view
+    async def has_news(self, view: View, plan: LiveCall | Miss) -> bool:
+        """Whether other processes have changed what a plan without a replay rests on. Raises StoreError."""
+        return False
+
+    async def bring(self, view: View, away: DocumentAway) -> None:
+        """Read a recording that a decision looks at. Raises StoreError."""
+        raise away
+
+    async def reading(self, cassette: CassetteIndex, work: Callable[[], T]) -> T:
+        """The result of work that looks at recordings, repeated once a missing document was read."""
+        return work()
+
+    async def in_memory(
+        self, cassette: CassetteIndex, item: Interaction | None
+    ) -> Interaction | None:
+        """A recording with its document in memory. Raises StoreError."""
+        return item
+
+    def whole(self, replay: Replay) -> Replay:
+        """The replay with its recording in memory."""
+        return replay
 
     def holds(self, view: View) -> bool:
         """Whether a view still shows the cassette in use."""
@@ -195,10 +192,6 @@ class Source(ABC):
     ) -> Sequence[AnyInteraction]:
         """A few recordings that may be nearest to a missed request. Raises StoreError."""
 
-    async def under(self, view: View, keys: Sequence[bytes]) -> View:
-        """The present recordings with some match keys. Raises StoreError."""
-        return view
-
     async def matched(self, view: View, seen: CorrelationMatches) -> View:
         """The view with the cursors and the bindings of the recordings that were seen."""
         return view
@@ -226,6 +219,10 @@ class Source(ABC):
     @abstractmethod
     async def reserve(self, live_call: LiveCall) -> int:
         """An index that nobody else uses, for a further recording of a call. Raises StoreError."""
+
+    def appended(self, live_call: LiveCall, cassette: CassetteIndex, index: int) -> None:
+        """Note that a recording of a call is durable, before the index has it."""
+        return
 
     async def let_go(self, live_call: LiveCall) -> None:
         """Let equal requests make further calls during this call."""
@@ -258,7 +255,7 @@ class Source(ABC):
 
     async def load_bindings(self, view: View, keys: Sequence[bytes]) -> Mapping[bytes, CursorState]:
         """Load into the take how other instances have renamed identifiers, from some cursors."""
-        return NO_TURNS
+        return {}
 
     @abstractmethod
     async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:
@@ -303,8 +300,8 @@ class Source(ABC):
         return
 
     @abstractmethod
-    def recordings(self, name: str, cassette: CassetteIndex | None) -> "ReportedRecordings":
-        """The recordings for a report; those in memory are in this cassette."""
+    async def recordings(self, name: str, cassette: CassetteIndex | None) -> "ReportedRecordings":
+        """The recordings for a report; those in memory are in this cassette. Raises StoreError."""
 
     @abstractmethod
     async def counts(self) -> Sequence[CassetteCounts]:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from tapeway.body_files import body_pieces
-from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.condition import ANY, Condition, Unchanged, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.core.model.messages import BodyFile
@@ -117,10 +117,6 @@ class Editor(ABC):
         return await self._source.read(name, as_stored=True)
 
     @abstractmethod
-    async def outline(self, name: str) -> Outline | None:
-        """The metadata, number of interactions, routes and upstreams of a cassette."""
-
-    @abstractmethod
     async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
         """Metadata and interactions, from behind an index or all, to be iterated once.
 
@@ -215,21 +211,6 @@ class Editor(ABC):
 
         return await self._change(name, work)
 
-    async def replace_head(
-        self, name: str, head: CassetteHead, secrets: Secrets = "refuse"
-    ) -> Changed:
-        """Replace a cassette's metadata; a cassette in use is loaded anew. Raises AdminError (404)."""
-
-        async def work(loaded: bool) -> Changed:
-            if await self._store.stat(name) is None:
-                raise no_cassette(name)
-            prepared = await self._prepare(name, head, (), secrets, meta=True)
-            await self._store.replace_head(name, prepared.head)
-            await self._store.release(name)
-            return Changed(document.head_digest(prepared.head), prepared.replaced)
-
-        return await self._change(name, work)
-
     async def remove(self, name: str, condition: Condition = ANY) -> None:
         """Delete a cassette, if the condition holds in that moment.
 
@@ -306,6 +287,8 @@ class Editor(ABC):
         receipt = self._receipts.of(name, key, sent, len(additions))
         async with receipt.lock:
             if len(receipt.appended) < len(additions):
+                if head is not None:
+                    head = (await self._prepare(name, head, (), secrets, meta=True)).head
                 call = AppendCall(additions, head, secrets, receipt, key is not None, expected)
                 await self._append_to(name, call.head, partial(self._append, call))
             return Extended(

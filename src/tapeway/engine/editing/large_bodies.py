@@ -91,7 +91,7 @@ async def _moved_to_files(store: CassetteStore, name: str, item: AnyInteraction)
 
 
 async def _move_request(store: CassetteStore, name: str, request: Request) -> Request:
-    digester = BodyDigester(request.headers)
+    digester = BodyDigester(request.fields)
     digester.feed(request.body)
     kept: BodyFile = await store.keep(name, [request.body])
     described = replace(digester.finish(), placeholders=placeholders_of(request.body))

@@ -19,11 +19,9 @@ from tapeway.core.matching import rules
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import (
     CassetteHead,
-    Outline,
     Recording,
     StoredCassette,
     items_after,
-    sources_of,
 )
 from tapeway.core.model.condition import Condition
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
@@ -143,21 +141,6 @@ class LoadedEditor(Editor):
         self._seen = UploadedBodies()
         self._numbering = Numbering()
         self._loaded_for_editing: WeakSet[CassetteIndex] = WeakSet()
-        self._heads: WeakKeyDictionary[CassetteIndex, CassetteHead] = WeakKeyDictionary()
-
-    async def outline(self, name: str) -> Outline | None:
-        # Read once while somebody appends to it from elsewhere.
-        cassette = self._loaded.loaded.get(name)
-        if cassette is not None and (head := self._heads.get(cassette)) is not None:
-            held: Sequence[AnyInteraction] = cassette.snapshot()
-        elif (stored := await self.stored(name)) is None:
-            return None
-        else:
-            head, held = stored.head, stored.interactions
-            if cassette is not None and cassette in self._loaded_for_editing:
-                # Claimed, so that memory and store agree.
-                self._heads[cassette] = head
-        return Outline(head, len(held), sources_of(held))
 
     async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
         if (stored := await self.stored(name)) is None:

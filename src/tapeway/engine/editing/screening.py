@@ -72,7 +72,7 @@ def screen(
     values = {secret.value for secret in known.secrets}
     if len(items) > 1 and any(secret.value not in values for secret in scanner.taught):
         # An interaction may show what a later one has taught.
-        known = KnownValues([*scanner.taught, *known.secrets])
+        known = KnownValues([*scanner.taught, *known.secrets], known.allowed)
         return screen(head, items, known, secrets, meta=meta, first=first)
     if meta:
         about = scanner.document(dict(head.meta))

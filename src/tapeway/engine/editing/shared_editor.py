@@ -3,16 +3,13 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from tapeway.core.cassette.recording_keys import recording_key
-from tapeway.core.matching import rules
-from tapeway.core.matching.key import key_digest
-from tapeway.core.model.cassette import CassetteHead, Outline, Recording
+from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.condition import Condition, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassettes.context import KeyedLocks, T
-from tapeway.engine.cassettes.looked_up import LookedUp
+from tapeway.engine.cassettes.followed import Followed
 from tapeway.engine.editing.changes import (
     Appended,
     CassetteContents,
@@ -32,7 +29,7 @@ class SharedEditor(Editor):
 
     def __init__(
         self,
-        source: LookedUp,
+        source: Followed,
         known: KnownValues,
         new_head: Callable[[], CassetteHead],
     ) -> None:
@@ -41,9 +38,6 @@ class SharedEditor(Editor):
         self._locks = KeyedLocks()
         self._new_head = new_head
         self._changed = source.announce
-
-    async def outline(self, name: str) -> Outline | None:
-        return await self._shared.outline(name)
 
     async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
         """A cassette page by page; changes of others may show or not."""
@@ -122,7 +116,7 @@ class _SharedTarget:
     async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
         """Note in the receipt interactions that an earlier process has stored."""
         if call.with_key and not call.receipt.appended and await self._is_changed(call):
-            call.receipt.appended |= await _find_identical(self._store, self.name, self.head, items)
+            call.receipt.appended |= await _find_identical(self._store, self.name, items)
 
     async def _is_changed(self, call: AppendCall) -> bool:
         """Whether the cassette is not as the call expects: a repeated call has changed it itself."""
@@ -151,22 +145,16 @@ class _SharedTarget:
 
 
 async def _find_identical(
-    store: SharedStore, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
+    store: SharedStore, name: str, items: Sequence[AnyInteraction]
 ) -> dict[int, Appended]:
     """The items that the cassette holds already, identical to the last byte, by number."""
-    appended: dict[int, Appended] = {}
-    used: set[int] = set()
+    wanted: dict[str, list[int]] = {}
     for number, item in enumerate(items):
-        if not isinstance(item, Interaction):
-            continue
-        digest = document.interaction_digest(item)
-        key = key_digest(recording_key(item, rules.rules_of_meta(head.meta)))
-        for recording in (await store.look(name, 0, (), [key])).recordings:
-            if (
-                recording.item.index not in used
-                and document.interaction_digest(recording.item) == digest
-            ):
-                used.add(recording.item.index)
-                appended[number] = Appended(recording.item.index, digest)
-                break
+        if isinstance(item, Interaction):
+            wanted.setdefault(document.interaction_digest(item), []).append(number)
+    appended: dict[int, Appended] = {}
+    async for held in pages_after(store, name, None):
+        digest = document.interaction_digest(held)
+        if numbers := wanted.get(digest):
+            appended[numbers.pop(0)] = Appended(held.index, digest)
     return appended

@@ -11,12 +11,11 @@ from typing import Any, Literal, Protocol
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.http.headers import find_header
-from tapeway.core.matching.headers.conditions import of_one_request
 from tapeway.core.matching.rules import Rules, rules_of_meta
 from tapeway.core.misses.dated_requests import FoundMoment, found_moment
 from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
-from tapeway.core.model.cassette import CassetteHead, RecordingTitle, TakenRecording
+from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
 from tapeway.engine.journal import MissedCall, Tally, UnreachedRecording, UnrecordedAnswer
 from tapeway.engine.report.standards import NO_LIMITS, Standards
@@ -258,34 +257,31 @@ class RecordingsInMemory(ReportedRecordings):
 class RecordingsInStore(ReportedRecordings):
     """The recordings in a shared store; those are unused that no instance has used."""
 
-    def __init__(self, store: SharedStore, name: str, takes: Sequence[int]) -> None:
-        self.name = name
+    def __init__(self, store: SharedStore, cassette: CassetteIndex, takes: Sequence[int]) -> None:
+        """`cassette` is the index of the recordings, and `takes` are those in force."""
+        self.name = cassette.name
         self._store = store
+        self._cassette = cassette
         self._takes = takes
 
     async def head(self) -> CassetteHead | None:
-        outline = await self._store.outline(self.name)
-        return None if outline is None else outline.head
+        return self._cassette.head
 
     async def unused(self) -> Sequence[RecordingSummary]:
-        unused = await self._store.unused(self.name, self._takes, MOST_LISTED)
-        return _titled(unused.first)
+        used = await self._store.used(self.name, self._takes)
+        return await self._titled(self._cassette.unused(used)[:MOST_LISTED])
 
     async def duplicates(self, head: CassetteHead) -> Sequence[Sequence[RecordingSummary]]:
-        # Headers may tell recordings apart that share a key.
-        ignored = rules_of_meta(head.meta).ignore_vary
-        groups: list[Sequence[RecordingSummary]] = []
-        for titles in await self._store.duplicates(self.name, MOST_LISTED):
-            first = await self._store.get(self.name, titles[0].index)
-            if not any(item.request.varied for item in _exchanges_of(first)):
-                # Nearly all; a job that was polled for hours is not read.
-                groups.append(_titled(titles))
-                continue
-            items = _exchanges_of(
-                *[await self._store.get(self.name, title.index) for title in titles]
-            )
-            groups += [[*map(_summary, group)] for group in of_one_request(items, ignored)]
-        return [group for group in groups if len(group) > 1]
+        groups = await asyncio.to_thread(self._cassette.duplicates)
+        listed = [index for group in groups for index in group][:MOST_LISTED]
+        titled = {summary.index: summary for summary in await self._titled(listed)}
+        named = [[titled[index] for index in group if index in titled] for group in groups]
+        return [group for group in named if len(group) > 1]
+
+    async def _titled(self, indexes: Sequence[int]) -> list[RecordingSummary]:
+        """The names of recordings, whose documents are not read."""
+        titles = await self._store.titles(self.name, indexes)
+        return [RecordingSummary(title.index, title.method, title.target) for title in titles]
 
     def repeated(self) -> Iterable[AnyInteraction | None]:
         return ()
@@ -372,14 +368,6 @@ async def _stale_and_dated(
 
 def _named(recordings: Mapping[int, tuple[str, str]]) -> tuple[RecordingSummary, ...]:
     return tuple(RecordingSummary(index, *request) for index, request in sorted(recordings.items()))
-
-
-def _titled(titles: Iterable[RecordingTitle]) -> list[RecordingSummary]:
-    return [RecordingSummary(title.index, title.method, title.target) for title in titles]
-
-
-def _exchanges_of(*recordings: TakenRecording | None) -> list[Interaction]:
-    return [*_interactions(taken.item for taken in recordings if taken is not None)]
 
 
 def _is_checked(head: CassetteHead, oldest: str) -> bool:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import cast
 
-from tapeway.core.http.headers import request_fields
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Headers
+from tapeway.core.model.request_fields import stored_fields
 from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
@@ -57,7 +57,7 @@ def encode_request(headers: Headers) -> tuple[Mapping[str, Json], dict[str, Json
     """
     others = encode(headers, "request")
     shown = cast("Mapping[str, Json]", others.pop("headers"))
-    return shown, others, request_fields(headers).content_type.decode("latin-1")
+    return shown, others, stored_fields(headers).content_type.decode("latin-1")
 
 
 def _plain(headers: Headers) -> dict[str, Json] | None:

@@ -17,7 +17,7 @@ from tapeway.core.http.content_codings import (
     readable_response,
     without_coding_fields,
 )
-from tapeway.core.http.headers import HOP_BY_HOP, OWN, end_to_end, find_header, request_fields
+from tapeway.core.http.headers import HOP_BY_HOP, OWN, end_to_end, find_header
 from tapeway.core.http.location import without_default_port
 from tapeway.core.json_text import Json, Pointer, ReadJson
 from tapeway.core.matching.document import read_value
@@ -38,6 +38,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
     Verdict,
 )
+from tapeway.core.model.request_fields import RequestFields, stored_fields
 from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields, millis
@@ -254,20 +255,20 @@ def filed_content(document: Document, *, request: bool) -> Mapping[str, object]:
 
 def decode_request(fields: Fields) -> Request:
     """The request in a document. Raises FormatFault."""
-    headers = header_map.decode(fields)
-    return _request(fields, headers, _decode_request_body(fields, headers))
+    header = stored_fields(header_map.decode(fields))
+    return _request(fields, header, _decode_request_body(fields, header.headers))
 
 
 def _check_request(fields: Fields, *, as_sent: bool) -> tuple[Request, ReadJson | None]:
-    headers, read = header_map.decode(fields), None
-    if not as_sent and bodies.is_plain_json(fields) and request_fields(headers).is_plain_json:
+    header, read = stored_fields(header_map.decode(fields)), None
+    if not as_sent and bodies.is_plain_json(fields) and header.is_plain_json:
         bodies.check(fields)
         read = read_value(fields.values["json"])
-    body = _decode_request_body(fields, headers) if read is None else read.canonical
-    return _request(fields, headers, body), read
+    body = _decode_request_body(fields, header.headers) if read is None else read.canonical
+    return _request(fields, header, body), read
 
 
-def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
+def _request(fields: Fields, header: RequestFields, body: bytes) -> Request:
     fields.only(REQUEST)
     fields.require("method", "url")
     method, route = _shared(fields.text("method")), _shared(fields.text("route"))
@@ -281,7 +282,7 @@ def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
         route=route,
         method=method,
         target=target,
-        headers=headers,
+        headers=header.headers,
         body=body,
         base=base,
         file=_decode_body_file(fields),
@@ -289,6 +290,7 @@ def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
         coding=_decode_coding(fields),
         varied=_decode_varied(fields),
         edition=_decode_edition(fields),
+        read=header,
     )
 
 

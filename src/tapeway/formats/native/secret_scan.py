@@ -34,7 +34,7 @@ from tapeway.core.redaction.findings import (
     find_secrets,
     masked_prefix,
 )
-from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.known_values import KnownValues, issued_credentials
 from tapeway.core.redaction.leak_guard import HIDDEN_NAME
 from tapeway.core.redaction.patterns import MAX_LENGTH
 from tapeway.core.redaction.redactor import Redactor
@@ -98,10 +98,10 @@ class SecretScanner:
         if isinstance(item, ForeignInteraction):
             return self.document(document)
         credentials_found = [
-            *credentials.header_credentials(item.request.headers),
-            *credentials.target_credentials(item.request),
+            *credentials.header_credentials(item.request.fields),
+            *self._known.allowed.without(credentials.url_credentials(item.request)),
             *credentials.userinfo_credentials(item.request.base),
-            *credentials.response_credentials(item.response.headers),
+            *issued_credentials(item.response.head, self._known.allowed),
         ]
         plain = replace(
             item,
@@ -129,7 +129,7 @@ class SecretScanner:
                 # What it says was redacted.
                 plain = replace(plain, response=leniently_readable(plain.response))
             replaced += tuple(find_replaced(encode(plain), redacted))
-        secrets = KnownValues(redactor.secrets)
+        secrets = KnownValues(redactor.secrets, self._known.allowed)
         inside = tuple(_in_coded_bodies(cleaned, secrets))
         if replaced:
             redacted = patched(document, encode(item), redacted)
@@ -155,7 +155,9 @@ class SecretScanner:
             redacted, taught = {**redacted, "request": asked}, [*taught, *more]
         self._learn(taught)
         replaced = tuple(find_replaced(document, redacted))
-        left = tuple(_findings(redacted, KnownValues([*redactor.secrets, *taught])))
+        left = tuple(
+            _findings(redacted, KnownValues([*redactor.secrets, *taught], self._known.allowed))
+        )
         return ScanResult(redacted if replaced else document, replaced, left)
 
     def body(

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 
 from tapeway.core import loose_json
-from tapeway.core.http.headers import media_type
 from tapeway.core.json_text import Json
+from tapeway.core.model.request_fields import media_type
 from tapeway.core.streams.framings import FRAMINGS, LINES, Framing
 from tapeway.formats.fields import Document
 

@@ -12,6 +12,7 @@ from tapeway.core.cassette.plan import Answer, LiveCall, Replay
 from tapeway.core.json_text import Json
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import MODE_POLICIES
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.credentials import header_credentials
 from tapeway.core.streams.pacing import Schedule
 from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
@@ -330,7 +331,7 @@ class TurnConnection:
         plan = await services.decided(exchange, address, request, mode)
         if turn.asked.fields and not isinstance(plan, Miss):
             services.broker.redaction.learn(
-                plan.cassette.head.run_id, header_credentials(turn.asked.fields)
+                plan.cassette.head.run_id, header_credentials(RequestFields(turn.asked.fields))
             )
         exchange.request = request
         if isinstance(plan, LiveCall):

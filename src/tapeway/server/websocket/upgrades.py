@@ -136,6 +136,7 @@ class Upgrades:
         request = Request(
             *(route.name, raw.method, address.target, raw.raw_headers, b"", route.url or ""),
             login=raw.connection.login,
+            read=raw.fields,
         )
         recorded = await self._recorded(exchange, address, request, mode)
         upstream: UpstreamSocket | None = None

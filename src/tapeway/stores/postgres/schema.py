@@ -1,8 +1,9 @@
-"""The tables of a PostgrePostgreSQL store, and how they are created."""
+"""The tables of a PostgreSQL store, and how they are created."""
 
 import hashlib
 import logging
 
+from tapeway.core.correlation.index import ALIKE_BYTES, ISSUED_BYTES
 from tapeway.errors import StoreError
 from tapeway.stores.postgres.operations.cassettes import log_of_all
 from tapeway.stores.postgres.pool import LONG_S, Pool, Session
@@ -14,41 +15,6 @@ log = logging.getLogger(__name__)
 VERSION = 10
 UPGRADED = 9
 """The version that is brought over when it is opened."""
-
-# Of how many recordings a take was the last that used them; several rows (shards): concurrent
-# replays seldom wait for each other.
-_USED = """
-CREATE TABLE @used (
-  name text COLLATE "C" NOT NULL,
-  take bigint NOT NULL,
-  shard integer NOT NULL,
-  count bigint NOT NULL,
-  PRIMARY KEY (name, take, shard)
-) WITH (fillfactor = 50);
-
-CREATE FUNCTION @count_touched() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  IF TG_OP = 'UPDATE' THEN
-    INSERT INTO @used AS used VALUES (OLD.name, OLD.take, pg_backend_pid() % 32, -1)
-    ON CONFLICT (name, take, shard) DO UPDATE SET count = used.count - 1;
-  END IF;
-  INSERT INTO @used AS used VALUES (NEW.name, NEW.take, pg_backend_pid() % 32, 1)
-  ON CONFLICT (name, take, shard) DO UPDATE SET count = used.count + 1;
-  RETURN NULL;
-END $$;
-CREATE TRIGGER touched_added AFTER INSERT OR UPDATE ON @touched
-  FOR EACH ROW EXECUTE FUNCTION @count_touched();
-
-CREATE FUNCTION @count_untouched() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO @used AS used
-    SELECT name, take, pg_backend_pid() % 32, -count(*) FROM gone GROUP BY name, take
-  ON CONFLICT (name, take, shard) DO UPDATE SET count = used.count + excluded.count;
-  RETURN NULL;
-END $$;
-CREATE TRIGGER touched_removed AFTER DELETE ON @touched REFERENCING OLD TABLE AS gone
-  FOR EACH STATEMENT EXECUTE FUNCTION @count_untouched();
-"""
 
 _CREATE = """
 CREATE TABLE @version (number integer PRIMARY KEY);
@@ -70,12 +36,19 @@ CREATE TABLE @mover (
 """
 
 
-# A change of rules that is under way begins anew.
-_TO_LOG = """
+# A change of rules that is under way begins anew. Recordings are found in memory, and by digests only
+# those that differ in identifiers.
+_TO_LOG = f"""
 ALTER TABLE @source DROP COLUMN changes;
+DROP TRIGGER touched_added ON @touched;
+DROP TRIGGER touched_removed ON @touched;
+DROP FUNCTION @count_touched;
+DROP FUNCTION @count_untouched;
+DROP TABLE @used;
+DELETE FROM @key WHERE length(digest) NOT IN ({ALIKE_BYTES}, {ISSUED_BYTES});
 ALTER TABLE @instance DROP COLUMN process, DROP COLUMN generation;
 UPDATE @cassette SET coming_meta = NULL, coming_generation = NULL, revision = 0;
-"""
+"""  # noqa: S608 - numbers
 
 # Bodies are not compressed once more.
 _MORE = "ALTER TABLE @piece ALTER COLUMN data SET STORAGE EXTERNAL;"
@@ -184,5 +157,5 @@ async def _create_tables(session: Session) -> None:
         return
     if not await session.rows("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
         await session.run(f'CREATE SCHEMA "{schema}"')
-    await session.run(_CREATE + RECORDINGS + LOG + BODIES + CURSORS + _MORE + _USED)
+    await session.run(_CREATE + RECORDINGS + LOG + BODIES + CURSORS + _MORE)
     await session.run("INSERT INTO @version VALUES ($1)", VERSION)

@@ -7,7 +7,7 @@ opening to its end, and `heartbeat` reports over a separate connection that the 
 import asyncio
 import math
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
     Lease,
+    LogPage,
     Outline,
     Recording,
     RecordingTitle,
@@ -26,17 +27,16 @@ from tapeway.core.model.cassette import (
     TakenRecording,
 )
 from tapeway.core.model.condition import ANY, Condition, Unchanged
-from tapeway.core.model.control import Control, CursorMove
+from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.text import no_pause
 from tapeway.errors import StoreError, closed, out_of_touch
-from tapeway.ports import Found, FoundUnused, Issuer, MoveDone, StoreFacts
+from tapeway.ports import Issuer, MoveDone, StoreFacts
 from tapeway.stores.postgres import address
 from tapeway.stores.postgres.appends import Alone
 from tapeway.stores.postgres.errors import reads_only
 from tapeway.stores.postgres.instance import GRACE_S, PostgresInstance
-from tapeway.stores.postgres.moves import version_found
 from tapeway.stores.postgres.operations import (
     bodies,
     cassettes,
@@ -49,7 +49,6 @@ from tapeway.stores.postgres.operations import (
 )
 from tapeway.stores.postgres.operations.coordination import OUT_OF_TOUCH_S
 from tapeway.stores.postgres.operations.last_decoded import LastDecoded
-from tapeway.stores.postgres.operations.log import LogPage
 from tapeway.stores.postgres.operations.recordings import IndexTaken
 from tapeway.stores.postgres.pool import DriverRow as Row
 from tapeway.stores.postgres.pool import Work
@@ -366,24 +365,12 @@ class PostgresStore:
         action = f"read recordings of '{name}'"
         return await self._for_cassette(name).read(action, make, moment=True)
 
-    async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
-        make = partial(queries.unused, name, takes, limit)
-        return await self._for_cassette(name).read(
-            f"read recordings of '{name}'",
-            make,
-            long=True,
-        )
+    async def used(self, name: str, takes: Sequence[int]) -> Collection[int]:
+        make = partial(queries.used, name, takes)
+        return await self._for_cassette(name).read(f"read cursors of '{name}'", make, long=True)
 
-    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
-        make = partial(queries.duplicates, name, limit)
-        return await self._for_cassette(name).read(
-            f"read recordings of '{name}'", make, moment=True, long=True
-        )
-
-    async def unrouted_prefixes(
-        self, name: str, base: str, prefixes: Sequence[str]
-    ) -> Sequence[str]:
-        make = partial(queries.unrouted_prefixes, name, base, prefixes)
+    async def titles(self, name: str, numbers: Sequence[int]) -> Sequence[RecordingTitle]:
+        make = partial(queries.titles, name, numbers)
         return await self._for_cassette(name).read(f"read recordings of '{name}'", make, long=True)
 
     async def reserve(self, name: str) -> int:
@@ -446,17 +433,16 @@ class PostgresStore:
         make = partial(log.since, name, seen)
         return await self._for_cassette(name).read(f"follow '{name}'", make)
 
+    async def documents(self, name: str, numbers: Sequence[int]) -> Sequence[TakenRecording]:
+        return await self._recordings(name, partial(queries.documents, name, numbers), held=True)
+
     # Cursors.
 
-    async def look(
-        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> Found:
-        driver = self._for_cassette(name)
-        look = partial(queries.look, name, take, keys, digests)
-        action = f"read recordings of '{name}'"
-        turns, read, version = await driver.read(action, look)
-        recordings = await self._found(name, read, held=True)
-        return Found(turns, recordings, version_found(version, digests, read))
+    async def cursors(
+        self, name: str, take: int, keys: Sequence[bytes]
+    ) -> Mapping[bytes, CursorState]:
+        read = partial(cursors.read, name, take, keys)
+        return await self._for_cassette(name).read(f"read cursors of '{name}'", read)
 
     def advance(self, move: CursorMove, done: MoveDone) -> None:
         self._driver.moves.add(move, done)

@@ -1,6 +1,6 @@
 """The tables of a PostgreSQL store.
 
-    cassette ─┬─ interaction ─┬─ key       digests to find it by, per generation of the rules
+    cassette ─┬─ interaction ─┬─ key       digests of identifiers, per generation of the rules
               ├─ source       └─ usage ── body ── piece
               └─ log                       what an index in memory follows
 

@@ -7,15 +7,15 @@ it is busy. Every call may be carried out twice.
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from io import BytesIO
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
 from yarl import URL
 
-from tapeway.core.json_text import Json, NotJson, parse
+from tapeway.core.json_text import NotJson, parse
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteEdited,
@@ -41,30 +41,42 @@ _CONNECT_S = 3.0
 _FIRST_PAUSE_S = 0.1
 _UNTRUSTED = aiohttp.ClientConnectorCertificateError
 _ANOTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
-_ERRORS = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 T = TypeVar("T")
-Body = Callable[[], AsyncIterator[bytes]]
-"""Makes the body of a request, once for each time it is sent."""
+Read = Callable[[aiohttp.ClientResponse], Awaitable[T]]
+"""Reads a successful response. Raises StoreAway for one that is to be asked for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the admin API."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Callable[[], AsyncIterator[bytes] | BytesIO] | None = None
+    """Makes the body, once for each time it is sent."""
 
 
 class RemoteRefused(StoreError):
-    """The remote tapeway refused a request, and did nothing; `remote_code` says why."""
-
-    def __init__(self, message: str, remote_code: str) -> None:
-        super().__init__(message)
-        self.remote_code = remote_code
+    """The remote tapeway refused a request, and did nothing."""
 
 
-class NotAllowed(StoreError):
-    """The remote tapeway does not take the token."""
+class NoCassette(RemoteRefused):
+    """The remote tapeway has no such cassette."""
+
+
+class NotServed(RemoteRefused):
+    """The remote tapeway does not take the token, or has another version."""
 
 
 _OWN = (CassetteCorrupt, CassetteEdited, RecordingEdited, CassetteLocked, StoreFull, StorePoisoned)
 _REFUSALS: dict[tuple[int, str] | int, type[StoreError]] = {
     **{(kind.status, kind.code): kind for kind in _OWN},
+    (404, "no_cassette"): NoCassette,
+    (409, "store_version"): NotServed,
     (412, "precondition_failed"): CassetteEdited,
     (503, "store_poisoned"): StorePoisoned,
-    403: NotAllowed,
+    403: NotServed,
     429: StoreAway,
     503: StoreAway,
 }
@@ -81,19 +93,6 @@ class RemoteAddress:
     token_variable: str = TOKEN
     """Where the token comes from, for the error if it is wrong."""
 
-    def tls(self) -> ssl.SSLContext | bool:
-        """How certificates are checked. Raises ConfigError for a bundle that cannot be read."""
-        if not self.root.startswith("https:"):
-            return True
-        try:
-            # Not left to aiohttp: `tapeway serve` has it read no authorities.
-            context = ssl.create_default_context()
-            if self.ca is not None:
-                context.load_verify_locations(self.ca)
-        except OSError as exc:
-            raise ConfigError(f"{CA} {self.ca} cannot be read as PEM certificates") from exc
-        return context
-
 
 def address_of(url: str, token: str | None = None, ca: str | None = None) -> RemoteAddress:
     """The address in `http(s)://[TOKEN@]HOST[:PORT][/PREFIX]`; a token in it wins.
@@ -102,22 +101,22 @@ def address_of(url: str, token: str | None = None, ca: str | None = None) -> Rem
     """
     try:
         parts = urlsplit(url)
-        # Read here, since it may raise.
-        port, host = parts.port, parts.hostname
+        # Reading the port may raise too.
+        has_host = parts.scheme in ("http", "https") and (parts.port, parts.hostname)[1]
     except ValueError:
         raise _unusable("its host or port cannot be read") from None
-    if parts.scheme not in ("http", "https") or not host:
+    if not has_host:
         raise _unusable("it is no http:// or https:// URL with a host")
     if parts.query or parts.fragment:
         raise _unusable("it takes no query")
-    if userinfo := parts.netloc.rpartition("@")[0]:
+    userinfo, _, place = parts.netloc.rpartition("@")
+    if userinfo:
         # `:TOKEN@` as well as `TOKEN@`: tools write either.
         token = unquote(userinfo.removeprefix(":"))
     if token is not None and (not token or not token.isascii() or not token.isprintable()):
         raise _unusable("its token is empty, or no visible ASCII")
-    bracketed = f"[{host}]" if ":" in host else host
-    place = bracketed if port is None else f"{bracketed}:{port}"
-    return RemoteAddress(f"{parts.scheme}://{place}{parts.path.rstrip('/')}", token, ca)
+    root = f"{parts.scheme}://{place.lower()}{parts.path.rstrip('/')}"
+    return RemoteAddress(root, token, ca)
 
 
 def _unusable(why: str) -> ConfigError:
@@ -128,7 +127,7 @@ def _unusable(why: str) -> ConfigError:
 
 
 class RemoteClient:
-    """A client of one admin listener, from `open` to `close`."""
+    """A client of one admin listener, from `open` to `close`. A copy opens for another loop."""
 
     def __init__(
         self, address: RemoteAddress, patience_s: float = PATIENCE_S, silence_s: float = SILENCE_S
@@ -139,18 +138,28 @@ class RemoteClient:
         self._session: aiohttp.ClientSession | None = None
         self._left_over: dict[str, None] = {}
 
-    def for_another_loop(self) -> "RemoteClient":
-        """A client of the same address for another event loop, not yet open."""
-        return RemoteClient(self._address, self._patience_s, self._silence_s)
+    @property
+    def is_open(self) -> bool:
+        return self._session is not None
 
     async def open(self) -> None:
         """Raises ConfigError for certificates that cannot be read."""
+        tls: ssl.SSLContext | bool = True
+        if self._address.root.startswith("https:"):
+            # Not left to aiohttp: `tapeway serve` has it read no authorities.
+            tls = ssl.create_default_context()
+            if (ca := self._address.ca) is not None:
+                try:
+                    tls.load_verify_locations(ca)
+                except OSError as exc:
+                    raise ConfigError(f"{CA} {ca} cannot be read as PEM certificates") from exc
         headers = {"Accept-Encoding": "identity"}
         if self._address.token is not None:
             headers["Authorization"] = f"Bearer {self._address.token}"
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._address.tls(), limit=16),
+            connector=aiohttp.TCPConnector(ssl=tls, limit=16),
             headers=headers,
+            middlewares=(self._send_once,),
             timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_S, sock_read=self._silence_s),
             auto_decompress=False,
         )
@@ -161,86 +170,71 @@ class RemoteClient:
             await session.close()
 
     async def ask(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str] | None = None,
-        body: Body | None = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        patience_s: float | None = None,
-    ) -> dict[str, Json]:
-        """The JSON object a call answers with.
+        self, call: Call, found: Callable[[dict[str, Any]], T], patience_s: float | None = None
+    ) -> T:
+        """What `found` takes out of the JSON object a call answers with.
 
-        Raises StoreAway, RemoteRefused, NotAllowed and other StoreErrors.
+        Raises what `receive` does, and StoreError where `found` cannot find what it looks for.
         """
-
-        async def attempt() -> dict[str, Json]:
-            async with self.response_to(method, path, headers, body, query) as response:
-                value = _parsed(await response.read())
-            if not isinstance(value, dict):
-                raise self.unexpected()
-            if isinstance(left_over := value.get("left_over"), list):
-                self._left_over |= dict.fromkeys(map(str, left_over))
-            return value
-
-        return await self.retried(attempt, patience_s)
+        answer = await self.receive(call, _read_json, patience_s)
+        try:
+            self._left_over |= dict.fromkeys(answer.get("left_over", ()))
+            return found(answer)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise StoreError(
+                f"{self._address.root} answered what no tapeway of this version answers: see what "
+                "runs there, and that nothing in between changes it"
+            ) from None
 
     def take_left_over(self) -> list[str]:
         """What calls removed there and others can still read, a sentence each; once."""
         left_over, self._left_over = self._left_over, {}
         return list(left_over)
 
-    async def retried(
-        self, attempt: Callable[[], Awaitable[T]], patience_s: float | None = None
-    ) -> T:
-        """What an attempt gives, retried for a while as long as the remote tapeway is away.
+    async def receive(self, call: Call, read: Read[T], patience_s: float | None = None) -> T:
+        """What `read` makes of a successful response to a call, which is repeated for a while.
 
-        Raises StoreAway, and whatever else an attempt raises.
+        With `patience_s`, the call ends within a second more. Raises StoreAway, RemoteRefused and
+        other StoreErrors, and whatever else `read` raises.
         """
-        loop = asyncio.get_running_loop()
-        patience_s = self._patience_s if patience_s is None else patience_s
-        end, pause = loop.time() + patience_s, _FIRST_PAUSE_S
-        while True:
-            try:
-                return await attempt()
-            except (StoreAway, *_ERRORS) as exc:
-                away = exc if isinstance(exc, StoreAway) else self._not_reached(exc)
-                untrusted = isinstance(exc, _UNTRUSTED) or isinstance(exc.__cause__, _UNTRUSTED)
-                if untrusted or loop.time() + pause > end:
-                    raise away from exc.__cause__ if exc is away else exc
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, 1.0)
+        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE_S
+        end = loop.time() + (self._patience_s if patience_s is None else patience_s)
+        try:
+            async with asyncio.timeout_at(None if patience_s is None else end + 1):
+                while True:
+                    try:
+                        return await self._receive(call, read)
+                    except StoreAway as exc:
+                        untrusted = isinstance(exc.__cause__, _UNTRUSTED)
+                        if untrusted or loop.time() + pause > end:
+                            raise
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, 1.0)
+        except TimeoutError as exc:
+            raise self._not_reached(exc) from exc
 
-    @asynccontextmanager
-    async def response_to(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str] | None = None,
-        body: Body | None = None,
-        query: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The head of one successful response. Raises what `ask` does, and errors of aiohttp."""
+    async def _receive(self, call: Call, read: Read[T]) -> T:
         if self._session is None:
             raise closed(self._address.root)
-        async with self._session.request(
-            method,
-            # As it is written: a name's slash is encoded, and stays so.
-            URL(self._address.root + path, encoded=True).update_query(query or {}),
-            headers={**(headers or {}), VERSION_HEADER: VERSION},
-            data=None if body is None else body(),
-            allow_redirects=False,
-            middlewares=(self._refuse_retry,),
-        ) as response:
-            if response.status != 200:
-                raise self._refusal(response.status, _parsed(await response.read()))
-            yield response
+        try:
+            async with self._session.request(
+                call.method,
+                # As it is written: a name's slash is encoded, and stays so.
+                URL(self._address.root + call.path, encoded=True),
+                headers={**call.headers, VERSION_HEADER: VERSION},
+                data=None if call.body is None else call.body(),
+                allow_redirects=False,
+            ) as response:
+                if response.status != 200:
+                    raise self._refusal(response.status, await _read_json(response))
+                return await read(response)
+        except (aiohttp.ClientError, OSError) as exc:
+            raise self._not_reached(exc) from exc
 
-    async def _refuse_retry(
+    async def _send_once(
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Prevent a retry by aiohttp, which takes the body as already read."""
+        """Prevent a retry by aiohttp."""
         try:
             return await send(request)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
@@ -258,18 +252,17 @@ class RemoteClient:
             why = "broke off its answer"
         return StoreAway(f"{self._address.root} {why}: see whether tapeway runs there")
 
-    def _refusal(self, status: int, answer: Json) -> StoreError:
+    def _refusal(self, status: int, answer: object) -> StoreError:
         root = self._address.root
         if status == 401:
-            return NotAllowed(
+            return NotServed(
                 f"{root} does not take this token: set {self._address.token_variable} to the one of "
                 "its --admin-token"
             )
         match answer:
             case {"error": {"code": str(code), "message": str(message)}, "tapeway": dict()}:
-                kind = _REFUSALS.get((status, code)) or _REFUSALS.get(status, StoreError)
-                if kind is StoreError and status < 500:
-                    return RemoteRefused(f"{root}: {message}", code)
+                other = RemoteRefused if status < 500 else StoreError
+                kind = _REFUSALS.get((status, code)) or _REFUSALS.get(status, other)
                 return kind(f"{root}: {message}")
             case _:
                 return StoreError(
@@ -277,16 +270,9 @@ class RemoteClient:
                     "admin listener, and nothing in between that answers for it"
                 )
 
-    def unexpected(self) -> StoreError:
-        """The error for a successful response with other content than expected."""
-        return StoreError(
-            f"{self._address.root} answered what no tapeway of this version answers: see what runs "
-            "there, and that nothing in between changes it"
-        )
 
-
-def _parsed(text: bytes) -> Json:
+async def _read_json(response: aiohttp.ClientResponse) -> Any:
     try:
-        return parse(text)
+        return parse(await response.read())
     except NotJson:
         return None

@@ -5,24 +5,28 @@ process knows, and the remote tapeway refuses the append if there are more or fe
 """
 
 import asyncio
+import copy
 import hashlib
 import logging
 import math
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TypeVar
-from urllib.parse import quote
+from io import BytesIO
+from typing import Any
+from urllib.parse import quote, urlencode
 
-from tapeway.body_files import MIB, PIECE, TemporaryFile, stream_body
+from aiohttp import ClientResponse
+
+from tapeway.body_files import PIECE, TemporaryFile, stream_body
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
 from tapeway.core.model.condition import Unchanged
-from tapeway.core.model.interaction import AnyInteraction, large_bodies, replace_large_bodies
+from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import (
     CassetteCorrupt,
@@ -43,8 +47,9 @@ from tapeway.stores.remote.client import (
     API,
     PATIENCE_S,
     SILENCE_S,
-    Body,
-    NotAllowed,
+    Call,
+    NoCassette,
+    NotServed,
     RemoteAddress,
     RemoteClient,
     RemoteRefused,
@@ -53,53 +58,59 @@ from tapeway.stores.support.large_bodies import FetchedBody, TemporaryFileCache,
 from tapeway.stores.support.recording_order import RecordingOrder
 from tapeway.stores.support.serialize import checked_documents, serialize_recording
 from tapeway.stores.whole import WholeCassettes
-from tapeway.version import VERSION
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
-PAGE = "1000"
+PAGE = 1000
+_STATUS = f"{API}/status"
 _AT_START_S = 2.0
 """How long a call waits for a remote tapeway that starts at the same time."""
 _NOT_STORED = (RemoteRefused, CassetteLocked, CassetteEdited, StoreFull)
 """The answers after which it is sure that nothing was stored."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A recording at the remote tapeway."""
+
+    index: int
+    sha256: str
+
+
 @dataclass(slots=True)
-class _RemoteCassette:
-    """A cassette as this process knows it; `head` is the digest of its head, empty without one."""
+class _Contents:
+    """What the remote tapeway has of a cassette, as far as this process knows."""
 
     head: str = ""
-    items: RecordingOrder[tuple[int, str]] = field(default_factory=RecordingOrder)
-    """Index and digest at the remote tapeway, by the index here."""
+    """The digest of the head, empty where there is no cassette."""
+    items: RecordingOrder[_Placed] = field(default_factory=RecordingOrder)
+    """By the index here."""
     count: int | None = None
-    loaded: bool = False
-    appended: bool = False
-    pending: tuple[Recording, bytes, str] | None = None
-    """The append whose outcome is not known: recording, body and Idempotency-Key."""
-    bodies: dict[str, TemporaryFile] = field(default_factory=dict)
-    """The large bodies that are sent with the append that names them."""
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """None until the cassette was read or written."""
 
     @property
     def digest(self) -> str | None:
-        digests = [digest for _, (_, digest) in self.items.items()]
+        digests = [placed.sha256 for _, placed in self.items.items()]
         return document.cassette_digest(self.head, digests) if self.head else None
+
+    def condition(self) -> dict[str, str]:
+        """The headers of a call that changes nothing if somebody else has."""
+        if self.count is None:
+            return {}
+        return {"If-Match": f'"{self.digest}"'} if self.head else {"If-None-Match": "*"}
+
+
+@dataclass(slots=True)
+class _RemoteCassette:
+    contents: _Contents = field(default_factory=_Contents)
+    appended: bool = False
+    pending: tuple[Recording, Call] | None = None
+    """The append whose outcome is not known."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def is_written(self) -> bool:
         return self.appended or self.pending is not None
-
-    def condition(self) -> dict[str, str]:
-        if not self.loaded:
-            return {}
-        return {"If-Match": f'"{self.digest}"'} if self.head else {"If-None-Match": "*"}
-
-    def set_loaded(self, head: CassetteHead | None, items: Iterable[tuple[int, str]]) -> None:
-        self.head = "" if head is None else document.head_digest(head)
-        self.items = RecordingOrder([(item[0], item) for item in items])
-        self.count, self.loaded = len(self.items.items()), True
-        self.pending = None
 
 
 class RemoteStore(WholeCassettes):
@@ -112,50 +123,36 @@ class RemoteStore(WholeCassettes):
         self.facts = StoreFacts(durability="remote", may_go_away=True)
         self._client = RemoteClient(address, patience_s, silence_s)
         self._known: dict[str, _RemoteCassette] = {}
-        self._downloaded = TemporaryFileCache()
-        self._is_open = False
+        self._bodies = TemporaryFileCache()
         self._is_away = False
 
     async def open(self) -> None:
         """Raises ConfigError for what is no tapeway of this version, or does not take the token."""
-        if self._is_open:
+        if self._client.is_open:
             return
         await self._client.open()
         try:
-            answer = await self._client.ask("GET", f"{API}/status", patience_s=_AT_START_S)
-            self.facts = replace(self.facts, durability=self._durability(answer))
+            durability = await self._client.ask(
+                Call("GET", _STATUS), lambda status: str(status["store"]["durability"]), _AT_START_S
+            )
         except BaseException as exc:
             await self._client.close()
-            if isinstance(exc, NotAllowed):
+            if isinstance(exc, NotServed):
                 raise ConfigError(exc.message) from exc
             raise
-        self._is_open = True
-
-    def _durability(self, status: Mapping[str, Json]) -> str:
-        match status:
-            case {"version": str(version), "store": {"durability": str(durability)}}:
-                if version != VERSION:
-                    raise ConfigError(
-                        f"{self.url} is tapeway {version}, and this is tapeway {VERSION}: run the "
-                        "same version on both sides"
-                    )
-                if durability == "process":
-                    log.warning("%s keeps its cassettes in memory only", self.url)
-                    return "remote"
-                return durability
-            case _:
-                raise self._client.unexpected()
+        if durability == "process":
+            log.warning("%s keeps its cassettes in memory only", self.url)
+            durability = "remote"
+        self.facts = replace(self.facts, durability=durability)
 
     async def close(self, within_s: float = math.inf) -> None:
-        if not self._is_open:
-            return
         written = [name for name, known in self._known.items() if known.is_written]
         failed: list[BaseException | None] = []
         try:
             async with asyncio.timeout(None if within_s == math.inf else within_s):
                 if written:
                     # Not a silence for each cassette.
-                    await self._look(f"{API}/status", 0.0)
+                    await self.check_reads()
                 releases = [self.release(name) for name in written]
                 failed = await asyncio.gather(*releases, return_exceptions=True)
         except StoreError as exc:
@@ -163,7 +160,6 @@ class RemoteStore(WholeCassettes):
         except TimeoutError:
             pass
         finally:
-            self._is_open = False
             # Ends the calls that wait.
             await self._client.close()
         for sentence in self._client.take_left_over():
@@ -179,153 +175,103 @@ class RemoteStore(WholeCassettes):
             raise error
 
     async def check_reads(self) -> None:
-        self._check_open()
-        await self._look(f"{API}/status", 0.0)
+        await self._client.ask(Call("GET", _STATUS), dict, 0.0)
 
     async def check_writes(self, name: str | None = None) -> None:
-        self._check_open()
         patience_s = 0.0 if name is None or self._is_away else _AT_START_S
         self._is_away = True
-        await self._look("/readyz?record=true", patience_s)
+        await self._client.ask(Call("GET", "/readyz?record=true"), dict, patience_s)
         self._is_away = False
 
-    async def _look(self, path: str, patience_s: float) -> None:
-        try:
-            async with asyncio.timeout(patience_s + 1):
-                await self._client.ask("GET", path, patience_s=patience_s)
-        except TimeoutError:
-            raise StoreAway(
-                f"{self.url} did not answer in time: see whether tapeway runs there"
-            ) from None
-
     async def names(self) -> list[str]:
-        return sorted([name async for name, _ in self._listed({"limit": PAGE})])
-
-    async def stat(self, name: str) -> CassetteStat | None:
-        _path_of(name)
-        return {found: stat async for found, stat in self._listed({"name": name})}.get(name)
-
-    async def _listed(self, query: dict[str, str]) -> AsyncIterator[tuple[str, CassetteStat]]:
-        self._check_open()
+        names = list[str]()
         after: str | None = ""
         while after is not None:
-            asked = {"counts": "false", **query, **({"after": after} if after else {})}
-            match await self._client.ask("GET", f"{API}/cassettes", query=asked):
-                case {"cassettes": [*items], "next": str() | None as after}:
-                    for item in items:
-                        match item:
-                            case {"size_bytes": None}:
-                                pass  # Nothing is stored yet.
-                            case {
-                                "name": str(name),
-                                "size_bytes": int(size),
-                                "modified_at": str(at),
-                                "mark": str(version),
-                            }:
-                                yield name, CassetteStat(size, at, version)
-                            case _:
-                                raise self._client.unexpected()
-                case _:
-                    raise self._client.unexpected()
+            page, after = await self._page(limit=PAGE, after=after)
+            names += page
+        return sorted(names)
+
+    async def stat(self, name: str) -> CassetteStat | None:
+        page, _ = await self._page(name=check_cassette_name(name))
+        return page.get(name)
+
+    async def _page(self, **query: object) -> tuple[dict[str, CassetteStat], str | None]:
+        """The stored cassettes of a page of the list, and the name after which the next begins."""
+        path = f"{API}/cassettes?counts=false&{urlencode(query)}"
+        return await self._client.ask(Call("GET", path), _stats)
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         known = self._known_of(name)
         async with known.turn:
-            end, items = await self._copy(name)
-            digest = None if end is None else end.digest
-            if writable and known.loaded and not known.appended and digest != known.digest:
+            stored, contents = await self._copy(name)
+            is_read = known.contents.count is not None and not known.is_written
+            if writable and is_read and contents.digest != known.contents.digest:
                 raise CassetteEdited(
                     f"cassette '{name}' of {self.url} was changed or recorded into by somebody "
                     "since it was loaded for replay: eject it, so that it is loaded anew"
                 )
-            if end is None:
-                known.set_loaded(None, ())
-                return None
-            numbers = [item.index for item in items]
-            known.set_loaded(end.head, zip(numbers, end.digests, strict=True))
-        downloaded = partial(self._downloaded_when_opened, name)
-        return StoredCassette(
-            end.head, tuple([replace_large_bodies(item, downloaded) for item in items])
-        )
+            known.contents, known.pending = contents, None
+        return stored
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         known = self._known_of(name)
         # The document as it was checked, byte for byte.
         text = serialize_recording(recording, dump)
+        required = recording.goes_on is not None
         async with known.turn:
-            await self._settle(name, known)
-            if known.count is None:
-                known.count = len((await self._copy(name))[1])
-            required: dict[str, Json] = {} if recording.goes_on is None else {"required": True}
-            replaced = [known.items.get(index) for index in recording.supersedes]
+            if known.pending is not None:
+                earlier, call = known.pending
+                # Whoever got an error for it knows the recording by its index from before.
+                indexes = *earlier.supersedes, earlier.interaction.index
+                with suppress(*_NOT_STORED):
+                    await self._send(known, earlier, call, indexes[0])
+            if known.contents.count is None:
+                _, known.contents = await self._copy(name)
             meta: dict[str, Json] = dict(head.meta)
+            placed = filter(None, map(known.contents.items.get, recording.supersedes))
             about: dict[str, Json] = {
                 "head": {"created_at": head.created_at, "run_id": head.run_id, "meta": meta},
-                "supersedes": [
-                    [{"index": at[0], "sha256": at[1], **required} for at in replaced if at]
-                ],
-                "expected": known.count,
+                "supersedes": [[{**asdict(at), "required": required} for at in placed]],
+                "expected": known.contents.count,
             }
             body = b'{"interactions":[' + text + b"]," + dump(about)[1:]
-            known.pending = recording, body, uuid.uuid4().hex
-            await self._send(name, known, *known.pending)
-
-    async def _settle(self, name: str, known: _RemoteCassette) -> None:
-        """Send a pending append again with its key: the answer tells what is stored."""
-        if known.pending is not None:
-            recording = known.pending[0]
-            with suppress(*_NOT_STORED):
-                await self._send(name, known, *known.pending)
-                own = recording.interaction.index
-                for index in recording.supersedes[:1]:
-                    # Whoever got an error for it knows the recording by its index from before.
-                    known.items.add(index, known.items.get(own) or (own, ""), (own,))
+            headers = {"Content-Type": "application/json", "Idempotency-Key": uuid.uuid4().hex}
+            path = f"{_path_of(name)}/interactions?secrets=keep"
+            call = Call("POST", path, headers, partial(BytesIO, body))
+            await self._send(known, recording, call, recording.interaction.index)
 
     async def _send(
-        self, name: str, known: _RemoteCassette, recording: Recording, text: bytes, key: str
+        self, known: _RemoteCassette, recording: Recording, call: Call, index: int
     ) -> None:
-        """Send an append. It stays pending until the remote tapeway says what it did."""
-        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-        path = f"{_path_of(name)}/interactions?secrets=keep"
-        item = recording.interaction
+        """Send an append of a recording, which has this index here.
+
+        It stays pending until the remote tapeway says what it did.
+        """
+        known.pending = recording, call
         try:
-            await self._upload(name, known, [item])
-            answer = await self._client.ask("POST", path, headers, _body(text))
+            head, count, placed = await self._client.ask(call, _added)
         except _NOT_STORED:
             known.pending = None
             raise
-        match answer:
-            case {
-                "head": str(head),
-                "count": int(count),
-                "interactions": [{"index": int(index), "sha256": str(digest)}],
-            } if len(digest) == 64:
-                known.items.add(item.index, (index, digest), recording.supersedes)
-            case _:
-                raise self._client.unexpected()
-        known.head, known.count, known.appended, known.pending = head, count, True, None
-        self._forget_sent(known, [item])
+        known.contents.items.add(index, placed, recording.supersedes)
+        known.contents.head, known.contents.count = head, count
+        known.appended, known.pending = True, None
 
     async def put(self, name: str, cassette: StoredCassette) -> None:
-        known, items = self._known_of(name), cassette.interactions
-        text, digest, digests = await asyncio.to_thread(_copy_of, cassette)
-        headers = {"Content-Type": jsonl.MEDIA_TYPE}
-        path = f"{_path_of(name)}/copy?secrets=keep"
+        known = self._known_of(name)
+        text, contents = await asyncio.to_thread(_sent, cassette)
         async with known.turn:
-            await self._upload(name, known, items)
+            headers = {"Content-Type": jsonl.MEDIA_TYPE, **known.contents.condition()}
+            path = f"{_path_of(name)}/copy?secrets=keep"
+            call = Call("PUT", path, headers, partial(BytesIO, text))
             try:
-                condition = known.condition()
-                answer = await self._client.ask("PUT", path, headers | condition, _body(text))
+                await self._client.ask(call, partial(_check_digest, contents.digest))
             except CassetteEdited:
                 # Perhaps by an earlier try of this call, whose answer was lost.
-                end, _ = await self._copy(name)
-                if end is None or end.digest != digest:
+                _, found = await self._copy(name)
+                if found.digest != contents.digest:
                     raise
-            else:
-                if answer.get("sha256") != digest:
-                    raise self._client.unexpected()
-            known.set_loaded(cassette.head, enumerate(digests))
-        self._forget_sent(known, items)
+            known.contents, known.pending = contents, None
 
     async def delete(self, name: str) -> bool:
         return await self.remove(name)
@@ -335,8 +281,9 @@ class RemoteStore(WholeCassettes):
         known = self._known_of(name)
         async with known.turn:
             existed = await self.stat(name) is not None
-            condition = {} if only is None else known.condition()
-            await self._unless_missing(self._client.ask("DELETE", _path_of(name), condition))
+            with suppress(NoCassette):
+                headers = {} if only is None else known.contents.condition()
+                await self._client.ask(Call("DELETE", _path_of(name), headers), dict)
             self._known.pop(name, None)
         return existed
 
@@ -344,7 +291,7 @@ class RemoteStore(WholeCassettes):
         known = self._known_of(name)
         async with known.turn:
             if known.is_written:
-                await self._client.ask("POST", f"{_path_of(name)}/release")
+                await self._client.ask(Call("POST", f"{_path_of(name)}/release"), dict)
             self._known.pop(name, None)
 
     async def erase(self) -> Sequence[str]:
@@ -353,57 +300,39 @@ class RemoteStore(WholeCassettes):
         return self._client.take_left_over()
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
-        """Kept here until the append, which sends the body first."""
-        known = self._known_of(name)
+        self._known_of(name)
         file, own = await asyncio.to_thread(write_temporary, pieces)
-        known.bodies[file.digest] = own
-        return self._downloaded_when_opened(name, file)
+        path = f"{_path_of(name)}/bodies/{file.digest}"
+        headers = {"Content-Type": "application/octet-stream"}
+        await self._client.ask(Call("PUT", path, headers, partial(stream_body, file)), dict)
+        self._bodies.add(file.digest, own, file.size)
+        return self._read_when_opened(name, file)
 
-    async def _upload(
-        self, name: str, known: _RemoteCassette, items: Iterable[AnyInteraction]
-    ) -> None:
-        for file in [file for item in items for file in large_bodies(item)]:
-            if file.digest in known.bodies:
-                path = f"{_path_of(name)}/bodies/{file.digest}"
-                headers = {"Content-Type": "application/octet-stream"}
-                await self._client.ask("PUT", path, headers, partial(stream_body, file))
+    def _read_when_opened(self, name: str, file: BodyFile) -> BodyFile:
+        return replace(file, handle=FetchedBody(partial(self._body, name, file)))
 
-    def _forget_sent(self, known: _RemoteCassette, items: Iterable[AnyInteraction]) -> None:
-        for file in [file for item in items for file in large_bodies(item)]:
-            if (own := known.bodies.pop(file.digest, None)) is not None:
-                self._downloaded.add(file.digest, own, file.size)
-
-    def _downloaded_when_opened(self, name: str, file: BodyFile) -> BodyFile:
-        return replace(file, handle=FetchedBody(partial(self._content, name, file)))
-
-    def _content(self, name: str, file: BodyFile) -> TemporaryFile:
-        known = self._known.get(name)
-        own = None if known is None else known.bodies.get(file.digest)
-        if found := own or self._downloaded.get(file.digest):
-            return found
-        # On a loop of its own: whoever asks is in some thread, and may be on the store's loop.
-        with ThreadPoolExecutor(1) as threads:
-            found = threads.submit(asyncio.run, self._download(name, file)).result()
-        self._downloaded.add(file.digest, found, file.size)
+    def _body(self, name: str, file: BodyFile) -> TemporaryFile:
+        if (found := self._bodies.get(file.digest)) is None:
+            # On a loop of its own: whoever asks is in some thread, and may be on the store's loop.
+            with ThreadPoolExecutor(1) as threads:
+                found = threads.submit(asyncio.run, self._download(name, file)).result()
+            self._bodies.add(file.digest, found, file.size)
         return found
 
     async def _download(self, name: str, file: BodyFile) -> TemporaryFile:
-        client = self._client.for_another_loop()
-
-        async def attempt() -> TemporaryFile:
+        async def read(response: ClientResponse) -> TemporaryFile:
             found, digest = TemporaryFile(None), hashlib.sha256()
-            path = f"{_path_of(name)}/bodies/{file.digest}"
-            async with client.response_to("GET", path) as response:
-                async for piece in response.content.iter_chunked(PIECE):
-                    digest.update(piece)
-                    found.write(piece)
+            async for piece in response.content.iter_chunked(PIECE):
+                digest.update(piece)
+                found.write(piece)
             if digest.hexdigest() != file.digest:
                 raise StoreAway(f"{self.url} sent another body than the one asked for")
             return found
 
+        client = copy.copy(self._client)
         await client.open()
         try:
-            return await client.retried(attempt)
+            return await client.receive(Call("GET", f"{_path_of(name)}/bodies/{file.digest}"), read)
         except RemoteRefused as exc:
             raise CassetteCorrupt(
                 f"{self.url}: the large body sha256-{file.digest} of cassette '{name}' is gone, its "
@@ -412,61 +341,79 @@ class RemoteStore(WholeCassettes):
         finally:
             await client.close()
 
-    async def _copy(self, name: str) -> tuple[jsonl.CopyEnd | None, list[AnyInteraction]]:
-        """The end of a copy and the interactions, None without a cassette; a cut one is retried."""
+    async def _copy(self, name: str) -> tuple[StoredCassette | None, _Contents]:
+        """The cassette as it is now, its large bodies apart; a copy that comes cut is retried."""
 
-        async def attempt() -> tuple[jsonl.CopyEnd, list[AnyInteraction]]:
+        async def read(response: ClientResponse) -> tuple[jsonl.CopyEnd, list[AnyInteraction]]:
             reader, items = jsonl.CopyReader(remember=True), list[AnyInteraction]()
-            async with self._client.response_to("GET", f"{_path_of(name)}/copy") as response:
-                async for piece in response.content.iter_chunked(PIECE):
-                    items += await asyncio.to_thread(reader.feed, piece)
+            async for piece in response.content.iter_chunked(PIECE):
+                items += await asyncio.to_thread(reader.feed, piece)
             try:
                 return reader.finish(), items
             except jsonl.IncompleteCopy as exc:
                 raise StoreAway(f"{self.url}: cassette '{name}' came cut ({exc})") from exc
 
         try:
-            return await self._unless_missing(self._client.retried(attempt)) or (None, [])
+            end, items = await self._client.receive(Call("GET", f"{_path_of(name)}/copy"), read)
+        except NoCassette:
+            return None, _Contents(count=0)
         except FormatFault as exc:
             raise StoreError(f"{self.url}: cassette '{name}' cannot be read: {exc}") from exc
-
-    async def _unless_missing(self, asked: Awaitable[T]) -> T | None:
-        """What a call gives, None where there is no such cassette."""
-        try:
-            return await asked
-        except RemoteRefused as exc:
-            if exc.remote_code != "no_cassette":
-                raise
-            return None
+        opened = partial(self._read_when_opened, name)
+        stored = StoredCassette(
+            end.head, tuple([replace_large_bodies(item, opened) for item in items])
+        )
+        return stored, _contents(stored, end.digests)
 
     def _known_of(self, name: str) -> _RemoteCassette:
-        _path_of(name)
+        check_cassette_name(name)
         self._check_open()
         return self._known.setdefault(name, _RemoteCassette())
 
     def _check_open(self) -> None:
-        if not self._is_open:
+        if not self._client.is_open:
             raise closed(self.url)
 
 
 def _path_of(name: str) -> str:
-    """The path of a cassette. Raises RequestError for a name that is none."""
-    return f"{API}/cassettes/{quote(check_cassette_name(name), safe='')}"
+    return f"{API}/cassettes/{quote(name, safe='')}"
 
 
-def _body(text: bytes) -> Body:
-    async def pieces() -> AsyncIterator[bytes]:
-        for start in range(0, len(text), MIB):
-            yield text[start : start + MIB]
-
-    return pieces
+def _contents(stored: StoredCassette, digests: Sequence[str]) -> _Contents:
+    numbers = [item.index for item in stored.interactions]
+    items = RecordingOrder(zip(numbers, map(_Placed, numbers, digests), strict=True))
+    return _Contents(document.head_digest(stored.head), items, len(numbers))
 
 
-def _copy_of(cassette: StoredCassette) -> tuple[bytes, str, Sequence[str]]:
-    """The lines of a copy, the digest of the whole and those of the interactions."""
+def _stats(page: Mapping[str, Any]) -> tuple[dict[str, CassetteStat], str | None]:
+    stats = {
+        str(item["name"]): CassetteStat(
+            int(item["size_bytes"]), str(item["modified_at"]), str(item["mark"])
+        )
+        for item in page["cassettes"]
+        if item["size_bytes"] is not None
+    }
+    return stats, page["next"]
+
+
+def _added(answer: Mapping[str, Any]) -> tuple[str, int, _Placed]:
+    (item,) = answer["interactions"]
+    placed = _Placed(int(item["index"]), str(item["sha256"]))
+    if len(placed.sha256) != 64:
+        raise ValueError(placed.sha256)
+    return str(answer["head"]), int(answer["count"]), placed
+
+
+def _check_digest(digest: str | None, answer: Mapping[str, Any]) -> None:
+    if answer["sha256"] != digest:
+        raise ValueError(digest)
+
+
+def _sent(cassette: StoredCassette) -> tuple[bytes, _Contents]:
+    """The lines of a copy, and what the remote tapeway then has."""
     documents = checked_documents(JSON, cassette)
     # As the remote tapeway reads them: a document may change once when it is read.
     items = [document.decode(checked, at) for at, checked in enumerate(documents)]
     writer = jsonl.CopyWriter(cassette.head, remember=True)
     text = b"".join([writer.first(), writer.lines(items), writer.last()])
-    return text, writer.digest, writer.digests
+    return text, _contents(StoredCassette(cassette.head, tuple(items)), writer.digests)

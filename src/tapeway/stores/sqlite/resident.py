@@ -11,13 +11,13 @@ import apsw
 from tapeway.cooperative import Yielding
 from tapeway.core.digests import sha256
 from tapeway.core.json_text import parse, parse_as_dumped
+from tapeway.core.model.cassette import CONDITIONS, CREDENTIALS
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.errors import CassetteCorrupt, CassetteEdited
 from tapeway.formats.fields import Document
 from tapeway.formats.native import http_exchange
 from tapeway.stores.sqlite.connection import store_error
-from tapeway.stores.support.columns import CONDITIONS, CREDENTIALS
 from tapeway.stores.support.resident_recordings import ResidentRecordings
 
 _TEXT = "SELECT text, sha256 FROM documents WHERE id = ?"

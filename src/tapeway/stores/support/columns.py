@@ -1,19 +1,18 @@
 """A database's columns for an interaction: the document, and the keys for look-ups."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from tapeway.core.cassette.credential_index import may_hold_credentials
-from tapeway.core.cassette.recording_keys import index_keys
-from tapeway.core.correlation.index import issued_keys
+from tapeway.core.correlation.index import alike_key_of, issued_keys
 from tapeway.core.json_text import NotJson, ReadJson, check_json, dump, parse
 from tapeway.core.matching import rules
-from tapeway.core.matching.key import key_on_route, request_key
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.recorded_request import RecordedRequest
 from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault
 from tapeway.core.misses.neighbours import order_keys, weight_of
-from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.cassette import CONDITIONS, CREDENTIALS, CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.model.messages import CONDITIONAL_STATUSES, Request
 from tapeway.core.text import escape_octets
@@ -24,10 +23,6 @@ from tapeway.formats.native import document
 from tapeway.stores.support.serialize import serialize_recording
 
 _SMALL = 4096
-
-
-CREDENTIALS, CONDITIONS = 1, 2
-"""Marks of a recording: the request may hold credentials; it answers only some equal requests."""
 
 
 class FiledKey(NamedTuple):
@@ -90,14 +85,14 @@ def columns_of(item: AnyInteraction, text: bytes, under: Rules) -> InteractionCo
     exchange = exchange_of(item)
     if exchange is None:
         return InteractionColumns(text, exchange=False, size=len(text))
-    request, response, keys = exchange.request, exchange.response, keys_of(exchange, under)
+    request, response = exchange.request, exchange.response
     files = [file for file in (request.file, response.file) if file is not None]
     path, mark, query = column_text(request.target).partition("?")
     return InteractionColumns(
         text,
         exchange=True,
         size=len(text) + sum([file.size for file in files]),
-        keys=keys,
+        keys=keys_of(exchange, under),
         route=column_text(request.route),
         base=column_text(request.base),
         method=column_text(request.method),
@@ -106,13 +101,16 @@ def columns_of(item: AnyInteraction, text: bytes, under: Rules) -> InteractionCo
         weight=weight_of(exchange),
         bodies=tuple(dict.fromkeys([file.digest for file in files])),
         order=None if files else order_keys(request),
-        filed=_filed(exchange, keys, under),
+        filed=filed_key(exchange, under),
     )
 
 
 def keys_of(exchange: Interaction, under: Rules) -> tuple[bytes, ...]:
-    """The keys by which a recording is found: those under these rules, and its identifiers."""
-    return tuple(dict.fromkeys([*index_keys(exchange, under), *issued_keys(exchange)]))
+    """The keys by which a recording is found under other identifiers: the digest that its request
+    shares with requests that differ in identifiers alone, and those of the identifiers it issued.
+    """
+    alike = alike_key_of(RecordedRequest(exchange.request, under))
+    return (*(() if alike is None else (alike,)), *issued_keys(exchange))
 
 
 def may_be_filed(item: Interaction) -> bool:
@@ -138,14 +136,6 @@ def marks_of(request: Request, under: Rules, parsed: ReadJson | None = None) -> 
     """The marks of a recording with this request, whose JSON may be read already."""
     marks = CREDENTIALS * may_hold_credentials(request, under, parsed)
     return marks | CONDITIONS * bool(request.varied)
-
-
-def _filed(item: Interaction, keys: Sequence[bytes], under: Rules) -> FiledKey:
-    if not may_be_filed(item):
-        return NOT_FILED
-    # The first of the keys is the digest in the match key, which has the route before it.
-    key = key_on_route(b"\0" + keys[0], item.request.route)
-    return FiledKey(key, marks_of(item.request, under))
 
 
 def column_text(text: str) -> str:

@@ -123,9 +123,9 @@ async def test_without_a_recording_of_the_path_that_is_what_differs(stored_world
 async def test_used_up_recordings_are_the_verdict_on_repeats() -> None:
     async with world(mode="auto") as found:
         await ask(found, prompt("one"))
-        head = (await found.got("/api/v1/cassettes/default/outline"))["head"]
-        head["meta"]["repeats"] = "miss"
-        await found.done("PUT", "/api/v1/cassettes/default/head", head)
+        whole = await found.got("/api/v1/cassettes/default")
+        whole["meta"]["repeats"] = "miss"
+        await found.done("PUT", "/api/v1/cassettes/default", whole)
         await found.done("PUT", "/api/v1/mode", {"mode": "replay"})
         await ask(found, prompt("one"))
         await ask(found, prompt("one"))

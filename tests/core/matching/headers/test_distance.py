@@ -11,6 +11,7 @@ from tapeway.core.matching.headers.distance import (
 )
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import PLACEHOLDER
 
@@ -18,7 +19,7 @@ REDACTOR = Redactor("run")
 
 
 def seen(*headers: tuple[bytes, bytes]) -> tuple[tuple[str, str], ...]:
-    return stored_credentials(headers, REDACTOR.placeholder)
+    return stored_credentials(RequestFields(headers), REDACTOR.placeholder)
 
 
 def recorded(index: int, *credentials: tuple[bytes, bytes], headers: Headers = ()) -> Interaction:

@@ -8,10 +8,14 @@ from tapeway.core.matching.headers.telling import (
     telling_names,
 )
 from tapeway.core.model.messages import Headers
+from tapeway.core.model.request_fields import RequestFields
 
 
 def names(*requests: tuple[Headers, str], known: tuple[str, ...] = ()) -> tuple[str, ...]:
-    answered = [AnsweredFields(telling_candidates(headers), answer) for headers, answer in requests]
+    answered = [
+        AnsweredFields(telling_candidates(RequestFields(headers)), answer)
+        for headers, answer in requests
+    ]
     return telling_names(answered, known)
 
 

@@ -106,10 +106,10 @@ async def _read(context: HandlerContext, name: str) -> StoredCassette:
 
 async def rules_in_force(context: HandlerContext, name: str) -> Rules:
     """The rules in force for a cassette."""
-    outline = await context.broker.editor.outline(name)
-    if outline is None:
+    walk = await context.broker.editor.walk(name)
+    if walk is None:
         raise no_cassette(name)
-    return merged_rules(_rules_in(outline.head.meta), context.broker.rules)
+    return merged_rules(_rules_in(walk.head.meta), context.broker.rules)
 
 
 def _rules_in(meta: object) -> Rules:

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import CredentialHeaders, Headers, Request
+from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.credentials import is_credential_header, telling_fields
 from tapeway.core.redaction.spans import PLACEHOLDER
 
@@ -24,7 +25,7 @@ _SCHEMES = frozenset(
 
 
 def stored_credentials(
-    headers: Headers, placeholder: Callable[[str, bytes], bytes]
+    fields: RequestFields, placeholder: Callable[[str, bytes], bytes]
 ) -> CredentialHeaders:
     """A request's credential headers as a cassette stores them: names, schemes and placeholders.
 
@@ -32,7 +33,7 @@ def stored_credentials(
     which is kept.
     """
     texts_by_name: dict[str, list[str]] = {}
-    for name, value in telling_fields(headers):
+    for name, value in telling_fields(fields):
         if name == b"cookie":
             text = "; ".join([_cookie(pair, placeholder) for pair in value.split(b";")])
         elif is_credential_header(name):
@@ -50,7 +51,7 @@ def request_credentials(
 
     Besides the credential headers, this is the login of the client's connection.
     """
-    stored = stored_credentials(request.headers, placeholder)
+    stored = stored_credentials(request.fields, placeholder)
     if request.login is None or not request.login.id:
         return stored
     text = placeholder(_LOGIN, request.login.id.encode()).decode("ascii")

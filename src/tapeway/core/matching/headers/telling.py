@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from tapeway.core.http.headers import HOP_BY_HOP, OWN, decides, request_fields
+from tapeway.core.http.headers import HOP_BY_HOP, OWN
 from tapeway.core.http.volatile_headers import is_volatile
-from tapeway.core.model.messages import Headers
+from tapeway.core.model.request_fields import RequestFields, decides
 from tapeway.core.redaction.credentials import is_credential_header
 
 _MOST_VALUE = 200
@@ -66,20 +66,18 @@ _DRAWN = re.compile(
 
 
 class AnsweredFields(NamedTuple):
-    """The fields of one of several equal requests that may tell it apart, and what it got."""
+    """One of several equal requests: the fields that may tell it from the others, and the answer."""
 
     fields: Mapping[bytes, bytes]
     answer: object
     """Equal for equal answers."""
 
 
-def telling_candidates(headers: Headers) -> dict[bytes, bytes]:
+def telling_candidates(fields: RequestFields) -> dict[bytes, bytes]:
     """The fields of a request that may tell it apart from an equal one, by names in lower case."""
-    return {
-        name: value
-        for name, value in request_fields(headers).first.items()
-        if _may_tell(name) and len(value) <= _MOST_VALUE
-    }
+    first = fields.first
+    telling = [(name, first[name]) for name in _may_tell_of(tuple(first))]
+    return {name: value for name, value in telling if len(value) <= _MOST_VALUE}
 
 
 def telling_names(requests: Sequence[AnsweredFields], known: Iterable[str] = ()) -> tuple[str, ...]:
@@ -112,7 +110,12 @@ def _goes_with_answers(name: bytes, requests: Sequence[AnsweredFields]) -> bool:
     return len(answers) > 1
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
+def _may_tell_of(names: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Those that may tell; remembered together, since a client sends the same fields each time."""
+    return tuple(filter(_may_tell, names))
+
+
 def _may_tell(name: bytes) -> bool:
     if name in _SAY_NOTHING or name.startswith(_PROGRAMS) or is_volatile(name):
         return False

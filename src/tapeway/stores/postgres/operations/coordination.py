@@ -291,10 +291,6 @@ async def forget_ended(control: Control, session: Session) -> bool:
         await session.run(_FORGET_TOUCHED, name, gone, before)
         if not (left := left - len(ended)):
             return True
-    # The counts of these takes are zero by now.
-    for (name,) in await session.rows(_NAMES.format("used")):
-        sql = "DELETE FROM @used WHERE name = $1 AND take < $2"
-        await session.run(sql, name, control.take_of(name))
     return False
 
 

@@ -85,7 +85,7 @@ async def touch(name: str, take: int, index: int, session: Session) -> int:
 
 async def forget(name: str, session: Session) -> None:
     """Reset the cursors of a cassette that was removed or replaced."""
-    for table in ("turn", "touched", "used"):
+    for table in ("turn", "touched"):
         await session.run(f"DELETE FROM @{table} WHERE name = $1", name)  # noqa: S608
 
 

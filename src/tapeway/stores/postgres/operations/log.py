@@ -4,10 +4,9 @@ Revisions are dense, and become visible in order: whoever raises the revision of
 cassette's row until the commit. So a reader that has seen a revision misses nothing before it.
 """
 
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
+from tapeway.core.model.cassette import LogPage, LogRow
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.postgres.pool import Session
 
@@ -19,34 +18,6 @@ SELECT c.token, c.revision, l.revision, l.number, l.place, l.take, l.key, l.mark
 FROM @cassette c LEFT JOIN @log l ON l.cassette = c.id AND l.revision > $2
 WHERE c.name = $1 ORDER BY l.revision LIMIT $3
 """
-
-
-class LogRow(NamedTuple):
-    """A change of one recording."""
-
-    revision: int
-    number: int
-    place: int
-    take: int
-    key: bytes | None
-    marks: int
-    live: bool
-    """False where the recording was removed, now or by a later row."""
-
-
-class LogPage(NamedTuple):
-    """The rows after a revision."""
-
-    token: str
-    """Another one means that the rows do not tell what happened: the index is loaded anew."""
-    revision: int
-    """The last one of the cassette."""
-    rows: Sequence[LogRow]
-
-    @property
-    def seen(self) -> int:
-        """The revision that a reader of these rows has seen."""
-        return self.rows[-1].revision if len(self.rows) == PAGE else self.revision
 
 
 async def since(name: str, seen: int, session: Session) -> LogPage | None:
@@ -63,7 +34,8 @@ async def since(name: str, seen: int, session: Session) -> LogPage | None:
 
 def check_dense(name: str, seen: int, page: LogPage) -> None:
     """Raise CassetteCorrupt where a row is missing."""
-    revisions = [seen, *[row.revision for row in page.rows], page.seen]
+    last = page.revision if len(page.rows) < PAGE else page.seen
+    revisions = [seen, *[row.revision for row in page.rows], last]
     if any(after - before > 1 for before, after in pairwise(revisions)):
         raise CassetteCorrupt(
             f"cassette '{name}': its log lacks rows after revision {seen}: save the cassette anew"

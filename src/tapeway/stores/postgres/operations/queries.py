@@ -1,10 +1,11 @@
 """Queries on recordings, and the check whether the tables of a store agree with each other."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
+from struct import unpack
 
 from tapeway.core.correlation.index import MOST_ALIKE
 from tapeway.core.misses.neighbours import (
@@ -24,11 +25,8 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
-from tapeway.core.model.control import CursorState
 from tapeway.errors import interaction_gone
-from tapeway.ports import FoundUnused, Issuer
-from tapeway.stores.postgres.operations import cursors
-from tapeway.stores.postgres.operations.cassette_rows import version_of
+from tapeway.ports import Issuer
 from tapeway.stores.postgres.operations.rows import (
     RECORDING,
     TITLE,
@@ -42,7 +40,6 @@ from tapeway.stores.postgres.pool import Session
 from tapeway.stores.support import columns
 
 ROWS_AT_ONCE = 256
-_GROUP = 500
 _OF = "cassette = (SELECT id FROM @cassette WHERE name = $1)"
 _IN_FORCE = f"{_OF} AND generation = (SELECT generation FROM @cassette WHERE name = $1)"  # noqa: S608
 _IN_ORDER = "ORDER BY place, number"
@@ -50,7 +47,6 @@ _FEW_IN_ORDER = "ORDER BY +place, +number"
 """For a few recordings found by index. Without the sums a plan may walk through all places."""
 # Only names of columns and tables are put in: no value of anybody's.
 _SELECT = f"SELECT {RECORDING} FROM @interaction WHERE {_OF}"  # noqa: S608
-_TITLES = f"SELECT {TITLE} FROM @interaction i WHERE {_OF}"  # noqa: S608
 
 _OUTLINE = """
 SELECT c.created_at, c.run_id, c.meta, s.exchange, s.route, s.base, CAST(sum(s.count) AS bigint)
@@ -63,12 +59,7 @@ SELECT c.modified_at, max(s.modified_at), CAST(coalesce(sum(s.size), 0) AS bigin
 FROM @cassette c LEFT JOIN @source s ON s.cassette = c.id WHERE c.name = $1 GROUP BY c.id
 """
 _GET = f"{_SELECT} AND number = $2"
-# By lists and not by a join: without statistics, as in a new database, PostgreSQL plans that as a
-# scan of the whole cassette.
-_FIND = f"""
-{_SELECT} AND number = ANY(ARRAY (SELECT number FROM @key WHERE {_IN_FORCE} AND digest = ANY(ARRAY(SELECT decode(unnest($2::text[]), 'hex')))))
-{_FEW_IN_ORDER}
-"""  # noqa: S608
+_DOCUMENTS = f"{_SELECT} AND number = ANY($2::text[]::bigint[]) {_FEW_IN_ORDER}"
 _ALIKE = f"""
 SELECT number, weight FROM @interaction WHERE {_OF} AND weight IS NOT NULL AND number = ANY(ARRAY (
   SELECT number FROM @key WHERE {_IN_FORCE} AND digest = $2 ORDER BY number DESC LIMIT {MOST_ALIKE}
@@ -96,33 +87,12 @@ _SEARCHED = f"""
 SELECT number, weight, method, path FROM @interaction WHERE {_OF} AND weight IS NOT NULL {{}}
 """  # noqa: S608
 _NEWEST = "ORDER BY number DESC LIMIT $2"
-_UNUSED = f"""
-{_TITLES} AND exchange AND NOT EXISTS (
-  SELECT 1 FROM @touched t WHERE t.name = $1 AND t.take = ANY($2::text[]::bigint[]) AND t.number = i.number)
-{_IN_ORDER} LIMIT $3
-"""  # noqa: S608
-# A recording that was removed while a request replayed it may count as used until the take ends.
-UNUSED_COUNT = f"""
-SELECT CAST(greatest(0,
-  coalesce((SELECT sum(count) FROM @source WHERE exchange AND {_OF}), 0) -
-  coalesce((SELECT sum(count) FROM @used WHERE name = $1 AND take = ANY($2::text[]::bigint[])), 0)) AS bigint)
-"""  # noqa: S608
-_DUPLICATES = f"""
-SELECT k.digest, i.route FROM @key k
-JOIN @interaction i ON i.cassette = k.cassette AND i.number = k.number
-WHERE k.{_OF} AND k.generation = (SELECT generation FROM @cassette WHERE name = $1)
-AND i.exchange AND length(k.digest) = 32
-GROUP BY k.digest, i.route HAVING count(*) > 1 ORDER BY min(i.place), min(i.number) LIMIT $2
-"""  # noqa: S608
-_SAME_KEY = f"""
-{_TITLES} AND route = $3
-AND number = ANY(ARRAY (SELECT number FROM @key WHERE {_IN_FORCE} AND digest = $2))
-{_FEW_IN_ORDER} LIMIT {_GROUP}
-"""  # noqa: S608
-_UNROUTED = f"""
-SELECT DISTINCT {{}} FROM @interaction WHERE {_OF} AND exchange AND route = $2 AND base = $3
-"""  # noqa: S608
-
+# One value, not a row for each: there may be a million.
+_USED = """
+SELECT coalesce(string_agg(int8send(number), ''), '') FROM @touched
+WHERE name = $1 AND take = ANY($2::text[]::bigint[])
+"""
+_TITLES = f"SELECT {TITLE} FROM @interaction WHERE {_OF} AND number = ANY($2::text[]::bigint[]) {_FEW_IN_ORDER}"  # noqa: S608
 _MISCOUNTED = """
 SELECT c.name, coalesce(s.count, 0), coalesce(i.count, 0) FROM @cassette c
 LEFT JOIN (SELECT cassette, CAST(sum(count) AS bigint) AS count FROM @source GROUP BY cassette) s
@@ -133,9 +103,8 @@ WHERE c.name IS NOT NULL AND coalesce(s.count, 0) <> coalesce(i.count, 0) ORDER 
 """
 _UNFINDABLE = """
 SELECT c.name, i.number FROM @interaction i JOIN @cassette c ON c.id = i.cassette
-WHERE c.name IS NOT NULL AND i.exchange AND NOT EXISTS (
-  SELECT 1 FROM @key k WHERE k.cassette = i.cassette AND k.generation = c.generation
-  AND k.number = i.number)
+WHERE c.name IS NOT NULL AND NOT EXISTS (
+  SELECT 1 FROM @log l WHERE l.cassette = i.cassette AND l.number = i.number AND l.live)
 ORDER BY c.name, i.number
 """
 _CHANGED = """
@@ -192,18 +161,9 @@ async def load(name: str, place: str, decode: Decode, session: Session) -> Store
     return StoredCassette(outlined.head, tuple(items))
 
 
-async def find(name: str, keys: Sequence[bytes], session: Session) -> Sequence[Row]:
-    """The recordings under any of these keys, in order."""
-    return (await session.rows(_FIND, name, hexes(keys))) if keys else []
-
-
-async def look(
-    name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes], session: Session
-) -> tuple[Mapping[bytes, CursorState], Sequence[Row], str | None]:
-    """Version, then cursors, then recordings: a recording made in between moved its cursor."""
-    version = (await version_of(name, session)) if keys else None
-    stored = await cursors.read(name, take, keys, session)
-    return stored, (await find(name, digests, session)), version
+async def documents(name: str, wanted: Sequence[int], session: Session) -> Sequence[Row]:
+    """The recordings with these numbers, in order."""
+    return (await session.rows(_DOCUMENTS, name, numbers(wanted))) if wanted else []
 
 
 async def get(name: str, index: int, session: Session) -> Sequence[Row]:
@@ -290,42 +250,18 @@ async def _within_budget(name: str, weighed: Sequence[Row], session: Session) ->
     chosen = within_budget((number, weight) for number, weight in weighed)
     if not chosen:
         return []
-    sql = f"{_SELECT} AND number = ANY($2::text[]::bigint[]) {_FEW_IN_ORDER}"
-    return await session.rows(sql, name, numbers(chosen))
+    return await documents(name, chosen, session)
 
 
-async def unused(name: str, takes: Sequence[int], limit: int, session: Session) -> FoundUnused:
-    """The exchanges that no given take has touched: their number, and the first few."""
-    counted = await session.row(UNUSED_COUNT, name, numbers(takes))
-    count = 0 if counted is None else int(counted[0])
-    if limit == 0:
-        return FoundUnused(count, ())
-    return FoundUnused(count, titles_of(await session.rows(_UNUSED, name, numbers(takes), limit)))
+async def used(name: str, takes: Sequence[int], session: Session) -> frozenset[int]:
+    """The recordings that any of some takes has used."""
+    (row,) = await session.rows(_USED, name, numbers(takes))
+    return frozenset(unpack(f">{len(row[0]) // 8}q", row[0]))
 
 
-async def duplicates(name: str, limit: int, session: Session) -> list[list[RecordingTitle]]:
-    """Groups of recordings with the same key and route."""
-    groups = await session.rows(_DUPLICATES, name, limit)
-    titles = []
-    for digest, route in groups:
-        titles.append(titles_of(await session.rows(_SAME_KEY, name, digest, route)))
-    return titles
-
-
-async def unrouted_prefixes(
-    name: str, base: str, prefixes: Sequence[str], session: Session
-) -> list[str]:
-    """Under which path prefixes recordings without a route are."""
-    given = [f"{prefix}/".encode() for prefix in prefixes]
-    cases = " ".join(
-        [
-            f"WHEN substr(path, 1, {len(prefix)}) = ${at} THEN {at - 4}"
-            for at, prefix in enumerate(given, 4)
-        ]
-    )
-    column = f"CASE {cases} ELSE -1 END" if cases else "-1"
-    positions = await session.rows(_UNROUTED.format(column), name, b"", base.encode(), *given)
-    return [prefixes[at] if at >= 0 else "" for (at,) in positions]
+async def titles(name: str, wanted: Sequence[int], session: Session) -> list[RecordingTitle]:
+    """The names of some recordings, in order."""
+    return titles_of(await session.rows(_TITLES, name, numbers(wanted))) if wanted else []
 
 
 async def check(session: Session) -> list[str]:
@@ -340,7 +276,7 @@ async def check(session: Session) -> list[str]:
             for name, counted, there in miscounted
         ],
         *[
-            f"cassette '{name}', interaction {number}: no key finds it"
+            f"cassette '{name}', interaction {number}: its log lacks it"
             for name, number in unfindable
         ],
         *[
