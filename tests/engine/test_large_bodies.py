@@ -24,7 +24,7 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import PLACEHOLDER
-from tapeway.engine.large_bodies import LargeBodyStorage, digest_large_body
+from tapeway.engine.large_bodies import LargeBodyStorage, digest_large_body, digest_redacted
 from tapeway.errors import StoreError
 from tapeway.stores.memory import MemoryStore
 
@@ -184,8 +184,9 @@ async def test_a_request_is_known_by_what_will_be_kept_of_it(tmp_path: Path) -> 
     spool = Spool(str(tmp_path))
     await spool.add(b"with " + KEY + b" in it")
     asked = Request("openai", "POST", "/", OCTETS, file=await spool.finish())
-    sent, known, older, *_ = await digest_large_body(asked, Redactor("salt", SECRETS))
-    plain = (await digest_large_body(asked, Redactor("salt"))).sent
+    known, (older,), _ = await digest_redacted(asked, Redactor("salt", SECRETS), ())
+    plain, others, _ = await digest_redacted(asked, Redactor("salt"), ())
+    sent = await digest_large_body(asked)
     redacted = Request("openai", "POST", "/", OCTETS, file=known)
 
     done = await make_storage().keep(asked, Interaction(0, redacted, Response(ResponseHead(200))))
@@ -193,5 +194,6 @@ async def test_a_request_is_known_by_what_will_be_kept_of_it(tmp_path: Path) -> 
     assert done.request.file is not None
     assert (done.request.file.size, done.request.file.digest) == (known.size, known.digest)
     assert sent == plain != known
+    assert others == ()
     assert known.size == sent.size != older.size
     assert KEY not in await read_body(done.request.file)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from tapeway.core.agenttape.lookup import request_aliases
 from tapeway.core.agenttape.sdk_calls import in_requested_form
@@ -11,7 +10,14 @@ from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias,
 from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import write_key
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Incoming, LargeRequest, LiveCall, Plan, Replay
+from tapeway.core.cassette.plan import (
+    Incoming,
+    LargeBodyDigests,
+    LargeRequest,
+    LiveCall,
+    Plan,
+    Replay,
+)
 from tapeway.core.http.location import same_origin
 from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error
 from tapeway.core.json_text import ReadJson
@@ -25,14 +31,10 @@ from tapeway.core.matching.rules import Rules, is_reused
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import MODE_POLICIES, Mode, Repeats
-from tapeway.core.model.messages import BodyFile, Request
+from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.journal import REPEATED
-from tapeway.engine.large_bodies import (
-    digest_as_recorded,
-    digest_large_body,
-    recorded_values,
-)
+from tapeway.engine.large_bodies import digest_large_body, digest_redacted
 from tapeway.providers.api_call import calls_model, samples
 
 READ_AT_ONCE = 256 * 1024
@@ -42,9 +44,6 @@ _MOST_NAMED = 5
 
 READS = frozenset({"GET", "HEAD"})
 """Methods that change nothing at the service (RFC 9110, section 9.2.1)."""
-
-_MOST_COMPARED = 8
-"""Sets of values, as the last recordings of large bodies have them, without which one is looked up."""
 
 FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
 
@@ -87,8 +86,7 @@ class Planner:
         if policy.replays:
             if found_key is None and (key != asked.key or incoming.large_body is not None):
                 # Only this look-up finds placeholders inside a coded or opaque body.
-                keys = [key, self._older_key(cassette.head, asked, redacted, key, incoming)]
-                keys += _keys_of_others(cassette, redacted, incoming)
+                keys = [key, *self._other_keys(cassette.head, asked, redacted, incoming)]
                 if held := next((held for held in keys if held in cassette), None):
                     found_key = FoundKey(held)
                     if replay := self._replay(cassette, found_key, asked, can_ask=policy.asks):
@@ -170,7 +168,7 @@ class Planner:
     async def with_body_digest(
         self, head: CassetteHead, rules: Rules, incoming: Incoming
     ) -> Incoming:
-        """The request with digests of its large body, which is read in threads.
+        """The request with the digest of its large body, which is read in threads.
 
         A body in memory gets a match key under these rules. Raises StoreError.
         """
@@ -178,9 +176,7 @@ class Planner:
             if incoming.large_body is not None:
                 return incoming
             return incoming._replace(
-                large_body=await digest_large_body(
-                    incoming.request, self._redaction.redactor(head.run_id, incoming.request)
-                )
+                large_body=LargeBodyDigests(await digest_large_body(incoming.request))
             )
         if not is_large(incoming.request) or incoming.large_for(head, rules) is not None:
             return incoming
@@ -193,59 +189,54 @@ class Planner:
         Afterwards `plan` is as quick as for a small request.
         """
         head, rules = cassette.head, cassette.rules
-        if incoming.request.file is not None:
-            if not MODE_POLICIES[mode].uses_recordings:
-                return incoming
-            return await self.with_recorded_values(cassette, incoming, mode)
         large = incoming.large_for(head, rules)
         if large is None or large.redacted is not None:
             return incoming
-        if MODE_POLICIES[mode].replays and self._is_next(cassette, large.asked, incoming, mode):
+        if MODE_POLICIES[mode].replays and self._is_next(cassette, large, incoming, mode):
             return incoming
         self._redaction.recall(head.run_id, cassette.placeholders)
         return incoming._replace(large=await asyncio.to_thread(self._computed, large))
 
-    async def with_recorded_values(
+    async def with_stored_digests(
         self, cassette: CassetteIndex, incoming: Incoming, mode: Mode
     ) -> Incoming:
-        """The request with digests of its large body without the values of recorded placeholders.
+        """The request with the digests of its large body without secrets; itself if it has them.
 
-        They are not looked for where a recording of an equal body answers. Raises StoreError.
+        Needed where no recording of an equal body answers. Raises StoreError.
         """
-        large, salt = incoming.large_body, cassette.head.run_id
-        if large is None or large.compared == (number := len(cassette.placeholders)):
+        digests, policy = incoming.large_body, MODE_POLICIES[mode]
+        if digests is None or not policy.uses_recordings:
             return incoming
-        asked = cassette.asked(_with_digest(incoming))
-        if MODE_POLICIES[mode].replays and self._is_next(cassette, asked, incoming, mode):
+        recorded = cassette.placeholders
+        if digests.stored is not None and digests.compared == recorded.count:
             return incoming
-        self._redaction.recall(salt, cassette.placeholders)
-        redactor = self._redaction.redactor(salt, incoming.request, large.secrets)
-        if found := await recorded_values(cast(BodyFile, incoming.request.file), redactor):
-            known = (*large.secrets, *found)
-            large = await digest_large_body(incoming.request, redactor, known)
-        others: Sequence[BodyFile] = ()
-        if MODE_POLICIES[mode].replays:
-            redactor = self._redaction.redactor(salt, incoming.request, large.secrets)
-            recorded = cassette.placeholders_in_large_bodies[:_MOST_COMPARED]
-            others = await digest_as_recorded(incoming.request, redactor, recorded)
-        return incoming._replace(large_body=large._replace(others=tuple(others), compared=number))
+        salt, request, compared = cassette.head.run_id, incoming.request, recorded.count
+        self._redaction.recall(salt, recorded)
+        in_bodies = cassette.placeholders_in_large_bodies if policy.replays else ()
+        stored, others, secrets = await digest_redacted(
+            request, self._redaction.redactor(salt, request), in_bodies
+        )
+        return incoming._replace(
+            large_body=LargeBodyDigests(digests.sent, stored, others, secrets, compared)
+        )
 
     def _is_next(
-        self, cassette: CassetteIndex, asked: ReceivedRequest, incoming: Incoming, mode: Mode
+        self, cassette: CassetteIndex, large: LargeRequest, incoming: Incoming, mode: Mode
     ) -> bool:
         """Whether a recording of an equal request answers, for which nothing else is looked at."""
         if incoming.take is not None and incoming.take != cassette.take.number:
             with cassette.in_take(incoming.take):
                 return self._is_next(
-                    cassette, asked, incoming._replace(take=cassette.take.number), mode
+                    cassette, large, incoming._replace(take=cassette.take.number), mode
                 )
-        asks = MODE_POLICIES[mode].asks
-        keys = [key_on_route(asked.key, route) for route in routes_of(incoming)]
+        key, asks = large.asked.key, MODE_POLICIES[mode].asks
+        keys = [key_on_route(key, route) for route in routes_of(incoming)]
         held = next((candidate for candidate in keys if candidate in cassette), None)
         if held is None:
             return False
-        caller = asked.get_caller if asks else None
-        return cassette.next_in_order(held, self._repeats, caller, asked.get_headers) is not None
+        caller = large.asked.get_caller if asks else None
+        headers = large.asked.get_headers
+        return cassette.next_in_order(held, self._repeats, caller, headers) is not None
 
     def _computed(self, large: LargeRequest) -> LargeRequest:
         asked = large.asked
@@ -275,32 +266,23 @@ class Planner:
         large = incoming.large_for(head, rules)
         if large is not None and large.redacted is not None and large.asked.request is request:
             return large.redacted, large.secrets
-        if (large_body := incoming.large_body) is None:
-            return self._redaction.redact_and_learn(head.run_id, request, rules)
-        request = replace(request, file=large_body.stored)
         stored, secrets = self._redaction.redact_and_learn(head.run_id, request, rules)
-        return stored, (*secrets, *large_body.secrets)
+        if (digests := incoming.large_body) is None or digests.stored is None:
+            return stored, secrets
+        return replace(stored, file=digests.stored), (*secrets, *digests.secrets)
 
-    def _older_key(
-        self,
-        head: CassetteHead,
-        asked: ReceivedRequest,
-        redacted: Request,
-        key: bytes,
-        incoming: Incoming,
-    ) -> bytes:
-        """The match key of a request as earlier versions stored it; `key` is that of this version."""
-        request = asked.request
-        if (large_body := incoming.large_body) is not None:
-            if large_body.older == large_body.stored:
-                return key
-            request = replace(request, file=large_body.older)
-        elif redacted.body == request.body:
-            return key
-        older = self._redaction.as_of_earlier_versions(head.run_id, request, asked.rules)
-        if (older.body, older.file) == (redacted.body, redacted.file):
-            return key
-        return request_key(older, asked.rules)
+    def _other_keys(
+        self, head: CassetteHead, asked: ReceivedRequest, redacted: Request, incoming: Incoming
+    ) -> Iterator[bytes]:
+        """The match keys of a request as others stored it: earlier versions, other processes."""
+        request, rules = asked.request, asked.rules
+        if incoming.large_body is not None:
+            for file in incoming.large_body.others:
+                yield request_key(replace(redacted, file=file), rules)
+        elif redacted.body != request.body:
+            older = self._redaction.as_of_earlier_versions(head.run_id, request, rules)
+            if older.body != redacted.body:
+                yield request_key(older, rules)
 
     def _aliases(
         self,
@@ -367,14 +349,6 @@ class Planner:
         shown = with_fields(miss.request, asked.request.headers, names, redactor)
         shown = replace(shown, varied=tuple(names))
         return replace(miss, request=shown, note=_reasons_text(why))
-
-
-def _keys_of_others(
-    cassette: CassetteIndex, redacted: Request, incoming: Incoming
-) -> Iterator[bytes]:
-    """The match keys of a redacted request with a large body as other recordings have it."""
-    for file in () if incoming.large_body is None else incoming.large_body.others:
-        yield request_key(replace(redacted, file=file), cassette.rules)
 
 
 def is_large(request: Request) -> bool:

@@ -6,13 +6,11 @@ coding is broken.
 
 import asyncio
 import logging
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import cast
 
 from tapeway.body_files import body_pieces, in_threads
-from tapeway.core.cassette.plan import LargeBodyDigests
 from tapeway.core.http.content_codings import (
     Decoder,
     content_coding,
@@ -38,10 +36,13 @@ from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
-from tapeway.core.redaction.spans import move_chunk_ends
+from tapeway.core.redaction.spans import digests_of, move_chunk_ends
 from tapeway.ports import CassetteStore
 
 log = logging.getLogger(__name__)
+
+_MOST_COMPARED = 8
+"""Sets of values, as the last recordings of large bodies have them, without which one is looked up."""
 
 
 def warn_stored_plain(name: str, request: Request, headers: Headers) -> None:
@@ -60,53 +61,53 @@ class UndecodableBody(Exception):
     """The body is not in its content coding, or exceeds the limit when decoded."""
 
 
-async def digest_large_body(
-    request: Request, redactor: Redactor, known: Sequence[Secret] = ()
-) -> LargeBodyDigests:
-    """The digests of a request's large body, without the known values too. Raises StoreError."""
-    file = _large_body(request)
-    redactor = redactor.learning(known)
-    sent = BodyDigester(request.fields)
-    body = _digested(sent, body_pieces(file))
-    stored, found = await _digest_stored(request.fields, body, redactor)
-    # What stands in one place is replaced in every other, also before it.
-    if taught := redactor.taught_by(found):
-        redactor = redactor.learning(taught)
-        stored, found = await _digest_stored(request.fields, body_pieces(file), redactor)
-    older = stored
-    if found:
-        pieces = body_pieces(file)
-        older, _ = await _digest_stored(request.fields, pieces, redactor.of_earlier_versions)
-    return LargeBodyDigests(sent.finish(), stored, older, (*known, *taught))
+async def digest_large_body(request: Request) -> BodyFile:
+    """The digests of a request's large body as it was sent. Raises StoreError."""
+    digester = BodyDigester(request.fields)
+    await _run_through(_digested(digester, body_pieces(_large_body(request))))
+    return digester.finish()
 
 
-async def digest_as_recorded(
-    request: Request, redactor: Redactor, placeholders: Iterable[tuple[str, ...]]
-) -> list[BodyFile]:
-    """The digests of a large body without the values of each of these sets of placeholders alone.
+async def digest_redacted(
+    request: Request, redactor: Redactor, recorded: Iterable[Collection[str]]
+) -> tuple[BodyFile, tuple[BodyFile, ...], tuple[Secret, ...]]:
+    """The digests of a request's large body as it would be recorded, and as others recorded it.
 
-    Raises StoreError.
+    `recorded` are the placeholders in large bodies that were recorded, the last body first. Returns
+    also the values that the body taught. Raises StoreError.
     """
-    file = _large_body(request)
-    digests: list[BodyFile] = []
-    for names in placeholders:
-        pieces = body_pieces(file)
-        digest, _ = await _digest_stored(request.fields, pieces, redactor.only(names))
-        digests.append(digest)
-    return digests
+    stored, found = await _digest_without(redactor, request)
+    # What stands in one place is replaced in every other, also before it.
+    if taught := found.taught:
+        redactor = redactor.learning(taught)
+        stored, found = await _digest_without(redactor, request)
+    if not found.has_replaced:
+        return stored, (), ()
+    others = redactor.of_earlier_versions, *_as_recorded(redactor, found.placeholders, recorded)
+    digests = [(await _digest_without(other, request))[0] for other in others]
+    return stored, tuple([other for other in digests if other != stored]), tuple(taught)
 
 
-async def recorded_values(file: BodyFile, redactor: Redactor) -> list[Secret]:
-    """The values of recorded placeholders in a large body. Raises StoreError."""
-    return await _recorded_in(body_pieces(file), redactor)
+def _as_recorded(
+    redactor: Redactor, found: Collection[str], recorded: Iterable[Collection[str]]
+) -> list[Redactor]:
+    """Redactors that put some of these placeholders alone into a body, as recordings have them."""
+    digests = digests_of(found)
+    others = [
+        placeholders
+        for placeholders in recorded
+        if placeholders != found and digests_of(placeholders) <= digests
+    ]
+    return [redactor.only(placeholders) for placeholders in others[:_MOST_COMPARED]]
 
 
-async def _recorded_in(pieces: Iterable[bytes], redactor: Redactor) -> list[Secret]:
-    secrets: dict[Secret, None] = {}
-    async with aclosing(in_threads(redactor.recorded_in(pieces))) as steps:
-        async for found in steps:
-            secrets |= dict.fromkeys(found)
-    return list(secrets)
+async def _digest_without(redactor: Redactor, request: Request) -> tuple[BodyFile, "_BodyRedactor"]:
+    """The digests of a large body that a redactor was used on, and what the redactor found."""
+    digester = BodyDigester(request.fields)
+    redacting = _BodyRedactor(redactor, request.headers)
+    pieces = redacting.redact(body_pieces(_large_body(request)))
+    await _run_through(_digested(digester, pieces))
+    return digester.finish(), redacting
 
 
 async def taught_by_large_answer(
@@ -118,22 +119,15 @@ async def taught_by_large_answer(
     """
     if response.file is None:
         return []
+    redacting = _BodyRedactor(redactor, response.headers)
     try:
-        return await _search(response, method, redactor, limit)
+        pieces: Iterable[bytes] = body_pieces(response.file)
+        if has_content_coding(response, method):
+            pieces = _decoding(response, limit).decode(pieces)
+        await _run_through(redacting.redact(pieces))
     except UndecodableBody:
         return []
-
-
-async def _search(response: Response, method: str, redactor: Redactor, limit: int) -> list[Secret]:
-    def plain() -> Iterable[bytes]:
-        pieces = body_pieces(cast(BodyFile, response.file))
-        if not has_content_coding(response, method):
-            return pieces
-        return _decoding(response, limit).decode(pieces)
-
-    redacting = _BodyRedactor(redactor, response.headers)
-    await _run_through(redacting.redact(plain()))
-    return [*redactor.taught_by(redacting.secrets), *await _recorded_in(plain(), redactor)]
+    return redacting.taught
 
 
 async def _run_through(pieces: Iterable[bytes]) -> None:
@@ -146,15 +140,6 @@ def _large_body(request: Request) -> BodyFile:
     if request.file is None:
         raise ValueError("there is no large body")
     return request.file
-
-
-async def _digest_stored(
-    fields: RequestFields, body: Iterable[bytes], redactor: Redactor
-) -> tuple[BodyFile, Collection[Secret]]:
-    """The digests of a large body without secrets, and those that it has."""
-    digester, redacting = BodyDigester(fields), _BodyRedactor(redactor, fields.headers)
-    await _run_through(_digested(digester, redacting.redact(body)))
-    return digester.finish(), redacting.secrets
 
 
 def has_large_body(item: Interaction) -> bool:
@@ -199,11 +184,7 @@ class LargeBodyStorage:
         """The body of a request, in the store."""
         redacting, digester = _BodyRedactor(self._redactor, fields.headers), BodyDigester(fields)
         kept = await self._keep(_digested(digester, redacting.redact(body_pieces(raw))))
-        placeholders = {
-            self._redactor.placeholder(secret.label, secret.value).decode()
-            for secret in redacting.secrets
-        }
-        described = replace(digester.finish(), placeholders=tuple(sorted(placeholders)))
+        described = replace(digester.finish(), placeholders=redacting.placeholders)
         return described.copied_to(kept)
 
     async def _answer(self, request: Request, response: Response, raw: BodyFile) -> Response:
@@ -275,13 +256,18 @@ class _BodyRedactor:
     def __init__(
         self, redactor: Redactor, headers: Headers, arrivals: ChunkTimes = NO_CHUNK_TIMES
     ) -> None:
+        self._redactor = redactor
         self._window = redactor.stream(find_header(headers, b"content-type") or b"")
+        self._recalled: list[Secret] = []
         self._arrivals = arrivals
 
     def redact(self, source: Iterable[bytes]) -> Generator[bytes]:
+        recall = self._redactor.recall()
         for piece in source:
+            self._recalled += recall.feed(piece)
             if out := self._window.feed(piece):
                 yield out
+        self._recalled += recall.finish()
         if out := self._window.finish():
             yield out
 
@@ -290,9 +276,15 @@ class _BodyRedactor:
         return bool(self._window.replaced)
 
     @property
-    def secrets(self) -> Collection[Secret]:
-        """The replaced secrets, those met first."""
-        return self._window.secrets
+    def taught(self) -> list[Secret]:
+        """What is not replaced everywhere yet."""
+        return self._redactor.taught_by(self._window.secrets, self._recalled)
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """Those of the replaced secrets, as they are in a text."""
+        secrets = self._window.secrets
+        return tuple(sorted({self._redactor.shown(secret) for secret in secrets}))
 
     def moved(self) -> ChunkTimes:
         return move_chunk_ends(self._arrivals, self._window.replaced)

@@ -29,19 +29,16 @@ _MOST_IDS_NAMED = 5
 
 
 class LargeBodyDigests(NamedTuple):
-    """The digests of a large body as received, as recorded (without secrets), and as earlier
-    versions recorded it.
-    """
+    """The digests of a large body as received and, where no equal body answers, without secrets."""
 
     sent: BodyFile
-    stored: BodyFile
-    older: BodyFile
+    stored: BodyFile | None = None
+    others: tuple[BodyFile, ...] = ()
+    """As earlier versions recorded it, or processes that knew fewer values."""
     secrets: tuple[Secret, ...] = ()
     """The values that the body taught, and those of recorded placeholders in it."""
-    others: tuple[BodyFile, ...] = ()
-    """Those of recordings that were made when fewer values were known, or others."""
     compared: int = 0
-    """How many recorded placeholders its texts were compared with."""
+    """How many recorded placeholders it was compared with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ search for these constant parts comes first: nearly always there is none, and it
 
 import html.entities
 import re
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -189,25 +189,15 @@ class RecordedPlaceholders:
         self._known = {digest_start(self._salt, value) for value in values}
         self._sought = None
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
         """How many there are, of values known and not."""
         return len(self._labels)
 
-    def find_in_pieces(
-        self, pieces: Iterable[bytes], known: Iterable[Secret]
-    ) -> Generator[list[Secret]]:
-        """The values of these placeholders in each piece of a text; none where all are known."""
+    def has_unknown(self, known: Iterable[Secret]) -> bool:
+        """Whether the value of any is to be looked for, beside the known ones."""
         digests = {digest_start(self._salt, secret.value) for secret in known}
-        if not self._to_seek().keys() - digests:
-            return
-        rest = b""
-        for piece in pieces:
-            text = rest + piece
-            # The last run may go on; of one that is too long for a value the end stays too long.
-            rest = text.translate(_RUNS).rpartition(b" ")[2]
-            rest = text[len(text) - min(len(rest), MAX_VALUE + 1) :]
-            yield self.find([text[: len(text) - len(rest)]])
-        yield self.find([rest])
+        return not self._to_seek().keys() <= digests
 
     def _to_seek(self) -> Mapping[bytes, str]:
         if self._sought is None:
@@ -253,6 +243,30 @@ def _digests_in(salt: bytes, run: bytes) -> Sequence[tuple[bytes, bytes]]:
         if MIN_VALUE <= run[at] < len(run) - at:
             values.add(run[at + 1 : at + 1 + run[at]])
     return [(digest_start(salt, value), value) for value in values]
+
+
+class PiecewiseRecall:
+    """Finds the values of recorded placeholders in a text of any length, piece by piece."""
+
+    def __init__(self, recorded: RecordedPlaceholders, known: Iterable[Secret]) -> None:
+        """Nothing is read where all values are known."""
+        self._recorded = recorded if recorded.has_unknown(known) else None
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> list[Secret]:
+        """Add a piece; returns what is found in the text that is complete now."""
+        if self._recorded is None:
+            return []
+        text = self._rest + piece
+        # The last run may go on; of one that is too long for a value the end stays too long.
+        run = text.translate(_RUNS).rpartition(b" ")[2]
+        end = len(text) - min(len(run), MAX_VALUE + 1)
+        self._rest = text[end:]
+        return self._recorded.find([text[:end]])
+
+    def finish(self) -> list[Secret]:
+        """What is found in the rest."""
+        return [] if self._recorded is None else self._recorded.find([self._rest])
 
 
 @dataclass(frozen=True, slots=True)

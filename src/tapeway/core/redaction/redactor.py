@@ -13,7 +13,7 @@ message is searched again for the taught values.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate, chain, pairwise
@@ -53,6 +53,7 @@ from tapeway.core.redaction.known_values import (
     NO_KNOWN_VALUES,
     NO_PLACEHOLDERS,
     KnownValues,
+    PiecewiseRecall,
     RecordedPlaceholders,
     issued_credentials,
 )
@@ -300,13 +301,13 @@ class Redactor:
             max(patterns.MAX_LENGTH, _LONGEST_CHARACTER * longest),
         )
 
-    def taught_by(self, found: Iterable[Secret]) -> list[Secret]:
-        """What found secrets teach that is not replaced everywhere yet."""
-        return self._unknown(_taught_by(found))
+    def recall(self) -> PiecewiseRecall:
+        """A search for values of recorded placeholders that are not replaced everywhere yet."""
+        return PiecewiseRecall(self._recorded, self.secrets)
 
-    def recorded_in(self, pieces: Iterable[bytes]) -> Generator[list[Secret]]:
-        """The values of recorded placeholders in each piece of a body."""
-        return self._recorded.find_in_pieces(pieces, self.secrets)
+    def taught_by(self, found: Iterable[Secret], recalled: Iterable[Secret]) -> list[Secret]:
+        """What found secrets and recalled ones teach that is not replaced everywhere yet."""
+        return self._unknown([*_taught_by(found), *self._known.allowed.without(recalled)])
 
     def learning(self, learned: Sequence[Secret]) -> "Redactor":
         """A redactor that also replaces the given values everywhere."""
@@ -322,14 +323,15 @@ class Redactor:
 
     def only(self, placeholders: Iterable[str]) -> "Redactor":
         """A redactor for those of its values alone that have these placeholders."""
-        digests = {placeholder_digest(placeholder.encode()) for placeholder in placeholders}
+        values = {digest_start(self._salt, secret.value): secret.value for secret in self.secrets}
         return Redactor(
             self._salt.decode(),
             [
-                secret
-                for secret in self.secrets
-                if digest_start(self._salt, secret.value) in digests
+                Secret(placeholder.split(".")[1], values[digest])
+                for placeholder in placeholders
+                if (digest := placeholder_digest(placeholder.encode())) in values
             ],
+            KnownValues((), self._known.allowed),
         )
 
     def target(self, target: str, own: frozenset[str] = frozenset()) -> str:
@@ -360,6 +362,10 @@ class Redactor:
     def placeholder(self, label: str, value: bytes) -> bytes:
         """The placeholder of a secret in this cassette."""
         return secret_placeholder(self._salt, label, value)
+
+    def shown(self, secret: Secret) -> str:
+        """The placeholder of a secret as a text."""
+        return self.placeholder(secret.label, secret.value).decode()
 
     @cached_property
     def _prefilter(self) -> Prefilter:

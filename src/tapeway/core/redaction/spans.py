@@ -105,6 +105,11 @@ def placeholders_of(text: bytes) -> tuple[str, ...]:
     return tuple([found.decode() for found in sorted({*PLACEHOLDER.findall(text)})])
 
 
+def digests_of(placeholders: Iterable[str]) -> set[bytes | None]:
+    """The parts of digests in placeholders."""
+    return {placeholder_digest(placeholder.encode()) for placeholder in placeholders}
+
+
 def digest_start(salt: bytes, value: bytes) -> bytes:
     """The part of a secret's digest that its placeholders have."""
     return secret_digest(salt, value)[:_DIGEST_PART]

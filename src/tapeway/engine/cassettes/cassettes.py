@@ -120,11 +120,20 @@ class Cassettes:
                     await source.bring(view, away)
                     continue
                 if not isinstance(plan, Replay):
+                    if await self._reads_body(view):
+                        continue
                     if not await source.has_news(view, plan):
                         return view, plan
                 elif await source.use(view, plan := source.whole(plan)):
                     return view, plan
         raise too_many(search.name)
+
+    async def _reads_body(self, view: View) -> bool:
+        """Whether a large body was read anew, to find it as it is recorded. Raises StoreError."""
+        search, cassette = view.search, view.cassette
+        before = search.incoming
+        search.incoming = await self._planner.with_stored_digests(cassette, before, search.mode)
+        return search.incoming is not before
 
     def _plan(self, view: View) -> Plan:
         search = view.search
