@@ -56,6 +56,8 @@ _PARTS = [
     re.compile(rb"[%b]{12,}" % signs) for signs in (rb"\w+/-", rb"\w.-", rb"\w-", b"A-Za-z0-9")
 ]
 """What a value between other characters may consist of."""
+_WITH_SIGNS = re.compile(rb"[\w+/.-]{12,}")
+"""All of these."""
 
 # Most values do not occur, and compiling takes longer than finding that out.
 _compiled = lru_cache(maxsize=1024)(re.compile)
@@ -235,14 +237,28 @@ def _digests_in(salt: bytes, run: bytes) -> Sequence[tuple[bytes, bytes]]:
     Remembered, since the requests of a conversation repeat each other.
     """
     # The padding of base64 is cut off with the signs between runs.
-    values = {run, run.rstrip(b".:!?"), run + b"=" * (-len(run) % 4)}
-    for part in _PARTS:
-        values.update(part.findall(run))
+    values = {run, run + b"=", run + b"=="}
+    if not run.isalnum():
+        values.add(run.rstrip(b".:!?"))
+        for signs in _WITH_SIGNS.findall(run):
+            for part in _PARTS:
+                values.update(part.findall(signs))
     # A length that looks like a character, as in protobuf, with or without the tag before it.
     for at in range(2):
         if MIN_VALUE <= run[at] < len(run) - at:
             values.add(run[at + 1 : at + 1 + run[at]])
-    return [(digest_start(salt, value), value) for value in values]
+    return [(digest_start(salt, value), value) for value in values if _is_text(value)]
+
+
+def _is_text(octets: bytes) -> bool:
+    """Whether octets may be a value: most runs between the signs of a binary body are no text."""
+    if octets.isascii():
+        return True
+    try:
+        octets.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class PiecewiseRecall:
