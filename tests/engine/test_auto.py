@@ -271,6 +271,23 @@ async def test_a_read_is_answered_from_its_last_recording_where_the_service_is_a
     assert "the service cannot be reached: #1 answers" in caplog.text
 
 
+@pytest.mark.parametrize("slot", [None, 7])
+async def test_where_the_service_is_away_no_caller_gets_what_another_has_just_recorded(
+    kind: str, slot: int | None
+) -> None:
+    ada, bob = [((b"Authorization", b"Bearer " + name * 8),) for name in (b"adas", b"bobs")]
+    async with clients(kind) as ask:
+        await ask("GET", "/mail", headers=ada, slot=slot)
+
+        def away(number: int) -> FakeAnswer:
+            raise UpstreamError("nobody there", code="upstream_unreachable")
+
+        ask.responder.reply = away
+        with pytest.raises(UpstreamError):
+            await ask("GET", "/mail", headers=bob, slot=slot)
+        assert (await ask("GET", "/mail", headers=ada, slot=slot)).outcome == "replayed"
+
+
 async def test_a_read_that_was_asked_before_a_write_ended_answers_nobody_after_it(
     kind: str,
 ) -> None:

@@ -85,10 +85,10 @@ class Broker:
         journal: RequestJournal | None = None,
         today: Callable[[], str] = utc_day,
     ) -> None:
-        """`known` are the process's own secrets, and `allowed` says what is none. Without a `journal`, requests are only counted.
+        """`known` are the process's own secrets, and `allowed` says what is none.
 
-        With `presets`, a cassette begins with the preset of the client that is recorded. Reports
-        measure by `standards`.
+        Without a `journal`, requests are only counted. With `presets`, a cassette begins with the
+        preset of the client that is recorded. Reports measure by `standards`.
         """
         self.store = store
         self.routes = routes

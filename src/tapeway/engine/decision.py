@@ -8,7 +8,7 @@ from tapeway.core.agenttape.lookup import request_aliases
 from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
 from tapeway.core.cassette.credential_index import FoundKey
-from tapeway.core.cassette.cursors import write_key
+from tapeway.core.cassette.cursors import Take, write_key
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import (
     Incoming,
@@ -62,9 +62,7 @@ class Planner:
 
     def plan(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Plan:
         """Decide, without waiting. Raises NoRoute if no recording answers and no route has a URL."""
-        if incoming.take is not None and incoming.take != cassette.take.number:
-            with cassette.in_take(incoming.take):
-                return self.plan(cassette, incoming, mode)
+        take = cassette.running(incoming.take)
         request, policy = _with_digest(incoming), MODE_POLICIES[mode]
         large = incoming.large_for(cassette.head, cassette.rules)
         asked = large.asked if large is not None else self._last
@@ -76,7 +74,7 @@ class Planner:
         if policy.replays:
             found_key = cassette.find(asked, routes_of(incoming))
             if replay := self._replay(
-                cassette, found_key, asked, can_ask=policy.asks, known=incoming.known
+                cassette, take, found_key, asked, can_ask=policy.asks, known=incoming.known
             ):
                 return replay
         # Only what is asked for or missed is redacted: to be stored, and to be shown.
@@ -89,18 +87,20 @@ class Planner:
                 keys = [key, *self._other_keys(cassette.head, asked, redacted, incoming)]
                 if held := next((held for held in keys if held in cassette), None):
                     found_key = FoundKey(held)
-                    if replay := self._replay(cassette, found_key, asked, can_ask=policy.asks):
+                    if replay := self._replay(
+                        cassette, take, found_key, asked, can_ask=policy.asks
+                    ):
                         return replay
             # Few cassettes have aliases, and computing those of a large body takes time.
             aliases = self._aliases_in(cassette, incoming, redacted) if cassette.aliases else ()
             if aliases and (
                 by_alias := self._by_alias(
-                    cassette, aliases, incoming.request, redacted, can_ask=policy.asks
+                    cassette, take, aliases, incoming.request, redacted, can_ask=policy.asks
                 )
             ):
                 return by_alias
             if not policy.asks:
-                miss = self._miss(cassette, redacted, key, found_key, asked, incoming)
+                miss = self._miss(cassette, take, redacted, key, found_key, asked, incoming)
                 if not aliases:
                     return miss
                 used_up = miss.used_up or used_by_alias(cassette, aliases, incoming.request)
@@ -113,7 +113,7 @@ class Planner:
             self._redaction.learn(cassette.head.run_id, secrets)
         return LiveCall(
             cassette,
-            cassette.take,
+            take,
             policy,
             incoming.request,
             redacted,
@@ -121,9 +121,9 @@ class Planner:
             key,
             asked.variant,
             caller(redacted.credentials),
-            cassette.writes_on(redacted.route),
+            take.writes_on(redacted.route),
             policy.replays and (request.method in READS or cassette.may_answer_again(redacted)),
-            cassette.why_asked_again(key) if policy.replays else None,
+            cassette.why_asked_again(key, take) if policy.replays else None,
             incoming=incoming,
             read=_read_of(redacted, asked),
         )
@@ -131,6 +131,7 @@ class Planner:
     def _replay(
         self,
         cassette: CassetteIndex,
+        take: Take,
         found_key: FoundKey | None,
         asked: ReceivedRequest,
         *,
@@ -139,25 +140,30 @@ class Planner:
     ) -> Replay | None:
         if found_key is None:
             return None
-        interaction = cassette.next(found_key, self._repeats, asked, can_ask=can_ask, known=known)
+        interaction = cassette.next(
+            found_key, take, self._repeats, asked, can_ask=can_ask, known=known
+        )
         if interaction is None:
             return None
         if interaction.stored_keys:
             interaction = in_requested_form(interaction, asked.request)
         target = self._redaction.target_later(cassette.head.run_id, asked.request)
-        repeats = can_ask and cassette.repeats_first(interaction) and samples(interaction)
+        repeats = can_ask and cassette.repeats_first(interaction, take) and samples(interaction)
         return Replay(cassette, interaction, target, found_key.key, REPEATED if repeats else None)
 
     def _by_alias(
         self,
         cassette: CassetteIndex,
+        take: Take,
         aliases: Sequence[bytes],
         request: Request,
         redacted: Request,
         *,
         can_ask: bool,
     ) -> Replay | None:
-        interaction = next_by_alias(cassette, aliases, request, self._repeats, can_ask=can_ask)
+        interaction = next_by_alias(
+            cassette, take, aliases, request, self._repeats, can_ask=can_ask
+        )
         if interaction is None:
             return None
         key = cassette.key_of(interaction.index)
@@ -224,11 +230,6 @@ class Planner:
         self, cassette: CassetteIndex, large: LargeRequest, incoming: Incoming, mode: Mode
     ) -> bool:
         """Whether a recording of an equal request answers, for which nothing else is looked at."""
-        if incoming.take is not None and incoming.take != cassette.take.number:
-            with cassette.in_take(incoming.take):
-                return self._is_next(
-                    cassette, large, incoming._replace(take=cassette.take.number), mode
-                )
         key, asks = large.asked.key, MODE_POLICIES[mode].asks
         keys = [key_on_route(key, route) for route in routes_of(incoming)]
         held = next((candidate for candidate in keys if candidate in cassette), None)
@@ -236,7 +237,8 @@ class Planner:
             return False
         caller = large.asked.get_caller if asks else None
         headers = large.asked.get_headers
-        return cassette.next_in_order(held, self._repeats, caller, headers) is not None
+        take = cassette.running(incoming.take)
+        return cassette.next_in_order(held, take, self._repeats, caller, headers) is not None
 
     def _computed(self, large: LargeRequest) -> LargeRequest:
         asked = large.asked
@@ -320,6 +322,7 @@ class Planner:
     def _miss(
         self,
         cassette: CassetteIndex,
+        take: Take,
         redacted: Request,
         key: bytes,
         found_key: FoundKey | None,
@@ -333,15 +336,22 @@ class Planner:
             elif redacted.route == DEFAULT_ROUTE:
                 raise no_route_error(self._routes, redacted.route, redacted.target)
         miss = Miss(cassette.name, redacted, key, searched=cassette)
-        return miss if found_key is None else self._why_missed(miss, cassette, found_key, asked)
+        return (
+            miss if found_key is None else self._why_missed(miss, cassette, take, found_key, asked)
+        )
 
     def _why_missed(
-        self, miss: Miss, cassette: CassetteIndex, found_key: FoundKey, asked: ReceivedRequest
+        self,
+        miss: Miss,
+        cassette: CassetteIndex,
+        take: Take,
+        found_key: FoundKey,
+        asked: ReceivedRequest,
     ) -> Miss:
         """A miss despite recordings: all are used up, or headers exclude all."""
         equal = cassette.recordings(found_key.key)
         why = {recording.index: asked.why_not(recording) for recording in equal}
-        used = [at for at, reason in why.items() if reason is None and at in cassette.take.touched]
+        used = [at for at, reason in why.items() if reason is None and at in take.touched]
         if used:
             return replace(miss, used_up=tuple(used))
         names = dict.fromkeys(name for recording in equal for name in recording.request.varied)

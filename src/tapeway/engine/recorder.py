@@ -202,7 +202,8 @@ def _latest_answer(live_call: LiveCall, error: UpstreamError) -> Answer | None:
     reads = live_call.policy.replays and request.method in READS
     if not reads or error.code not in _NOT_REACHED:
         return None
-    item = cassette.latest(live_call.key, cassette.asked(request))
+    take = cassette.take_now(live_call.take)
+    item = cassette.latest(live_call.key, take, cassette.asked(request))
     if item is None:
         return None
     cassette.touch(item.index, live_call.take)

@@ -223,12 +223,12 @@ class Hits:
         if shared is not None and not shared.knows(key):
             # Its cursor is to be read first.
             return keyed
-        interaction = cassette.next_in_order(key, repeats, caller, headers)
+        interaction = cassette.next_in_order(key, cassette.take, repeats, caller, headers)
         if interaction is None and target.address.guessed and key not in cassette:
             key = key_on_route(key, DEFAULT_ROUTE)
             if shared is not None and not shared.knows(key):
                 return keyed
-            interaction = cassette.next_in_order(key, repeats, caller, headers)
+            interaction = cassette.next_in_order(key, cassette.take, repeats, caller, headers)
         if interaction is None or interaction.failure is not None or interaction.stored_keys:
             return keyed
         try:

@@ -44,9 +44,9 @@ def found(index: AliasIndex, request: Request, rules: Rules = NO_RULES) -> list[
 def indexed(
     *interactions: Interaction, rules: Rules = NO_RULES, meta: Mapping[str, Json] | None = None
 ) -> AliasIndex:
-    index = AliasIndex(meta or {})
+    index = AliasIndex()
     for interaction in interactions:
-        index.add(interaction, rules)
+        index.add(interaction, rules, meta or {})
     return index
 
 

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from websockets.asyncio.client import connect
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.redaction.known_values import Allowed
+from tapeway.engine.editing.changes import Addition
+from tapeway.errors import AdminError
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tests.server.in_process_proxy import running_proxy
@@ -160,6 +163,21 @@ async def test_a_value_that_was_replaced_before_the_list_is_recorded_as_it_is_an
         async with replaying as proxy:
             for body in bodies:
                 assert (await proxy.ask(b"POST /v1/x", json_type, body=body)).status == 200
+
+
+async def test_a_recording_with_an_allowed_value_may_be_added_and_any_other_secret_is_refused() -> (
+    None
+):
+    item = await recorded(("bld-*",), {"client_secret": BUILD})
+    async with running_proxy(allowed=Allowed(["bld-*"])) as proxy:
+        await proxy.broker.editor.append("default", [Addition(item)])
+        (added,) = await proxy.recorded()
+        body = json.dumps({"api_key": OTHER}).encode()
+        leaking = replace(item, request=replace(item.request, body=body))
+        with pytest.raises(AdminError, match="api_key"):
+            await proxy.broker.editor.append("default", [Addition(leaking)])
+
+    assert added.request.body == item.request.body
 
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/realtime"])

@@ -84,8 +84,7 @@ class AliasIndex:
     Those are calls of an SDK and, in a cassette of AgentTape's, its HTTP requests.
     """
 
-    def __init__(self, meta: Mapping[str, Json]) -> None:
-        self._has_requests = uses_agenttape_keys(meta)
+    def __init__(self) -> None:
         self._by_alias: dict[bytes, list[int]] = {}
         self._aliases_of: dict[int, tuple[bytes, ...]] = {}
         self._origins: dict[str, None] = {}
@@ -98,10 +97,10 @@ class AliasIndex:
         """The origins of recordings with aliases, also of removed ones."""
         return self._origins
 
-    def add(self, interaction: Interaction, rules: Rules) -> None:
-        """Add a recording, if it has aliases."""
+    def add(self, interaction: Interaction, rules: Rules, meta: Mapping[str, Json]) -> None:
+        """Add a recording of a cassette with this `meta`, if it has aliases."""
         origin = origin_of(interaction)
-        if origin is not None and not self._has_requests:
+        if origin is not None and not uses_agenttape_keys(meta):
             return
         aliases = recording_aliases(interaction, rules)
         if not aliases:

@@ -190,15 +190,12 @@ class Cassettes:
 
     def _settled(self, view: View, plan: LiveCall | Miss, seen: CorrelationMatches) -> Plan:
         search, cassette = view.search, view.cassette
-        take = search.take or search.incoming.take
+        take = cassette.running(search.take or search.incoming.take)
         if isinstance(plan, LiveCall) and plan.cassette is not cassette:
             plan = plan._replace(cassette=cassette)
         elif isinstance(plan, Miss) and plan.searched is not cassette:
             plan = replace(plan, searched=cassette)
-        if take is None:
-            return self._context.correlation.settle(cassette, plan, seen)
-        with cassette.in_take(take):
-            return self._context.correlation.settle(cassette, plan, seen)
+        return self._context.correlation.settle(cassette, take, plan, seen)
 
     async def at_path(self, name: str, incoming: Incoming) -> CassetteIndex:
         """A cassette with the newest recordings of a path, if not with all. Raises StoreError."""

@@ -219,6 +219,7 @@ class FollowedIndex:
         """By take and key: the cursor, or the last step under way."""
         self.stale: set[tuple[int, bytes]] = set()
         """Takes and keys whose cursors the next decision reads first."""
+        self._in_force: tuple[int, frozenset[int]] | None = None
         self.own: set[int] = set()
         """Indexes of recordings made here whose rows of the log were not read yet."""
         self._store = store
@@ -279,7 +280,13 @@ class FollowedIndex:
     # Cursors.
 
     def begin_take(self, number: int, running: Collection[int]) -> None:
-        """Go on in this take; `running` are those of slots."""
+        """Go on in this take; `running` are those of slots.
+
+        A request of a slot that has just ended goes on in the slot's take, until the next change.
+        """
+        if (in_force := (number, frozenset(running))) == self._in_force:
+            return
+        self._in_force = in_force
         if self.cassette.take.number != number:
             # The takes of slots begin anew in the index too.
             self.cassette.start_take(number)
@@ -293,14 +300,14 @@ class FollowedIndex:
     def restore(self, take: int, keys: Iterable[bytes], found: Mapping[bytes, CursorState]) -> None:
         """Take over the cursors of some keys as the store has them."""
         cassette = self.cassette
-        with cassette.in_take(take):
-            for key in keys:
-                self.stale.discard((take, key))
-                self.turns.pop((take, key), None)
-                cassette.take.forget_key(key, cassette.indexes(key))
-                if (turn := found.get(key)) is not None:
-                    self.turns[take, key] = turn
-                    cassette.take.restore_key(key, turn.state)
+        running = cassette.running(take)
+        for key in keys:
+            self.stale.discard((take, key))
+            self.turns.pop((take, key), None)
+            running.forget_key(key, cassette.indexes(key))
+            if (turn := found.get(key)) is not None:
+                self.turns[take, key] = turn
+                running.restore_key(key, turn.state)
 
     def knows(self, key: bytes) -> bool:
         """Whether the cursor of a key in the take in force need not be read first."""
@@ -319,8 +326,7 @@ class FollowedIndex:
         `touched` is the recording that was used for the first time, if one was. The step depends on
         the keys that were `asked`; without any it depends on all recordings.
         """
-        with self.cassette.in_take(take):
-            state = self.cassette.cursor_state(key)
+        state = self.cassette.cursor_state(key, self.cassette.running(take))
         seen = SeenCassette(self.token, self.revision, tuple(asked))
         move = CursorMove(
             self.cassette.name,

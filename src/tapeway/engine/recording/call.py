@@ -197,7 +197,9 @@ class RunningCall:
             log.warning(
                 "cassette '%s': the recording of %s %s is lost: tapeway stopped before its answer "
                 "had ended; --drain-timeout says how long it waits",
-                *(live_call.cassette.name, live_call.request.method, live_call.redacted.target),
+                live_call.cassette.name,
+                live_call.request.method,
+                live_call.redacted.target,
             )
 
     def _described(self) -> ApiCall | None:
@@ -355,12 +357,10 @@ class RunningCall:
         if note is not None:
             log.warning(
                 "cassette '%s' #%d, %s %s: %s",
-                *(
-                    self.live_call.cassette.name,
-                    kept.index,
-                    kept.request.method,
-                    kept.request.target,
-                ),
+                self.live_call.cassette.name,
+                kept.index,
+                kept.request.method,
+                kept.request.target,
                 note,
             )
         return self._answer("recorded", response, kept.index, note=note, recorded=kept)

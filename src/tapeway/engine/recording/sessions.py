@@ -1,4 +1,4 @@
-"""Receives a session: what a connection says until it ends, stored part by part."""
+"""Receives the messages of a session, which are stored part by part."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,9 +10,9 @@ from tapeway.errors import RecordingEdited
 from tapeway.ports import LiveAnswer
 
 _PAUSE_S = 0.1
-"""After a pause of this length, what has come of a session is stored."""
+"""After a pause of this length, the messages so far are stored."""
 _SAVED_AT_ONCE = 64 * 1024
-"""So much of a session is stored before a pause too."""
+"""So many bytes of a session are stored before a pause too."""
 
 
 async def receive_session(
@@ -21,7 +21,7 @@ async def receive_session(
     max_body: int,
     save: Callable[[ResponseBuffer, float], Awaitable[int]] | None,
 ) -> Response:
-    """What a connection says until it ends; `save` stores after each pause what has come."""
+    """All messages of a connection; `save` stores the messages so far after each pause."""
     buffer, saved, spent, goes_on = arrival.buffer, 0, 0, True
 
     def add(pieces: Sequence[bytes], at_ms: float) -> bool:
@@ -33,7 +33,7 @@ async def receive_session(
         return should_spill or not waits or buffer.size > max(2 * saved, _SAVED_AT_ONCE)
 
     while goes_on:
-        # Each time all of it is written anew: in total a few times what there is.
+        # Each save writes the whole session anew: in total a few times its size.
         may_save = save is not None and spent <= 3 * buffer.size + LARGE_BODY
         waits = may_save and buffer.size > saved
         was_pause = False

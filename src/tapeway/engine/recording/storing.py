@@ -1,4 +1,4 @@
-"""Makes an answer durable: decoded, redacted, beside or in place of earlier recordings."""
+"""Makes an answer durable: decodes, redacts and stores the answer, also in place of a recording."""
 
 import asyncio
 import logging
@@ -68,14 +68,14 @@ class AnswerStorage:
     ) -> None:
         self.live_call = live_call
         self.described: ApiCall | None = None
-        """Which call to a provider's API it is."""
+        """The call to a provider's API, if the request is one."""
         # In the order of requests, not of answers.
         self._index = live_call.reserved
         if self._index is None and live_call.policy.records:
             self._index = live_call.cassette.reserve()
         self._index_is_used = False
         self.part: Interaction | None = None
-        """The recording of the part of a session, or of a turn, that has come so far."""
+        """The recording of a session or a turn so far."""
         self.counted: Sequence[tuple[float, int]] | None = None
         """The number of requests of the route by time, where the answer depends on them."""
         self._storing = storing
@@ -164,8 +164,12 @@ class AnswerStorage:
             log.warning(
                 "cassette '%s': %s %s got the same answer %d times; a rule reuse = [\"%s %s\"] "
                 "answers it from the recording",
-                *(cassette.name, kept.request.method, kept.request.target, kept.again),
-                *(kept.request.method, kept.request.target.partition("?")[0]),
+                cassette.name,
+                kept.request.method,
+                kept.request.target,
+                kept.again,
+                kept.request.method,
+                kept.request.target.partition("?")[0],
             )
         return kept
 
@@ -188,7 +192,9 @@ class AnswerStorage:
         elif part is None:
             make = partial(
                 cassette.make_recording,
-                *(interaction, live_call.key, live_call.take),
+                interaction,
+                live_call.key,
+                live_call.take,
                 replaces=live_call.policy.replaces and not replacement.is_new,
                 index=self._index,
                 instead=replacement.instead,
@@ -202,25 +208,32 @@ class AnswerStorage:
         goes_on = part is not None
         if live_call.shared:
             step = cassette.cursor_step(
-                *(
-                    interaction,
-                    live_call.key,
-                    live_call.take,
-                    live_call.variant,
-                    live_call.mark,
-                ),
+                interaction,
+                live_call.key,
+                live_call.take,
+                live_call.variant,
+                live_call.mark,
                 goes_on=goes_on,
             )
-        # They may be many times as large as the text of a recording that waits.
+        # Read bodies may be many times as large as the text of a recording that waits.
         read, self._read = self._read, NOT_READ
         checked = Recording(
-            *(interaction, recording.supersedes, check, live_call.lease, step, read),
+            interaction,
+            recording.supersedes,
+            check,
+            live_call.lease,
+            step,
+            read,
             goes_on=repeats or part,
         )
         await self._storing.store.append(cassette.name, cassette.head, checked)
         self._source.appended(live_call, cassette, interaction.index)
         cassette.add(
-            *(recording, live_call.key, live_call.take, live_call.variant, live_call.mark),
+            recording,
+            live_call.key,
+            live_call.take,
+            live_call.variant,
+            live_call.mark,
             goes_on=goes_on,
         )
         return interaction

@@ -1,4 +1,4 @@
-"""Receives streams: those that may turn out to stay open, and those that do."""
+"""Receives streams, also if a stream turns out to stay open."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -14,7 +14,7 @@ from tapeway.ports import LiveAnswer
 async def receive_more(
     live: LiveAnswer, arrival: Arrival, lines: PausingLines | None, max_body: int
 ) -> bool:
-    """Receive; whether there is more of an answer that ends. False too once lines pause."""
+    """Receive once; whether the answer goes on. False too once lines pause: the stream stays open."""
     if lines is None or not lines.may_pause:
         return await live.receive(max_body, arrival.add)
 
@@ -38,9 +38,9 @@ async def receive_stream(
     opened: Callable[[], Awaitable[None]],
     max_body: int,
 ) -> tuple[Response, bool]:
-    """A stream that stays open: everything received until it closed, and whether it stayed open.
+    """The response of a stream that may stay open, and whether the stream stayed open.
 
-    `opened` is awaited before anything is received.
+    `opened` is awaited before the first event is received.
     """
     buffer, clock_ms = arrival.buffer, live.elapsed_ms
     name, take = live_call.cassette.name, live_call.take.number
@@ -63,7 +63,7 @@ async def receive_stream(
         except UpstreamError as exc:
             if exc.code != "upstream_timeout":
                 raise
-            # That nothing comes is no fault of such a stream.
+            # An open stream may be silent for long.
             stream.close()
     verdict = arrival.verdict()
     if stream.closed and verdict != "error":
