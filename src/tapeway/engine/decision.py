@@ -48,6 +48,10 @@ READS = frozenset({"GET", "HEAD"})
 FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
 
 
+class BodyUnread(Exception):
+    """A large body has to be read first, without its secrets; clients never see it."""
+
+
 class Planner:
     """Looks a request up in a cassette, as the mode says."""
 
@@ -61,7 +65,11 @@ class Planner:
         """The last request that `keys` read: with a shared store `plan` gets that request next."""
 
     def plan(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Plan:
-        """Decide, without waiting. Raises NoRoute if no recording answers and no route has a URL."""
+        """Decide, without waiting. Raises NoRoute if no recording answers and no route has a URL.
+
+        Raises BodyUnread if no recording of an equal large body answers, and the body was not
+        compared with what the cassette shows by now.
+        """
         take = cassette.running(incoming.take)
         request, policy = _with_digest(incoming), MODE_POLICIES[mode]
         large = incoming.large_for(cassette.head, cassette.rules)
@@ -77,6 +85,8 @@ class Planner:
                 cassette, take, found_key, asked, can_ask=policy.asks, known=incoming.known
             ):
                 return replay
+        if policy.uses_recordings and _is_unread(incoming.large_body, cassette):
+            raise BodyUnread
         # Only what is asked for or missed is redacted: to be stored, and to be shown.
         self._redaction.recall(cassette.head.run_id, cassette.placeholders)
         redacted, secrets = self._as_stored(cassette.head, cassette.rules, request, incoming)
@@ -206,25 +216,22 @@ class Planner:
     async def with_stored_digests(
         self, cassette: CassetteIndex, incoming: Incoming, mode: Mode
     ) -> Incoming:
-        """The request with the digests of its large body without secrets; itself if it has them.
-
-        Needed where no recording of an equal body answers. Raises StoreError.
-        """
-        digests, policy = incoming.large_body, MODE_POLICIES[mode]
-        if digests is None or not policy.uses_recordings:
+        """The request with the digests of its large body without secrets. Raises StoreError."""
+        if (digests := incoming.large_body) is None:
             return incoming
-        recorded = cassette.placeholders
-        if digests.stored is not None and digests.compared == recorded.count:
-            return incoming
-        salt, request, compared = cassette.head.run_id, incoming.request, recorded.count
-        self._redaction.recall(salt, recorded)
-        in_bodies = cassette.placeholders_in_large_bodies if policy.replays else ()
-        stored, others, secrets = await digest_redacted(
-            request, self._redaction.redactor(salt, request), in_bodies
+        salt, request = cassette.head.run_id, incoming.request
+        self._redaction.recall(salt, cassette.placeholders)
+        redactor = self._redaction.redactor(salt, request)
+        recorded = cassette.placeholders_in_large_bodies if MODE_POLICIES[mode].replays else ()
+        stored, others, secrets = await digest_redacted(request, redactor, recorded)
+        digests = digests._replace(
+            stored=stored,
+            others=others,
+            secrets=secrets,
+            # What came meanwhile is of exchanges beside this one.
+            compared=cassette.placeholders.count,
         )
-        return incoming._replace(
-            large_body=LargeBodyDigests(digests.sent, stored, others, secrets, compared)
-        )
+        return incoming._replace(large_body=digests)
 
     def _is_next(
         self, cassette: CassetteIndex, large: LargeRequest, incoming: Incoming, mode: Mode
@@ -359,6 +366,13 @@ class Planner:
         shown = with_fields(miss.request, asked.request.headers, names, redactor)
         shown = replace(shown, varied=tuple(names))
         return replace(miss, request=shown, note=_reasons_text(why))
+
+
+def _is_unread(digests: LargeBodyDigests | None, cassette: CassetteIndex) -> bool:
+    """Whether a large body was not compared with all placeholders that the cassette has by now."""
+    return digests is not None and (
+        digests.stored is None or digests.compared != cassette.placeholders.count
+    )
 
 
 def is_large(request: Request) -> bool:

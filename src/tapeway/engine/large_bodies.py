@@ -34,6 +34,7 @@ from tapeway.core.model.messages import (
 )
 from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.known_values import NO_RECALL
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import digests_of, move_chunk_ends
@@ -76,7 +77,7 @@ async def digest_redacted(
     `recorded` are the placeholders in large bodies that were recorded, the last body first. Returns
     also the values that the body taught. Raises StoreError.
     """
-    stored, found = await _digest_without(redactor, request)
+    stored, found = await _digest_without(redactor, request, recalls=True)
     # What stands in one place is replaced in every other, also before it.
     if taught := found.taught:
         redactor = redactor.learning(taught)
@@ -101,10 +102,12 @@ def _as_recorded(
     return [redactor.only(placeholders) for placeholders in others[:_MOST_COMPARED]]
 
 
-async def _digest_without(redactor: Redactor, request: Request) -> tuple[BodyFile, "_BodyRedactor"]:
+async def _digest_without(
+    redactor: Redactor, request: Request, *, recalls: bool = False
+) -> tuple[BodyFile, "_BodyRedactor"]:
     """The digests of a large body that a redactor was used on, and what the redactor found."""
     digester = BodyDigester(request.fields)
-    redacting = _BodyRedactor(redactor, request.headers)
+    redacting = _BodyRedactor(redactor, request.headers, recalls=recalls)
     pieces = redacting.redact(body_pieces(_large_body(request)))
     await _run_through(_digested(digester, pieces))
     return digester.finish(), redacting
@@ -119,7 +122,7 @@ async def taught_by_large_answer(
     """
     if response.file is None:
         return []
-    redacting = _BodyRedactor(redactor, response.headers)
+    redacting = _BodyRedactor(redactor, response.headers, recalls=True)
     try:
         pieces: Iterable[bytes] = body_pieces(response.file)
         if has_content_coding(response, method):
@@ -251,23 +254,31 @@ def _emptied(source: Iterable[bytes]) -> Generator[bool]:
 
 
 class _BodyRedactor:
-    """Takes the secrets out of a body and moves its chunk ends accordingly."""
+    """Takes the secrets out of a body and moves its chunk ends accordingly.
+
+    If it `recalls`, the values of recorded placeholders are looked for as well.
+    """
 
     def __init__(
-        self, redactor: Redactor, headers: Headers, arrivals: ChunkTimes = NO_CHUNK_TIMES
+        self,
+        redactor: Redactor,
+        headers: Headers,
+        arrivals: ChunkTimes = NO_CHUNK_TIMES,
+        *,
+        recalls: bool = False,
     ) -> None:
         self._redactor = redactor
         self._window = redactor.stream(find_header(headers, b"content-type") or b"")
+        self._recall = redactor.recall() if recalls else NO_RECALL
         self._recalled: list[Secret] = []
         self._arrivals = arrivals
 
     def redact(self, source: Iterable[bytes]) -> Generator[bytes]:
-        recall = self._redactor.recall()
         for piece in source:
-            self._recalled += recall.feed(piece)
+            self._recalled += self._recall.feed(piece)
             if out := self._window.feed(piece):
                 yield out
-        self._recalled += recall.finish()
+        self._recalled += self._recall.finish()
         if out := self._window.finish():
             yield out
 

@@ -165,7 +165,7 @@ class CredentialIndex:
         if redacted:
             self.placeholders.add(request.target.encode("utf-8", "surrogatepass"))
             self.placeholders.add(request.body)
-            if request.file is not None:
+            if request.file is not None and request.file.placeholders:
                 self.placeholders.add(" ".join(request.file.placeholders).encode())
                 self.in_large_bodies.pop(request.file.placeholders, None)
                 self.in_large_bodies[request.file.placeholders] = None

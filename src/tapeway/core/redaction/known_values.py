@@ -285,6 +285,9 @@ class PiecewiseRecall:
         return [] if self._recorded is None else self._recorded.find([self._rest])
 
 
+NO_RECALL = PiecewiseRecall(NO_PLACEHOLDERS, ())
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedForm:
     """An encoded form of a value: a constant part, and a pattern of the whole.

@@ -38,7 +38,7 @@ from tapeway.engine.cassettes.source import (
     too_many,
 )
 from tapeway.engine.correlation import CorrelationMatches, first_of_earlier, refers_to_earlier
-from tapeway.engine.decision import is_large
+from tapeway.engine.decision import BodyUnread, is_large
 from tapeway.engine.renamed_calls import for_this_client
 from tapeway.errors import DocumentAway
 
@@ -119,21 +119,17 @@ class Cassettes:
                 except DocumentAway as away:
                     await source.bring(view, away)
                     continue
+                except BodyUnread:
+                    search.incoming = await self._planner.with_stored_digests(
+                        view.cassette, search.incoming, search.mode
+                    )
+                    continue
                 if not isinstance(plan, Replay):
-                    if await self._reads_body(view):
-                        continue
                     if not await source.has_news(view, plan):
                         return view, plan
                 elif await source.use(view, plan := source.whole(plan)):
                     return view, plan
         raise too_many(search.name)
-
-    async def _reads_body(self, view: View) -> bool:
-        """Whether a large body was read anew, to find it as it is recorded. Raises StoreError."""
-        search, cassette = view.search, view.cassette
-        before = search.incoming
-        search.incoming = await self._planner.with_stored_digests(cassette, before, search.mode)
-        return search.incoming is not before
 
     def _plan(self, view: View) -> Plan:
         search = view.search
