@@ -18,6 +18,7 @@ from tapeway.core.cassette.plan import (
     Plan,
     Replay,
 )
+from tapeway.core.http.content_codings import decoded_request
 from tapeway.core.http.location import same_origin
 from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error
 from tapeway.core.json_text import ReadJson
@@ -191,9 +192,7 @@ class Planner:
         if incoming.request.file is not None:
             if incoming.large_body is not None:
                 return incoming
-            return incoming._replace(
-                large_body=LargeBodyDigests(await digest_large_body(incoming.request))
-            )
+            return incoming._replace(large_body=await digest_large_body(incoming.request))
         if not is_large(incoming.request) or incoming.large_for(head, rules) is not None:
             return incoming
         asked = await asyncio.to_thread(_received_request, head, rules, incoming)
@@ -220,6 +219,8 @@ class Planner:
         if (digests := incoming.large_body) is None:
             return incoming
         salt, request = cassette.head.run_id, incoming.request
+        if digests.coding:
+            request = decoded_request(request)
         self._redaction.recall(salt, cassette.placeholders)
         redactor = self._redaction.redactor(salt, request)
         recorded = cassette.placeholders_in_large_bodies if MODE_POLICIES[mode].replays else ()
@@ -437,6 +438,7 @@ def _received_request(head: CassetteHead, rules: Rules, incoming: Incoming) -> R
 
 
 def _with_digest(incoming: Incoming) -> Request:
-    if incoming.large_body is None:
-        return incoming.request
-    return replace(incoming.request, file=incoming.large_body.sent)
+    request, digests = incoming.request, incoming.large_body
+    if digests is None:
+        return request
+    return replace(decoded_request(request) if digests.coding else request, file=digests.sent)

@@ -6,14 +6,16 @@ coding is broken.
 
 import asyncio
 import logging
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
-from tapeway.body_files import body_pieces, in_threads
+from tapeway.body_files import PIECE, body_pieces, in_threads
+from tapeway.core.cassette.plan import LargeBodyDigests
 from tapeway.core.http.content_codings import (
     Decoder,
     content_coding,
+    decoded_request,
     decoder,
     has_content_coding,
     keeps_coding,
@@ -32,7 +34,6 @@ from tapeway.core.model.messages import (
     Request,
     Response,
 )
-from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import NO_RECALL
 from tapeway.core.redaction.leak_guard import LeakGuard
@@ -62,10 +63,20 @@ class UndecodableBody(Exception):
     """The body is not in its content coding, or exceeds the limit when decoded."""
 
 
-async def digest_large_body(request: Request) -> BodyFile:
-    """The digests of a request's large body as it was sent. Raises StoreError."""
+async def digest_large_body(request: Request) -> LargeBodyDigests:
+    """The digests of a request's large body as it was sent, decoded if it can be. Raises StoreError."""
+    if request.fields.content_encoding:
+        decoded = decoded_request(request)
+        try:
+            return LargeBodyDigests(await _digest_sent(decoded), coding=decoded.coding)
+        except UndecodableBody:
+            pass
+    return LargeBodyDigests(await _digest_sent(request))
+
+
+async def _digest_sent(request: Request) -> BodyFile:
     digester = BodyDigester(request.fields)
-    await _run_through(_digested(digester, body_pieces(_large_body(request))))
+    await _run_through(_digested(digester, _pieces_of(request)))
     return digester.finish()
 
 
@@ -74,18 +85,22 @@ async def digest_redacted(
 ) -> tuple[BodyFile, tuple[BodyFile, ...], tuple[Secret, ...]]:
     """The digests of a request's large body as it would be recorded, and as others recorded it.
 
-    `recorded` are the placeholders in large bodies that were recorded, the last body first. Returns
-    also the values that the body taught. Raises StoreError.
+    A request with a coding gets its body decoded. `recorded` are the placeholders in large bodies
+    that were recorded, the last body first. Returns also the values that the body taught. Raises
+    StoreError.
     """
     stored, found = await _digest_without(redactor, request, recalls=True)
     # What stands in one place is replaced in every other, also before it.
     if taught := found.taught:
         redactor = redactor.learning(taught)
         stored, found = await _digest_without(redactor, request)
-    if not found.has_replaced:
-        return stored, (), ()
-    others = redactor.of_earlier_versions, *_as_recorded(redactor, found.placeholders, recorded)
-    digests = [(await _digest_without(other, request))[0] for other in others]
+    digests: list[BodyFile] = []
+    if request.coding:
+        # Earlier versions recorded a coded body as it came.
+        digests.append(await _digest_sent(replace(request, headers=(), coding=b"")))
+    if found.has_replaced:
+        others = redactor.of_earlier_versions, *_as_recorded(redactor, found.placeholders, recorded)
+        digests += [(await _digest_without(other, request))[0] for other in others]
     return stored, tuple([other for other in digests if other != stored]), tuple(taught)
 
 
@@ -108,7 +123,7 @@ async def _digest_without(
     """The digests of a large body that a redactor was used on, and what the redactor found."""
     digester = BodyDigester(request.fields)
     redacting = _BodyRedactor(redactor, request.headers, recalls=recalls)
-    pieces = redacting.redact(body_pieces(_large_body(request)))
+    pieces = redacting.redact(_pieces_of(request))
     await _run_through(_digested(digester, pieces))
     return digester.finish(), redacting
 
@@ -137,6 +152,23 @@ async def _run_through(pieces: Iterable[bytes]) -> None:
     async with aclosing(in_threads(_emptied(pieces))) as steps:
         async for _ in steps:
             pass
+
+
+def _pieces_of(request: Request) -> Iterable[bytes]:
+    """The large body of a request, decoded if the request has a coding."""
+    pieces = body_pieces(_large_body(request))
+    return _without_coding(request.coding, pieces) if request.coding else pieces
+
+
+def _without_coding(coding: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    if (codec := decoder(coding)) is None:
+        raise UndecodableBody
+    for piece in pieces:
+        # A few octets may stand for many, and a search of a long text lets nobody else go on.
+        plain = codec.feed(piece)
+        yield from (plain[at : at + PIECE] for at in range(0, len(plain), PIECE))
+    if codec.finish() != "complete":
+        raise UndecodableBody
 
 
 def _large_body(request: Request) -> BodyFile:
@@ -170,7 +202,8 @@ class LargeBodyStorage:
         """
         request, response = interaction.request, interaction.response
         if request.file is not None and asked.file is not None:
-            request = replace(request, file=await self._sent(asked.fields, asked.file))
+            sent = decoded_request(asked) if request.coding else asked
+            request = replace(request, file=await self._sent(sent))
         if response.file is not None:
             response = await self._answer(request, response, response.file)
             if response.file is not None and not response.file.size:
@@ -183,10 +216,11 @@ class LargeBodyStorage:
             return interaction
         return replace(interaction, request=request, response=response)
 
-    async def _sent(self, fields: RequestFields, raw: BodyFile) -> BodyFile:
+    async def _sent(self, asked: Request) -> BodyFile:
         """The body of a request, in the store."""
-        redacting, digester = _BodyRedactor(self._redactor, fields.headers), BodyDigester(fields)
-        kept = await self._keep(_digested(digester, redacting.redact(body_pieces(raw))))
+        redacting = _BodyRedactor(self._redactor, asked.headers)
+        digester = BodyDigester(asked.fields)
+        kept = await self._keep(_digested(digester, redacting.redact(_pieces_of(asked))))
         described = replace(digester.finish(), placeholders=redacting.placeholders)
         return described.copied_to(kept)
 

@@ -4,7 +4,9 @@ An agent reads `.env`, the model repeats a value of it, and the next turn carrie
 """
 
 import base64
+import gzip
 import json
+import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from aiohttp import web
 
 from tapeway.core.model.control import Mode
+from tapeway.core.model.messages import LARGE_BODY
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.postgres.store import PostgresStore
@@ -395,6 +398,40 @@ async def test_a_large_body_is_found_whose_recording_knew_fewer_values(
             assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
 
     assert PASSWORD.encode() not in stored_in(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [b"text/plain", b"multipart/form-data; boundary=b"])
+async def test_a_compressed_large_body_is_stored_decoded_and_found_however_it_is_compressed(
+    kind: bytes, opened: OpenStore, tmp_path: Path
+) -> None:
+    noise = random.Random(5).randbytes(2**20).hex().encode()
+
+    def packed(token: str, level: int) -> bytes:
+        held = b"".join([BOUNDARY % b"a", noise, b"\r\n", BOUNDARY % b"k", b"%b\r\n--b--\r\n"])
+        plain = (held if b"form" in kind else b"%b\ncat: %%b\n" % noise) % token.encode()
+        return gzip.compress(plain, level)
+
+    head = b"Content-Type: %b\r\nContent-Encoding: gzip" % kind
+    taught = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+    assert len(packed(TOKEN, 9)) > LARGE_BODY
+    async with answering(lambda *_: None) as url:
+        async with proxying(opened, "record", url) as proxy:
+            await proxy.ask(b"POST /teach", JSON, body=taught)
+        async with proxying(opened, "record", url) as proxy:
+            asked = await proxy.ask(b"POST /up", head, body=packed(TOKEN, 1))
+            assert asked.status == 200
+            request = (await proxy.recorded())[-1].request
+        async with proxying(opened, "replay", url) as proxy:
+            assert (await proxy.ask(b"POST /up", head, body=packed(TOKEN, 9))).status == 200
+            other = await proxy.ask(b"POST /up", head, body=packed(TOKEN[::-1], 9))
+            assert other.status == 400
+
+    assert request.coding == b"gzip"
+    assert request.file is not None
+    assert request.file.size > len(noise)
+    stored = stored_in(tmp_path)
+    assert TOKEN.encode() not in stored
+    assert packed(TOKEN, 1)[:1024] not in stored
 
 
 async def test_another_instance_over_postgresql_finds_a_large_body_with_a_value_it_never_met(

@@ -39,6 +39,8 @@ class LargeBodyDigests(NamedTuple):
     """The values that the body taught, and those of recorded placeholders in it."""
     compared: int = 0
     """How many recorded placeholders it was compared with."""
+    coding: bytes = b""
+    """The content coding that the body was decoded from for all of these."""
 
 
 @dataclass(frozen=True, slots=True)
