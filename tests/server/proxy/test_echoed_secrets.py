@@ -3,6 +3,7 @@
 An agent reads `.env`, the model repeats a value of it, and the next turn carries both.
 """
 
+import asyncio
 import base64
 import gzip
 import json
@@ -20,6 +21,7 @@ from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.postgres.store import PostgresStore
 from tapeway.stores.sqlite.store import SqliteStore
+from tests.cli.invocation import run_tapeway
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.stores.postgres_server import fresh
 from tests.support.raw_client import Answer
@@ -398,6 +400,37 @@ async def test_a_large_body_is_found_whose_recording_knew_fewer_values(
             assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
 
     assert PASSWORD.encode() not in stored_in(tmp_path)
+
+
+async def test_a_large_body_without_its_value_is_found_where_there_is_no_service(
+    opened: OpenStore,
+) -> None:
+    body, text = b"%b\ntoken: %b\n" % (PAD, TOKEN.encode()), b"Content-Type: text/plain"
+    async with answering(lambda *_: None) as url, proxying(opened, "record", url) as proxy:
+        assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+    async with running_proxy(mode="auto", store=opened()) as proxy:
+        assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+
+
+async def test_a_copied_cassette_finds_a_large_body_with_a_value_that_nobody_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body, text = b"%b\nsession %b\n" % (PAD, TOKEN.encode()), b"Content-Type: text/plain"
+    taught = json.dumps({"access_token": TOKEN})
+    async with answering_text(taught, "application/json") as url:
+        async with proxying(lambda: FileStore(tmp_path / "a"), "record", url) as proxy:
+            assert (await proxy.ask(b"POST /login")).status == 200
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+        for command in (
+            ["scan", "default"],
+            ["redact", "default"],
+            ["convert", "default", f"sqlite:{tmp_path}/b.db#default"],
+        ):
+            store = ["--store", str(tmp_path / "a")]
+            done = await asyncio.to_thread(run_tapeway, capsys, "cassette", *command, *store)
+            assert done[0] == 0, done
+        async with proxying(lambda: SqliteStore(tmp_path / "b.db"), "replay", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
 
 
 @pytest.mark.parametrize("kind", [b"text/plain", b"multipart/form-data; boundary=b"])

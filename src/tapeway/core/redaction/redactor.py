@@ -71,6 +71,7 @@ from tapeway.core.redaction.spans import (
     replace_spans,
     replacement,
     secret_placeholder,
+    shown_label,
 )
 from tapeway.core.streams import aws_frames
 from tapeway.core.streams.aws_frames import AwsFrame
@@ -327,7 +328,7 @@ class Redactor:
         return Redactor(
             self._salt.decode(),
             [
-                Secret(placeholder.split(".")[1], values[digest])
+                Secret(shown_label(placeholder), values[digest])
                 for placeholder in placeholders
                 if (digest := placeholder_digest(placeholder.encode())) in values
             ],

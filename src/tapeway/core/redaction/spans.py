@@ -125,8 +125,12 @@ def placeholder_digest(placeholder: bytes) -> bytes | None:
 
 def label_of(placeholder: bytes) -> str:
     """The label that a placeholder shows."""
-    label = placeholder.split(b".")[1].decode() if placeholder.count(b".") > 1 else "value"
-    return label.removeprefix(SHORT_PREFIX).rstrip("-")
+    return shown_label(placeholder.decode()).removeprefix(SHORT_PREFIX).rstrip("-")
+
+
+def shown_label(placeholder: str) -> str:
+    """The label in a placeholder as it stands there."""
+    return placeholder.split(".")[1] if placeholder.count(".") > 1 else "value"
 
 
 def _letters(digest: bytes) -> str:

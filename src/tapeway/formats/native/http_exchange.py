@@ -39,6 +39,7 @@ from tapeway.core.model.messages import (
     Verdict,
 )
 from tapeway.core.model.request_fields import RequestFields, stored_fields
+from tapeway.core.redaction.spans import PLACEHOLDER
 from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields, millis
@@ -632,9 +633,19 @@ def _decode_body_file(fields: Fields) -> BodyFile | None:
         size=reference.integer("size", low=0, high=_MAX_SIZE),
         digest=_digest(reference),
         parts=tuple(parts) if "parts" in reference else None,
-        placeholders=tuple(reference.texts("placeholders")),
+        placeholders=_placeholders(reference),
     )
     return file if file.size else None
+
+
+def _placeholders(reference: Fields) -> tuple[str, ...]:
+    placeholders = reference.texts("placeholders")
+    for text in placeholders:
+        if not PLACEHOLDER.fullmatch(text.encode("utf-8", "surrogatepass")):
+            raise reference.fault(
+                "placeholders", "must be placeholders such as REDACTED.key.abcdefgh"
+            )
+    return placeholders
 
 
 def _encode_part_digest(part: PartDigest) -> Json:
