@@ -199,10 +199,7 @@ class Followed(Source):
         # From the first row once more: under another token the keys would not be those of the head.
         if not await self._read_on(followed):
             return None
-        if followed.documents.hold_credentials:
-            await asyncio.to_thread(followed.cassette.index_credentials)
-        else:
-            followed.cassette.index_credentials()
+        await asyncio.to_thread(followed.cassette.index_credentials)
         return followed
 
     async def _read_on(self, followed: FollowedIndex) -> bool:

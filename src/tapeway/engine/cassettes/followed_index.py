@@ -100,13 +100,11 @@ class CassetteDocuments:
         self._thread = threading.get_ident()
         self._under_way: list[set[int]] = []
         """The indexes of each read under way, without the recordings that changed meanwhile."""
-        self._lazy: set[int] = set()
         self._with_credentials: set[int] = set()
         self._with_conditions: set[int] = set()
 
     def add(self, index: int, marks: int) -> LazyInteraction:
         """A recording of the cassette; the document is read when somebody looks."""
-        self._lazy.add(index)
         if marks & CREDENTIALS:
             self._with_credentials.add(index)
         if marks & CONDITIONS:
@@ -115,14 +113,9 @@ class CassetteDocuments:
 
     def discard(self, index: int) -> None:
         """Forget a changed or removed recording, and drop the result of a read under way."""
-        for known in (self._lazy, self._with_credentials, self._with_conditions, *self._under_way):
+        for known in (self._with_credentials, self._with_conditions, *self._under_way):
             known.discard(index)
         self.memory.discard(self, index)
-
-    @property
-    def hold_credentials(self) -> bool:
-        """Whether any recording may hold credentials."""
-        return bool(self._with_credentials)
 
     def may_hold_credentials(self, index: int) -> bool:
         return index in self._with_credentials
@@ -139,8 +132,7 @@ class CassetteDocuments:
             return held
         if threading.get_ident() == self._thread:
             raise document_away(index)
-        ahead = [at for at in range(index, index + READ_AHEAD) if at in self._lazy]
-        wanted = self.bring([index, *ahead])
+        wanted = self.bring(range(index, index + READ_AHEAD))
         brought = asyncio.run_coroutine_threadsafe(wanted, self._loop).result()
         if (found := brought.get(index)) is None:
             raise CassetteEdited(

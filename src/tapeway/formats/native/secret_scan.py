@@ -181,16 +181,16 @@ class SecretScanner:
             start += len(window) - len(before)
 
 
-def decode_redacted(item: AnyInteraction, document: Document) -> AnyInteraction:
-    """The interaction in a redacted document, with the large bodies of the original."""
-    redacted = decode(document, item.index)
-    if isinstance(redacted, Interaction) and isinstance(item, Interaction):
+def decode_changed(item: AnyInteraction, document: Document) -> AnyInteraction:
+    """The interaction in a changed document, with the large bodies of the original."""
+    changed = decode(document, item.index)
+    if isinstance(changed, Interaction) and isinstance(item, Interaction):
         return replace(
-            redacted,
-            request=replace(redacted.request, file=item.request.file),
-            response=replace(redacted.response, file=item.response.file),
+            changed,
+            request=replace(changed.request, file=item.request.file),
+            response=replace(changed.response, file=item.response.file),
         )
-    return redacted
+    return changed
 
 
 def _findings(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[Finding]:
