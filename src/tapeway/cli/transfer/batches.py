@@ -142,4 +142,4 @@ async def _copy_body(to: CassetteRef, file: BodyFile) -> BodyFile:
     copy = await to.store.keep(to.name, body_pieces(file))
     if copy.digest != file.digest:
         raise StoreError(f"{file.path} was changed since it was recorded: restore it")
-    return replace(copy, parts=file.parts)
+    return file.copied_to(copy)

@@ -187,6 +187,11 @@ class CassetteIndex:
         """The placeholders in recorded requests, by which their values are met again."""
         return self._credential_index().placeholders
 
+    @property
+    def placeholders_in_large_bodies(self) -> Sequence[tuple[str, ...]]:
+        """Those in the large bodies of recorded requests, each set of them once, the last first."""
+        return [*reversed(self._credential_index().in_large_bodies)]
+
     def parts(self) -> list[object]:
         """The parts of the index, to be freed one by one."""
         return [*self.snapshot(), *self._by_key.values()]

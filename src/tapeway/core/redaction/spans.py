@@ -100,6 +100,16 @@ def fitted_placeholder(label: str, digest: bytes, size: int) -> bytes:
     return b"*" * size
 
 
+def placeholders_of(text: bytes) -> tuple[str, ...]:
+    """The placeholders in a text, each once."""
+    return tuple([found.decode() for found in sorted({*PLACEHOLDER.findall(text)})])
+
+
+def digests_of(placeholders: Iterable[str]) -> set[bytes | None]:
+    """The parts of digests in placeholders."""
+    return {placeholder_digest(placeholder.encode()) for placeholder in placeholders}
+
+
 def digest_start(salt: bytes, value: bytes) -> bytes:
     """The part of a secret's digest that its placeholders have."""
     return secret_digest(salt, value)[:_DIGEST_PART]
@@ -115,8 +125,12 @@ def placeholder_digest(placeholder: bytes) -> bytes | None:
 
 def label_of(placeholder: bytes) -> str:
     """The label that a placeholder shows."""
-    label = placeholder.split(b".")[1].decode() if placeholder.count(b".") > 1 else "value"
-    return label.removeprefix(SHORT_PREFIX).rstrip("-")
+    return shown_label(placeholder.decode()).removeprefix(SHORT_PREFIX).rstrip("-")
+
+
+def shown_label(placeholder: str) -> str:
+    """The label in a placeholder as it stands there."""
+    return placeholder.split(".")[1] if placeholder.count(".") > 1 else "value"
 
 
 def _letters(digest: bytes) -> str:

@@ -38,7 +38,7 @@ from tapeway.engine.cassettes.source import (
     too_many,
 )
 from tapeway.engine.correlation import CorrelationMatches, first_of_earlier, refers_to_earlier
-from tapeway.engine.decision import is_large
+from tapeway.engine.decision import BodyUnread, is_large
 from tapeway.engine.renamed_calls import for_this_client
 from tapeway.errors import DocumentAway
 
@@ -118,6 +118,11 @@ class Cassettes:
                     plan = self._plan(view)
                 except DocumentAway as away:
                     await source.bring(view, away)
+                    continue
+                except BodyUnread:
+                    search.incoming = await self._planner.with_stored_digests(
+                        view.cassette, search.incoming, search.mode
+                    )
                     continue
                 if not isinstance(plan, Replay):
                     if not await source.has_news(view, plan):

@@ -20,12 +20,18 @@ from tapeway.core.matching.key import request_key
 from tapeway.core.matching.request_redaction import RequestRedaction, with_answers_fields
 from tapeway.core.model.cassette import NOT_READ, LeakCheck, ReadBodies, Recording
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import CUT, Failure, Response
+from tapeway.core.model.messages import CUT, Failure, Request, Response
+from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.documents import json_value
 from tapeway.core.streams.open_streams import requests_by_event
 from tapeway.engine.cassettes.source import Source
-from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body, warn_stored_plain
+from tapeway.engine.large_bodies import (
+    LargeBodyStorage,
+    has_large_body,
+    taught_by_large_answer,
+    warn_stored_plain,
+)
 from tapeway.engine.recording.selection import Policy
 from tapeway.errors import RecordingEdited
 from tapeway.ports import CassetteStore, LiveTurn
@@ -97,13 +103,19 @@ class AnswerStorage:
         live_call, salt = self.live_call, self.live_call.cassette.head.run_id
         issued = self._storing.redaction.issued(response.head)
         redactor = self._storing.redaction.redactor_of(salt, (*live_call.secrets, *issued))
+        taught = await self._taught_by_file(response, redactor)
+        redactor = redactor.learning(taught)
         guard = self._storing.redaction.guard_of(salt, live_call.secrets)
-        interaction = await self._to_interaction(response, failure, redactor)
+        interaction = await self._to_interaction(response, failure, redactor, taught)
         # The answer may have taught a secret that the request shows.
         live_call = self.live_call
         if self.counted is not None:
             interaction = await _with_requests(interaction, self.counted)
         if has_large_body(interaction):
+            # With what the answer has taught, a body of the request may be another one.
+            redactor = self._storing.redaction.redactor_of(
+                salt, (*live_call.secrets, *issued, *taught)
+            )
             large_bodies = LargeBodyStorage(
                 self._storing.store,
                 live_call.cassette.name,
@@ -112,6 +124,7 @@ class AnswerStorage:
                 self._storing.policy.max_body,
             )
             interaction = await large_bodies.keep(live_call.request, interaction)
+            live_call = self._with_stored_body(interaction.request)
         if self.part is not None:
             async with self._source.going_on(live_call, self.part.index):
                 return await self._append(interaction, Replacement(live_call.cassette), guard.check)
@@ -225,29 +238,57 @@ class AnswerStorage:
         )
         return interaction
 
+    async def _taught_by_file(self, response: Response, redactor: Redactor) -> list[Secret]:
+        """What a large body of the answer teaches that is not read as a whole. Raises StoreError."""
+        if response.file is None or is_parsed(response.headers, response.file.size):
+            return []
+        method, limit = self.live_call.request.method, self._storing.policy.max_body
+        return await taught_by_large_answer(response, method, redactor, limit)
+
+    def _with_stored_body(self, stored: Request) -> LiveCall:
+        """The live call with the key of the request as it is stored, if its body lies in a file."""
+        if stored.file is not None:
+            key = request_key(stored, self.live_call.cassette.rules)
+            self.live_call = self.live_call._replace(redacted=stored, key=key)
+        return self.live_call
+
     async def _to_interaction(
-        self, response: Response, failure: Failure | None, redactor: Redactor
+        self,
+        response: Response,
+        failure: Failure | None,
+        redactor: Redactor,
+        found: Sequence[Secret],
     ) -> Interaction:
         """The exchange decoded and redacted: a text as a whole, even where it lies in a file."""
         small = response.size <= _READ_AT_ONCE
         if small and not self._asks_much:
-            return self._redacted_interaction(response, failure, redactor)
+            return self._redacted_interaction(response, failure, redactor, found)
         if response.file is not None and is_parsed(response.headers, response.file.size):
             text = await with_body_in_memory(response)
-            read = await asyncio.to_thread(self._redacted_interaction, text, failure, redactor)
+            read = await asyncio.to_thread(
+                self._redacted_interaction, text, failure, redactor, found
+            )
             if not content_coding(read.response.headers):
                 return read
             if read.response.body is text.body:
                 coded = replace(read.response, body=b"", file=response.file)
                 return replace(read, response=coded)
-        return await asyncio.to_thread(self._redacted_interaction, response, failure, redactor)
+        return await asyncio.to_thread(
+            self._redacted_interaction, response, failure, redactor, found
+        )
 
     def _redacted_interaction(
-        self, response: Response, failure: Failure | None, redactor: Redactor
+        self,
+        response: Response,
+        failure: Failure | None,
+        redactor: Redactor,
+        found: Sequence[Secret],
     ) -> Interaction:
+        """`found` is what a body in a file teaches."""
         live_call, call = self.live_call, self.described
         held = readable_response(response, live_call.request.method, cut=response.verdict in CUT)
         stored, taught = redactor.response_and_secrets(held)
+        taught = [*found, *taught]
         if held is not response and keeps_coding(live_call.request.headers, response.head):
             stored = self._still_coded(response, held, stored, redactor)
         elif content_coding(held.headers) and not content_coding(stored.headers):

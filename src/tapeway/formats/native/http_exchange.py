@@ -39,6 +39,7 @@ from tapeway.core.model.messages import (
     Verdict,
 )
 from tapeway.core.model.request_fields import RequestFields, stored_fields
+from tapeway.core.redaction.spans import PLACEHOLDER
 from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields, millis
@@ -47,7 +48,7 @@ from tapeway.formats.native.text_lines import joined
 
 _BODY_FILE = "body_file"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_BODY_FILE_FIELDS = ("sha256", "size", "parts")
+_BODY_FILE_FIELDS = ("sha256", "size", "parts", "placeholders")
 _PART_FIELDS = ("name", "filename", "type", "sha256")
 _MAX_SIZE = 2**53
 
@@ -606,6 +607,8 @@ def _encode_body_file(file: BodyFile) -> dict[str, Json]:
     reference: dict[str, Json] = {"sha256": file.digest, "size": file.size}
     if file.parts is not None:
         reference["parts"] = [_encode_part_digest(part) for part in file.parts]
+    if file.placeholders:
+        reference["placeholders"] = [*file.placeholders]
     return {_BODY_FILE: reference}
 
 
@@ -625,8 +628,19 @@ def _decode_body_file(fields: Fields) -> BodyFile | None:
         size=reference.integer("size", low=0, high=_MAX_SIZE),
         digest=_digest(reference),
         parts=tuple(parts) if "parts" in reference else None,
+        placeholders=_placeholders(reference),
     )
     return file if file.size else None
+
+
+def _placeholders(reference: Fields) -> tuple[str, ...]:
+    placeholders = reference.texts("placeholders")
+    for text in placeholders:
+        if not PLACEHOLDER.fullmatch(text.encode("utf-8", "surrogatepass")):
+            raise reference.fault(
+                "placeholders", "must be placeholders such as REDACTED.key.abcdefgh"
+            )
+    return placeholders
 
 
 def _encode_part_digest(part: PartDigest) -> Json:
