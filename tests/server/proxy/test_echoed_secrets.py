@@ -467,6 +467,25 @@ async def test_a_compressed_large_body_is_stored_decoded_and_found_however_it_is
     assert packed(TOKEN, 1)[:1024] not in stored
 
 
+async def test_another_instance_over_postgresql_replaces_what_it_never_looked_at(
+    postgres_dsn: str,
+) -> None:
+    taught = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+    echo = json.dumps({"text": f"cat: {TOKEN}"}).encode()
+    async with (
+        fresh(postgres_dsn) as database,
+        answering(lambda path, _: f"echo {TOKEN}" if path == "/next" else None) as url,
+    ):
+        async with proxying(lambda: PostgresStore(database), "record", url) as proxy:
+            assert (await proxy.ask(b"POST /teach", JSON, body=taught)).status == 200
+        async with proxying(lambda: PostgresStore(database), "record", url) as proxy:
+            assert (await proxy.ask(b"POST /next", JSON, body=echo)).status == 200
+            recorded = await proxy.recorded()
+    assert len(recorded) == 2
+    for item in recorded:
+        assert TOKEN.encode() not in item.request.body + item.response.body
+
+
 async def test_another_instance_over_postgresql_finds_a_large_body_with_a_value_it_never_met(
     postgres_dsn: str,
 ) -> None:
