@@ -212,9 +212,7 @@ class Planner:
         self._redaction.recall(head.run_id, cassette.placeholders)
         return incoming._replace(large=await asyncio.to_thread(self._computed, large))
 
-    async def with_stored_digests(
-        self, cassette: CassetteIndex, incoming: Incoming, mode: Mode
-    ) -> Incoming:
+    async def with_stored_digests(self, cassette: CassetteIndex, incoming: Incoming) -> Incoming:
         """The request with the digests of its large body without secrets. Raises StoreError."""
         if (digests := incoming.large_body) is None:
             return incoming
@@ -223,7 +221,7 @@ class Planner:
             request = decoded_request(request)
         self._redaction.recall(salt, cassette.placeholders)
         redactor = self._redaction.redactor(salt, request)
-        recorded = cassette.placeholders_in_large_bodies if MODE_POLICIES[mode].replays else ()
+        recorded = cassette.placeholders_in_large_bodies
         stored, others, secrets = await digest_redacted(request, redactor, recorded)
         digests = digests._replace(
             stored=stored,
@@ -439,6 +437,4 @@ def _received_request(head: CassetteHead, rules: Rules, incoming: Incoming) -> R
 
 def _with_digest(incoming: Incoming) -> Request:
     request, digests = incoming.request, incoming.large_body
-    if digests is None:
-        return request
-    return replace(decoded_request(request) if digests.coding else request, file=digests.sent)
+    return request if digests is None else digests.as_sent(request)

@@ -90,17 +90,17 @@ async def digest_redacted(
     StoreError.
     """
     stored, found = await _digest_without(redactor, request, recalls=True)
+    # Earlier versions replaced nothing that the body or another recording teaches.
+    digests, others = [stored], [redactor.of_earlier_versions] if found.has_replaced else []
     # What stands in one place is replaced in every other, also before it.
     if taught := found.taught:
         redactor = redactor.learning(taught)
         stored, found = await _digest_without(redactor, request)
-    digests: list[BodyFile] = []
     if request.coding:
         # Earlier versions recorded a coded body as it came.
         digests.append(await _digest_sent(replace(request, headers=(), coding=b"")))
-    if found.has_replaced:
-        others = redactor.of_earlier_versions, *_as_recorded(redactor, found.placeholders, recorded)
-        digests += [(await _digest_without(other, request))[0] for other in others]
+    others += _as_recorded(redactor, found.placeholders, recorded)
+    digests += [(await _digest_without(other, request))[0] for other in others]
     return stored, tuple([other for other in digests if other != stored]), tuple(taught)
 
 

@@ -237,10 +237,49 @@ def test_values_that_are_known_are_not_looked_for_in_pieces() -> None:
     assert Secret("hf_token", WITH_SIGNS) in found_in_pieces(both, [WITH_SIGNS], known)
 
 
-@pytest.mark.parametrize("tag", [b"\x12", b"*", b"B"])
-def test_a_value_with_its_length_before_it_is_recognised_though_a_letter_follows(
-    tag: bytes,
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
+
+
+def in_protobuf(value: bytes) -> bytes:
+    return b"".join([b"B%b%b" % (varint(len(text)), text) for text in (b"na", value, b"next")])
+
+
+def in_message_pack(value: bytes) -> bytes:
+    size = len(value)
+    if size < 32:
+        return b"\x92%c%bA" % (0xA0 | size, value)
+    head = b"\xd9%c" % size if size < 256 else b"\xda%b" % size.to_bytes(2, "big")
+    return b"\x92%b%bA" % (head, value)
+
+
+def in_cbor(value: bytes) -> bytes:
+    size = len(value)
+    if size < 24:
+        return b"\x82%c%bdnext" % (0x60 | size, value)
+    head = b"x%c" % size if size < 256 else b"y%b" % size.to_bytes(2, "big")
+    return b"\x82%b%bdnext" % (head, value)
+
+
+def in_avro(value: bytes) -> bytes:
+    return b"\x02%b%b\x08next" % (varint(2 * len(value)), value)
+
+
+@pytest.mark.parametrize("write", [in_protobuf, in_message_pack, in_cbor, in_avro])
+def test_a_value_with_its_length_before_it_is_recognised_though_letters_stand_around_it(
+    write: Callable[[bytes], bytes],
 ) -> None:
-    value = VALUE + VALUE[::-1]
-    message = b"%b%c%b%b\x04name" % (tag, len(value), value, b"2")
-    assert placeholders_of(value).find([message]) == [Secret("hf_token", value)]
+    for size in (12, 20, 24, 31, 32, 34, 40, 48, 64, 100, 126, 127, 128, 200, 300, 1000):
+        value = (VALUE * 50)[:size]
+        recorded, message = placeholders_of(value), write(value)
+        assert Secret("hf_token", value) in recorded.find([message]), size
+        for cut in range(len(message)):
+            # What stands before shows that the body is no text.
+            pieces = [b"\x01 ", message[:cut], message[cut:]]
+            assert Secret("hf_token", value) in found_in_pieces(recorded, pieces), (size, cut)
+
+
+def test_what_looks_like_a_placeholder_and_has_no_digest_stands_for_no_value() -> None:
+    recorded = RecordedPlaceholders("run-1")
+    recorded.add(b"see REDACTED.key.0aaaaaag")
+    assert recorded.count == 0

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from tapeway.body_files import PIECE
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import LARGE_BODY
 from tapeway.ports import CassetteStore
@@ -304,6 +305,11 @@ LARGE = {
     "begins": (b"Content-Type: text/plain", b"%%b\n%b" % PAD),
     "ends": (b"Content-Type: text/plain", b"%b %%b" % PAD),
     "octets": (b"Content-Type: application/octet-stream", b"%b\x00\xff%%b\x00\xfe" % PAD),
+    "pieces": (
+        b"Content-Type: text/plain",
+        b"%b %%b\n%b" % ((b"log\n" * PIECE)[: PIECE - 12], PAD),
+    ),
+    "protobuf": (b"Content-Type: application/protobuf", b"%b\x1a\x18%%b2\x04name" % PAD),
     "no type": (b"Accept: */*", b"%b\x01\x18%%b\x1a" % PAD),
     "parts": (
         b"Content-Type: multipart/form-data; boundary=b",
@@ -400,6 +406,52 @@ async def test_a_large_body_is_found_whose_recording_knew_fewer_values(
             assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
 
     assert PASSWORD.encode() not in stored_in(tmp_path)
+
+
+async def test_a_recording_without_the_names_of_its_placeholders_is_found_where_more_is_known(
+    tmp_path: Path,
+) -> None:
+    told = b"export DB_PASSWORD=%b\n" % PASSWORD.encode()
+    body, text = b"%b\n%b\n%b" % (told, PAD, TOKEN.encode()), b"Content-Type: text/plain"
+    taught = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+    async with answering(lambda *_: None) as url:
+        async with proxying(lambda: FileStore(tmp_path), "record", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+            assert (await proxy.ask(b"POST /teach", JSON, body=taught)).status == 200
+        file = tmp_path / "default.json"
+        cassette = json.loads(file.read_bytes())
+        # As an earlier version wrote it.
+        assert cassette["interactions"][0]["request"]["body_file"].pop("placeholders")
+        file.write_text(json.dumps(cassette))
+        async with proxying(lambda: FileStore(tmp_path), "replay", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+
+
+@pytest.mark.parametrize("begins", [b"", b"export DB_PASSWORD=%b\n" % PASSWORD.encode()])
+async def test_a_new_recording_replaces_a_large_body_that_shows_a_value_not_known_then(
+    begins: bytes, opened: OpenStore, tmp_path: Path
+) -> None:
+    body, text = b"%b%b\n%b" % (begins, PAD, TOKEN.encode()), b"Content-Type: text/plain"
+    taught = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+    async with answering(lambda *_: None) as url:
+        async with proxying(opened, "record", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+            assert (await proxy.ask(b"POST /teach", JSON, body=taught)).status == 200
+        async with proxying(opened, "record", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+            recorded = await proxy.recorded()
+
+    assert [item.request.target for item in recorded] == ["/up", "/teach"]
+    assert TOKEN.encode() not in stored_in(tmp_path)
+
+
+async def test_a_text_that_only_looks_like_a_placeholder_is_recorded(opened: OpenStore) -> None:
+    body = json.dumps({"text": "see REDACTED.key.0aaaaaag"}).encode()
+    async with answering(lambda *_: None) as url:
+        for mode in ("record", "auto", "replay"):
+            async with proxying(opened, mode, url) as proxy:
+                assert (await proxy.ask(b"POST /up", JSON, body=body)).status == 200
+                assert (await proxy.ask(b"POST /no", JSON, body=b"{}")).status in (200, 400)
 
 
 async def test_a_large_body_without_its_value_is_found_where_there_is_no_service(

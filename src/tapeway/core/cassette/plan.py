@@ -6,11 +6,12 @@ times as long to make.
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.http.content_codings import decoded_request
 from tapeway.core.http.sdk_conventions import call_mark
 from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.key import KeyAndBody
@@ -41,6 +42,10 @@ class LargeBodyDigests(NamedTuple):
     """How many recorded placeholders it was compared with."""
     coding: bytes = b""
     """The content coding that the body was decoded from for all of these."""
+
+    def as_sent(self, request: Request) -> Request:
+        """The request with the digest of its body as it was sent, decoded if it was decoded."""
+        return replace(decoded_request(request) if self.coding else request, file=self.sent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +153,17 @@ class LiveCall(NamedTuple):
     @property
     def shows_secrets(self) -> bool:
         """Whether secrets were replaced in what the match key covers."""
-        sent, stored = self.request, self.redacted
-        return stored.body is not sent.body or stored.target != sent.target
+        sent, stored, digests = self.request, self.redacted, self.digests
+        if digests is not None and stored.file is not None:
+            same_body = stored.file.digest == digests.sent.digest
+        else:
+            same_body = stored.body is sent.body
+        return not same_body or stored.target != sent.target
+
+    @property
+    def digests(self) -> LargeBodyDigests | None:
+        """Those of the large body of the request."""
+        return None if self.incoming is None else self.incoming.large_body
 
     @property
     def flight(self) -> bytes:

@@ -13,7 +13,7 @@ import html.entities
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from tapeway.core.model.messages import ResponseHead
 from tapeway.core.redaction.coded_texts import base64_forms
@@ -35,6 +35,7 @@ from tapeway.core.redaction.spans import (
     placeholder_digest,
     written_label,
 )
+from tapeway.core.text import has_controls
 
 MIN_ENCODED = 12
 """Shorter values are not searched for in base64 and hex: too few characters depend on them alone.
@@ -56,8 +57,22 @@ _PARTS = [
     re.compile(rb"[%b]{12,}" % signs) for signs in (rb"\w+/-", rb"\w.-", rb"\w-", b"A-Za-z0-9")
 ]
 """What a value between other characters may consist of."""
+_LONG_RUNS = re.compile(rb"[^%b]{%d,}" % (re.escape(bytes(_BETWEEN)), MIN_VALUE))
 _WITH_SIGNS = re.compile(rb"[\w+/.-]{12,}")
 """All of these."""
+
+_SHORT_CBOR = 0x60
+"""Begins a text of up to 23 octets in CBOR, with the length added."""
+_SHORT_MESSAGE_PACK = 0xA0
+"""Likewise of up to 31 octets in MessagePack."""
+_LAST_OF_VARINT = 127
+"""All octets of a varint but the last have the eighth bit; lower groups of seven come first."""
+_COUNTED = re.compile(
+    rb"(?<=[*2:BJRZbjrzx\xd9].)|(?<=[\xac-\xbf])|(?<=[\x80-\xff][l-w])", re.DOTALL
+)
+"""Where a text may begin with its length before it: behind the tag of a text in protobuf or what
+begins a long text in CBOR and MessagePack, or with what begins a short one.
+"""
 
 # Most values do not occur, and compiling takes longer than finding that out.
 _compiled = lru_cache(maxsize=1024)(re.compile)
@@ -202,26 +217,30 @@ class RecordedPlaceholders:
         return not self._to_seek().keys() <= digests
 
     def _to_seek(self) -> Mapping[bytes, str]:
-        if self._sought is None:
-            self._sought = {
+        # The event loop may note meanwhile that more is sought, or less.
+        if (sought := self._sought) is None:
+            sought = self._sought = {
                 digest: label for digest, label in self._labels.items() if digest not in self._known
             }
-        return self._sought
+        return sought
 
-    def find(self, texts: Iterable[bytes]) -> list[Secret]:
-        """The values of these placeholders in the texts."""
+    def find(self, texts: Iterable[bytes], *, is_binary: bool = False) -> list[Secret]:
+        """The values of these placeholders in the texts, each of which may be binary itself."""
         if not (sought := self._to_seek()):
             return []
-        runs = {
-            run
-            for text in texts
-            for run in text.translate(_RUNS).split()
-            if MIN_VALUE <= len(run) <= MAX_VALUE
-        }
+        runs, counted = set[bytes](), set[bytes]()
+        for text in texts:
+            lines = text.translate(_RUNS).split()
+            runs.update([run for run in lines if MIN_VALUE <= len(run) <= MAX_VALUE])
+            if is_binary or _is_binary(text):
+                counted.update(_with_length_before(text))
+        digests = [pair for run in sorted(runs) for pair in _digests_in(self._salt, run)]
+        digests += [
+            (digest_start(self._salt, value), value) for value in sorted(counted) if _is_text(value)
+        ]
         return [
             secret
-            for run in sorted(runs)
-            for digest, value in _digests_in(self._salt, run)
+            for digest, value in digests
             if digest in sought
             for secret in searchable(sought[digest], value)
         ]
@@ -243,11 +262,43 @@ def _digests_in(salt: bytes, run: bytes) -> Sequence[tuple[bytes, bytes]]:
         for signs in _WITH_SIGNS.findall(run):
             for part in _PARTS:
                 values.update(part.findall(signs))
-    # A length that looks like a character, as in protobuf, with or without the tag before it.
-    for at in range(2):
-        if MIN_VALUE <= run[at] < len(run) - at:
-            values.add(run[at + 1 : at + 1 + run[at]])
     return [(digest_start(salt, value), value) for value in values if _is_text(value)]
+
+
+def _with_length_before(octets: bytes) -> Iterator[bytes]:
+    """What may be values that have their lengths before them, as in binary messages.
+
+    The octets of a length, and those before it, may look like characters of the value, as may the
+    octet behind the value, which begins the next field.
+    """
+    padded = b"\0\0" + octets
+    for run in _LONG_RUNS.finditer(padded, 2):
+        start, end = run.span()
+        begins = {
+            start,
+            start + 1,
+            *[found.end() for found in _COUNTED.finditer(padded, *run.span())],
+        }
+        for begin in begins:
+            room = min(end - begin, MAX_VALUE)
+            for size in _lengths(padded[begin - 2], padded[begin - 1]):
+                # The whole run is looked at anyway.
+                if size < room or (size == room and begin > start):
+                    yield padded[begin : begin + size]
+
+
+@cache
+def _lengths(second: int, last: int) -> tuple[int, ...]:
+    """The lengths that the two octets before a text may state in the usual binary formats."""
+    lengths = {last, last - _SHORT_CBOR, last - _SHORT_MESSAGE_PACK}
+    if second in _BETWEEN or last in _BETWEEN:
+        # Avro doubles a length.
+        lengths |= {last // 2, second << 8 | last, last << 7 | second & _LAST_OF_VARINT}
+    return tuple(sorted(size for size in lengths if MIN_VALUE <= size <= MAX_VALUE))
+
+
+def _is_binary(octets: bytes) -> bool:
+    return has_controls(octets) or not _is_text(octets)
 
 
 def _is_text(octets: bytes) -> bool:
@@ -268,6 +319,7 @@ class PiecewiseRecall:
         """Nothing is read where all values are known."""
         self._recorded = recorded if recorded.has_unknown(known) else None
         self._rest = b""
+        self._is_binary = False
 
     def feed(self, piece: bytes) -> list[Secret]:
         """Add a piece; returns what is found in the text that is complete now."""
@@ -277,12 +329,17 @@ class PiecewiseRecall:
         # The last run may go on; of one that is too long for a value the end stays too long.
         run = text.translate(_RUNS).rpartition(b" ")[2]
         end = len(text) - min(len(run), MAX_VALUE + 1)
-        self._rest = text[end:]
-        return self._recorded.find([text[:end]])
+        # With what may state its length.
+        self._rest = text[max(0, end - 2) :]
+        # A piece between others need not show it.
+        self._is_binary = self._is_binary or _is_binary(text[:end])
+        return self._recorded.find([text[:end]], is_binary=self._is_binary)
 
     def finish(self) -> list[Secret]:
         """What is found in the rest."""
-        return [] if self._recorded is None else self._recorded.find([self._rest])
+        if self._recorded is None:
+            return []
+        return self._recorded.find([self._rest], is_binary=self._is_binary)
 
 
 NO_RECALL = PiecewiseRecall(NO_PLACEHOLDERS, ())

@@ -28,6 +28,7 @@ key, unlike the placeholder of a long value.
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 _DIGITS = {letter: digit for digit, letter in _LETTERS.items() if digit != letter}
 _DIGEST_PART = 4
+_DIGITS_OF_DIGEST = re.compile(rf"[0-9a-f]{{{2 * _DIGEST_PART}}}")
 _NOT_IN_LABEL = re.compile(r"[^A-Za-z_-]+")
 _LEAST_LABELLED = len("REDACTED.x.abcdefgh")
 _LEAST_UNLABELLED = len("RED.abcdefgh")
@@ -116,11 +117,11 @@ def digest_start(salt: bytes, value: bytes) -> bytes:
 
 
 def placeholder_digest(placeholder: bytes) -> bytes | None:
-    """The part of the digest in a placeholder, None where it has only some of the letters."""
+    """The part of the digest in a placeholder, None where the placeholder has none or only some of it."""
     written = placeholder.rpartition(b".")[2].strip(b"-").decode()
     # Earlier placeholders had the digits themselves.
     digits = written.translate(_DIGITS) if written.isalpha() else written
-    return bytes.fromhex(digits) if len(digits) == 2 * _DIGEST_PART else None
+    return bytes.fromhex(digits) if _DIGITS_OF_DIGEST.fullmatch(digits) else None
 
 
 def label_of(placeholder: bytes) -> str:

@@ -5,7 +5,7 @@ Where another process was quicker, the request is decided on anew.
 """
 
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,7 @@ from tapeway.core.cassette.rerecording import (
     with_earlier_ids,
 )
 from tapeway.core.correlation.unify import IdBindings
+from tapeway.core.matching.key import request_key
 from tapeway.core.misses.miss import Miss
 from tapeway.core.misses.nearest import path_of
 from tapeway.core.misses.neighbours import sought
@@ -121,7 +122,7 @@ class Cassettes:
                     continue
                 except BodyUnread:
                     search.incoming = await self._planner.with_stored_digests(
-                        view.cassette, search.incoming, search.mode
+                        view.cassette, search.incoming
                     )
                     continue
                 if not isinstance(plan, Replay):
@@ -333,7 +334,17 @@ def _answering(
     """The recordings of earlier takes that would answer, with fewer of the request's secrets known."""
     if not live_call.shows_secrets:
         return ()
-    found = cassette.find(cassette.asked(live_call.request), (live_call.request.route,))
-    if found is None or not found.own:
-        return ()
-    return cassette.earlier(interaction, found.key, cassette.take_now(live_call.take))
+    take, keys = cassette.take_now(live_call.take), _keys_of_others(cassette, live_call)
+    return next(filter(None, (cassette.earlier(interaction, key, take) for key in keys)), ())
+
+
+def _keys_of_others(cassette: CassetteIndex, live_call: LiveCall) -> Iterator[bytes]:
+    """The match keys of a request as it may have been recorded with fewer of its secrets known."""
+    digests, request = live_call.digests, live_call.request
+    if digests is not None:
+        request = digests.as_sent(request)
+    found = cassette.find(cassette.asked(request), (request.route,))
+    if found is not None and found.own:
+        yield found.key
+    for file in () if digests is None else digests.others:
+        yield request_key(replace(live_call.redacted, file=file), cassette.rules)
