@@ -555,6 +555,23 @@ async def test_another_instance_over_postgresql_finds_a_large_body_with_a_value_
             assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
 
 
+async def test_another_instance_over_postgresql_replaces_a_large_body_that_shows_a_value(
+    postgres_dsn: str,
+) -> None:
+    body, text = b"%b\nsession %b\n" % (PAD, TOKEN.encode()), b"Content-Type: text/plain"
+    taught = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+    async with fresh(postgres_dsn) as database, answering(lambda *_: None) as url:
+        async with proxying(lambda: PostgresStore(database), "record", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+            assert (await proxy.ask(b"POST /teach", JSON, body=taught)).status == 200
+            await proxy.broker.rewind()
+        async with proxying(lambda: PostgresStore(database), "record", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+            assert len(await proxy.recorded()) == 2
+        async with proxying(lambda: PostgresStore(database), "replay", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+
+
 @asynccontextmanager
 async def answering_text(text: str, content_type: str = "text/plain") -> AsyncIterator[str]:
     """The URL of a service that answers everything with a text."""
