@@ -3,8 +3,10 @@
 `python scripts/reference_pages.py configuration > docs/configuration.md` writes a page anew.
 """
 
+import re
 import sys
 from collections.abc import Iterator
+from copy import copy
 
 import click
 
@@ -43,10 +45,12 @@ route = ["local=http://127.0.0.1:9000", "azure=https://RESOURCE.openai.azure.com
   `TAPEWAY_STORE`, `TAPEWAY_STORE_TOKEN` and `TAPEWAY_UPSTREAM_PROXY` as variables. Or name a file that
   holds the value, as images of databases do: `TAPEWAY_ADMIN_TOKEN_FILE`, `TAPEWAY_STORE_FILE`,
   `TAPEWAY_STORE_TOKEN_FILE`, `TAPEWAY_UPSTREAM_PROXY_FILE`. To set a variable and its file is an error.
+- **What is no secret**: `not_secret` lists values that look like secrets and are none
+  ([Secrets](secrets.md#what-is-no-secret)).
 - **SIZE** is a number of bytes, or a number with `KiB`, `MiB` or `GiB`.
 - **Matching rules** are set only in the table `[rules]` of the file: see [Matching](matching.md).
-- **Errors**: an invalid option stops the start with exit code 2. One line names where the value came
-  from and what is accepted.
+- **Errors**: an invalid option stops the start with exit code 2. One line names the flag,
+  the variable, or the file, line and key that the value came from, and what is accepted.
 """
 
 _ROUTES = """\
@@ -65,10 +69,12 @@ yourself: `--route azure=https://RESOURCE.openai.azure.com`. The URL of bedrock 
 _COMMANDS = """\
 # Command line
 
-The help of each command, as printed by `tapeway COMMAND --help`. [Configuration](configuration.md)
-lists options with their variables. [Operation](operation.md#exit-codes) compares the exit codes.
+What each command does, and its own options. The options that set up a server or a store are in
+[Configuration](configuration.md#options), with their variables; `tapeway COMMAND --help` prints both.
+[Operation](operation.md#exit-codes) compares the exit codes.
 """
 _WIDTH = 100
+_DEFAULT = re.compile(r"\[([^\[\]]*)\]$")
 
 
 def configuration() -> str:
@@ -104,20 +110,55 @@ def _variables(pairs: tuple[tuple[str, str], ...]) -> str:
 
 
 def command_line() -> str:
-    """The text of docs/command-line.md: the help of each command, in alphabetical order."""
+    """The text of docs/command-line.md: each command, in alphabetical order."""
     context = click.Context(tapeway, info_name="tapeway", **tapeway.context_settings)
-    return "\n".join([_COMMANDS, *_help_of_commands(tapeway, context)])
+    return "\n".join([_COMMANDS, *_commands(tapeway, context)])
 
 
-def _help_of_commands(group: click.Group, context: click.Context) -> Iterator[str]:
+def _commands(group: click.Group, context: click.Context) -> Iterator[str]:
     for name in group.list_commands(context):
         if (command := group.get_command(context, name)) is None:
             continue
         own = click.Context(command, context, name, terminal_width=_WIDTH, max_content_width=_WIDTH)
         if isinstance(command, click.Group):
-            yield from _help_of_commands(command, own)
+            yield from _commands(command, own)
         else:
-            yield f"## {own.command_path}\n\n```text\n{command.get_help(own)}\n```\n"
+            yield f"## {own.command_path}\n\n{_command(command, own)}"
+
+
+def _command(command: click.Command, context: click.Context) -> str:
+    """The help of a command, with the options of the configuration by their names alone."""
+    shared = {param.name: param for param in command.params if param.name in OPTIONS}
+    # The command itself stays as it is.
+    own = copy(command)
+    own.params = [param for param in command.params if param.name not in shared]
+    text = f"```text\n{own.get_help(context)}\n```\n"
+    if not shared:
+        return text
+    names = [name for name in OPTIONS if name in shared]
+    missing = [name for name in OPTIONS if name not in shared]
+    if len(missing) < len(names):
+        but = f" but {_flags(missing)}" if missing else ""
+        listed = f"All [options of the configuration](configuration.md#options){but}."
+    else:
+        listed = f"[Options of the configuration](configuration.md#options): {_flags(names)}."
+    defaults = [
+        f"`{flag_of(name)}` {default or 'none'}"
+        for name in names
+        if (default := _default(shared[name])) != (OPTION_OF[name].default or "")
+    ]
+    other = f" Defaults of this command: {', '.join(defaults)}." if defaults else ""
+    return f"{text}\n{listed}{other}\n"
+
+
+def _default(param: click.Parameter) -> str:
+    """The default that the help of an option shows at its end, if any."""
+    shown = _DEFAULT.search(param.help or "") if isinstance(param, click.Option) else None
+    return "" if shown is None else shown[1]
+
+
+def _flags(names: list[str]) -> str:
+    return ", ".join(f"`{flag_of(name)}`" for name in names)
 
 
 PAGES = {"configuration": configuration, "command-line": command_line}

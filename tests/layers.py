@@ -93,10 +93,8 @@ ROWS: dict[str, tuple[str, ...]] = {
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
         *("engine.renamed_calls", "watching", "cooperative"),
     ),
-    "engine.recorder": (
-        *("engine.cassettes", "engine.large_bodies", "engine.response_buffer", "providers"),
-        "engine.told_apart",
-    ),
+    "engine.recording": ("engine.cassettes", "engine.large_bodies", "engine.response_buffer"),
+    "engine.recorder": ("engine.recording", "engine.told_apart"),
     "engine.store_check": ("errors",),
     "engine.broker": ("engine.recorder", "engine.editing", "engine.store_check"),
     # The files that browsers get: they know the API, and nothing of the program.

@@ -8,7 +8,7 @@ import pytest
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.core.model.messages import BodyFile
-from tapeway.paging import BATCH_BYTES, PAGE_BYTES, batch_from, walk_cassette
+from tapeway.paging import BATCH_BYTES, PAGE_BYTES, CassetteRef, batch_from
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
@@ -32,12 +32,12 @@ async def test_all_comes_in_order_with_head_and_count(store: CassetteStore) -> N
     items = tuple([recording(index).interaction for index in range(40)])
     await store.save("x", StoredCassette(HEAD, (*items, TOOL)))
 
-    found = await walk_cassette(store, "x")
+    found = await CassetteRef.of(store, "x").find()
 
     assert found is not None
     assert (found.head, found.count) == (HEAD, 41)
     assert [item.index for item in [item async for item in found.items]] == list(range(41))
-    assert await walk_cassette(store, "y") is None
+    assert await CassetteRef.of(store, "y").find() is None
     await store.close()
 
 
@@ -48,7 +48,7 @@ async def test_a_store_that_has_pages_is_not_loaded() -> None:
     await store.edit("x", 599, None)
     store.loads = 0
 
-    found = await walk_cassette(store, "x")
+    found = await CassetteRef.of(store, "x").find()
     assert found is not None
     assert found.count == 599
     assert store.pages == []
@@ -65,7 +65,7 @@ async def test_heavy_recordings_come_few_at_a_time() -> None:
     heavy = replace(made, response=replace(made.response, body=b"", file=file))
     await store.save("x", StoredCassette(HEAD, (heavy,) * 20))
 
-    found = await walk_cassette(store, "x")
+    found = await CassetteRef.of(store, "x").find()
 
     assert found is not None
     assert len([item async for item in found.items]) == 20

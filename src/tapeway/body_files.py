@@ -156,6 +156,19 @@ def body_pieces(file: BodyFile, piece_size: Callable[[], int] = lambda: PIECE) -
         os.close(fd)
 
 
+def unchecked_pieces(file: BodyFile) -> Generator[bytes]:
+    """All of a file, also if it is not what was recorded. Raises CassetteCorrupt, StoreError."""
+    fd, at = _open(file), 0
+    try:
+        while piece := os.pread(fd, PIECE, at):
+            at += len(piece)
+            yield piece
+    except OSError as exc:
+        raise StoreError(f"{_shown(file)}: could not read it ({exc.strerror})") from exc
+    finally:
+        os.close(fd)
+
+
 async def stream_body(file: BodyFile) -> AsyncGenerator[bytes]:
     """The body from its beginning; waits for the disk in threads. Raises CassetteCorrupt."""
     async with aclosing(in_threads(body_pieces(file))) as source:

@@ -1,12 +1,15 @@
-"""Iterates over a cassette in order, a page at a time if its store has pages."""
+"""One reference to a cassette, and how to go through a cassette, by pages if its store has pages."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 from tapeway.core.json_text import dump
+from tapeway.core.matching.rules import Rules, RulesFault, rules_of_meta
+from tapeway.core.misses.near_names import question
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction, large_bodies
 from tapeway.core.model.lazy_interaction import LazyInteraction
+from tapeway.errors import CassetteCorrupt, ConfigError
 from tapeway.ports import CassetteStore
 
 PAGE_BYTES = 8 * 1024 * 1024
@@ -28,18 +31,72 @@ class CassetteWalk:
     items: AsyncIterator[AnyInteraction]
 
 
-async def walk_cassette(store: CassetteStore, name: str) -> CassetteWalk | None:
-    """A walk over the cassette, or None without a cassette. Raises StoreError, CassetteCorrupt.
+@dataclass(frozen=True, slots=True)
+class CassetteRef:
+    """A cassette by its name in a store; a file is in the store of its folder.
 
-    A store without pages loads the whole cassette at once.
+    `shown` names both without a password. The methods need the store open.
     """
-    if store.facts.paged:
-        outline = await store.outline(name)
-        if outline is None:
-            return None
-        return CassetteWalk(outline.head, outline.count, pages_after(store, name, None))
-    stored = await store.load(name, writable=False)
-    return None if stored is None else walk_over(stored)
+
+    store: CassetteStore
+    name: str
+    shown: str
+
+    @classmethod
+    def of(cls, store: CassetteStore, name: str) -> "CassetteRef":
+        """The cassette, shown by the address of its store and its name."""
+        return cls(store, name, f"{store.url}#{name}")
+
+    async def load(self, *, writable: bool = False) -> StoredCassette:
+        """All of it, in memory. Raises ConfigError if there is no such cassette, StoreError."""
+        stored = await self.store.load(self.name, writable=writable)
+        if stored is None:
+            raise await self.missing()
+        return stored
+
+    async def walk(self) -> CassetteWalk:
+        """Its interactions in order, a few at a time. Raises ConfigError, StoreError."""
+        if (walk := await self.find()) is None:
+            raise await self.missing()
+        return walk
+
+    async def find(self) -> CassetteWalk | None:
+        """`walk`, or None if there is no such cassette. Raises StoreError.
+
+        A store without pages loads the whole cassette at once.
+        """
+        if self.store.facts.paged:
+            if (outline := await self.store.outline(self.name)) is None:
+                return None
+            items = pages_after(self.store, self.name, None)
+            return CassetteWalk(outline.head, outline.count, items)
+        stored = await self.store.load(self.name, writable=False)
+        return None if stored is None else walk_over(stored)
+
+    async def get(self, index: int) -> AnyInteraction | None:
+        """One interaction. Raises ConfigError, StoreError."""
+        recording = await self.store.get(self.name, index)
+        if recording is None:
+            await self.check_exists()
+        return None if recording is None else recording.item
+
+    def rules(self, head: CassetteHead) -> Rules:
+        """The matching rules in its head. Raises CassetteCorrupt."""
+        try:
+            return rules_of_meta(head.meta)
+        except RulesFault as exc:
+            raise CassetteCorrupt(f"cassette {self.shown}: meta.{exc}") from exc
+
+    async def check_exists(self) -> None:
+        """Raise ConfigError if there is no such cassette, StoreError."""
+        if await self.store.stat(self.name) is None:
+            raise await self.missing()
+
+    async def missing(self) -> ConfigError:
+        """The error for a cassette that does not exist, with cassettes of similar names."""
+        place = "" if "#" in self.shown else f" in {self.store.url}"
+        meant = question(self.name, await self.store.names())
+        return ConfigError(f"there is no cassette {self.shown}{place}{meant}")
 
 
 def walk_over(stored: StoredCassette) -> CassetteWalk:

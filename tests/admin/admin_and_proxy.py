@@ -18,7 +18,7 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request, ResponseHead
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestIds, RequestJournal
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import NONE_OPEN, CassetteStore, OnChunks, OpenConnections
 from tapeway.server.front import FrontServer

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tapeway.engine.cassettes.context import CassetteCounts
-from tapeway.engine.journal import MAX_NAMED, OTHERS, ClientTexts, ServedRequest
+from tapeway.engine.journal import MAX_NAMED, OTHERS, ClientTexts, ServedAnswer, ServedRequest
 from tapeway.errors import StoreAway, StoreFull
 from tests.admin.admin_and_proxy import World
 
@@ -124,7 +124,8 @@ async def test_durations_are_counted_in_seconds_by_their_bucket(open_world: Worl
     for duration_ms in (0.02, 1.0, 1.5, 60_000.0, 61_000.0):
         open_world.journal.add(
             ServedRequest(
-                "o", 0.0, "c", "r", "GET", ClientTexts("/"), "live", 200, None, duration_ms, None
+                *("o", 0.0, "c", "r", "GET", ClientTexts("/"), ServedAnswer("live", 200)),
+                *(duration_ms, None),
             )
         )
 

@@ -141,7 +141,7 @@ def test_no_command_offers_an_option_that_it_refuses(
         ("--workers", ("doctor", "--workers", "2", "--", "true"), "", ""),
         ("TAPEWAY_WORKERS", ("serve",), "2", ""),
         ("TAPEWAY_WORKERS", ("run", "--", "true"), "1", ""),
-        ("tapeway.toml: workers", ("serve",), "", "workers = 2\n"),
+        ("tapeway.toml, line 1: workers", ("serve",), "", "workers = 2\n"),
     ],
 )
 def test_workers_are_2_wherever_they_are_given_and_what_to_use_instead_is_said(

@@ -26,7 +26,7 @@ from tapeway.core.streams.events import Event, LineEvents
 from tapeway.core.streams.framings import FRAMINGS, Framing
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.formats import registry
 from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.native.text_lines import spread

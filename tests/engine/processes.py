@@ -10,7 +10,7 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.broker import Broker
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tests.stores.contract.kinds import Place
 from tests.support.fakes.broker import HEAD, ROUTES, serve
 from tests.support.fakes.live_service import FakeAnswer, FakeResponder

@@ -21,7 +21,8 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.messages import Headers, Request
 from tapeway.engine.broker import Broker
-from tapeway.engine.recorder import Policy
+from tapeway.engine.editing.changes import Addition
+from tapeway.engine.recording.selection import Policy
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
 from tests.formats.agenttape.cassettes import loaded
@@ -262,3 +263,17 @@ async def test_recordings_that_tapeway_brought_in_from_other_tools_have_no_such_
         plan = await player.broker.decide("other", Incoming(get("/json?b=1&timestamp=8&a=2%20x")))
 
     assert isinstance(plan, Miss)
+
+
+async def test_recordings_of_agenttapes_are_found_in_an_empty_cassette_that_they_were_added_to(
+    play: Play,
+) -> None:
+    async with play("0.1.8/http.yaml") as player:
+        cassette = loaded("0.1.8/http.yaml")
+        asked = Incoming(get("/json?b=1&timestamp=8&a=2%20x"))
+        assert isinstance(await player.broker.decide("new", asked), Miss)
+        additions = [Addition(item) for item in cassette.interactions]
+        await player.broker.editor.append("new", additions, head=cassette.head, secrets="keep")
+        plan = await player.broker.decide("new", asked)
+
+    assert isinstance(plan, Replay)

@@ -12,9 +12,9 @@ from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
-from tapeway.engine import recorder
 from tapeway.engine.broker import Broker
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording import storing
+from tapeway.engine.recording.selection import Policy
 from tapeway.errors import UpstreamError
 from tests.support.fakes.broker import ServedAnswer, running_broker, serve
 from tests.support.fakes.live_service import FakeAnswer, FakeResponder
@@ -271,6 +271,23 @@ async def test_a_read_is_answered_from_its_last_recording_where_the_service_is_a
     assert "the service cannot be reached: #1 answers" in caplog.text
 
 
+@pytest.mark.parametrize("slot", [None, 7])
+async def test_where_the_service_is_away_no_caller_gets_what_another_has_just_recorded(
+    kind: str, slot: int | None
+) -> None:
+    ada, bob = [((b"Authorization", b"Bearer " + name * 8),) for name in (b"adas", b"bobs")]
+    async with clients(kind) as ask:
+        await ask("GET", "/mail", headers=ada, slot=slot)
+
+        def away(number: int) -> FakeAnswer:
+            raise UpstreamError("nobody there", code="upstream_unreachable")
+
+        ask.responder.reply = away
+        with pytest.raises(UpstreamError):
+            await ask("GET", "/mail", headers=bob, slot=slot)
+        assert (await ask("GET", "/mail", headers=ada, slot=slot)).outcome == "replayed"
+
+
 async def test_a_read_that_was_asked_before_a_write_ended_answers_nobody_after_it(
     kind: str,
 ) -> None:
@@ -348,7 +365,7 @@ async def test_the_journal_and_the_log_say_why_it_was_asked_again(
 async def test_the_log_names_a_request_that_got_the_same_answer_very_often(
     kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "MANY_REPEATS", 3)
+    monkeypatch.setattr(storing, "MANY_REPEATS", 3)
     async with clients(kind) as ask:
         ask.responder.reply = lambda number: FakeAnswer(b"up")
         await ask.said(*["GET /health?full=1"] * 6)

@@ -11,7 +11,7 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction.credentials import Secret
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.errors import NoRoute
 from tests.support.fakes.broker import ServedAnswer, recorded, running_broker
 from tests.support.fakes.failing_store import FakeStore

@@ -10,7 +10,7 @@ import pytest
 from tapeway.core.cassette.plan import Answer, Incoming, LiveCall
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.messages import Request
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.engine.single_flight import Pending, SingleFlight
 from tapeway.errors import (
     Draining,

@@ -7,7 +7,7 @@ import pytest
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import ForeignInteraction
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteEdited,

@@ -15,7 +15,7 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.correlation import SMALL_BODY, Correlation, CorrelationMatches
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tests.core.keys import JSON
 from tests.support.fakes.broker import RunningBroker, ServedAnswer, running_broker
 from tests.support.fakes.failing_store import FakeStore

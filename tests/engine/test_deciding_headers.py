@@ -16,7 +16,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.model.request_fields import MATCH_KEY_HEADERS, PREFLIGHT_HEADERS
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tests.engine.processes import Answering, bodies, outcomes, process_over
 from tests.stores.contract.kinds import Place
 from tests.support.fakes.live_service import FakeAnswer

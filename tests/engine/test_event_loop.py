@@ -23,7 +23,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassettes import loaded as memory_cassettes
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.formats.native import bodies, document
 from tapeway.ports import CassetteStore
 from tapeway.providers import api_call

@@ -17,6 +17,7 @@ from tapeway.engine.journal import (
     RequestJournal,
     SentRequests,
     SentThroughSlot,
+    ServedAnswer,
     ServedRequest,
     Tally,
 )
@@ -30,9 +31,7 @@ def make_entry(number: int) -> ServedRequest:
         route="openai",
         method="GET",
         texts=ClientTexts(f"/{number}"),
-        outcome="miss",
-        status=400,
-        interaction=None,
+        answer=ServedAnswer("miss", 400),
         duration_ms=0.5,
         key=b"openai\0" + bytes(32),
     )
@@ -161,11 +160,15 @@ def test_an_attempt_retries_the_one_before_it_of_the_same_request() -> None:
 def test_a_tally_counts_failed_calls_by_code_and_a_retried_call_by_its_last_attempt() -> None:
     tally = Tally()
     down = make_entry(1)._replace(
-        outcome="error", key=b"a", message="upstream_unreachable: it cannot be reached"
+        answer=ServedAnswer("error", 502),
+        key=b"a",
+        message="upstream_unreachable: it cannot be reached",
     )
     tally.add(down)
     tally.add(down._replace(key=b"b"))
-    tally.add(down._replace(key=b"b", attempt=2, outcome="recorded", message=None))
+    tally.add(
+        down._replace(key=b"b", attempt=2, answer=ServedAnswer("recorded", 200), message=None)
+    )
     tally.add(down._replace(key=b"a", attempt=2, message="upstream_timeout: it did not respond"))
 
     assert +tally.failed == {"upstream_timeout": 1}
@@ -232,11 +235,11 @@ def test_a_journal_of_no_entries_keeps_no_sent_requests() -> None:
 def later(journal: RequestJournal, *numbers: int) -> None:
     """Add replays of cassette `c`."""
     for number in numbers:
-        journal.add(make_entry(number)._replace(outcome="replayed", status=200, sent=number))
+        journal.add(make_entry(number)._replace(answer=ServedAnswer("replayed", 200, sent=number)))
 
 
 LOOKS: dict[str, Callable[[RequestJournal], object]] = {
-    "entries": lambda journal: [entry.sent for entry in journal] == [2, 1],
+    "entries": lambda journal: [entry.answer.sent for entry in journal] == [2, 1],
     "length": lambda journal: len(journal) == 2,
     "counts": lambda journal: journal.counts["replayed"] == 2,
     "measures": lambda journal: [measure.sent for measure in journal.measures.values()] == [3],

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tapeway.body_files import Spool, read_body
-from tapeway.core.http.content_codings import readable_response
+from tapeway.core.http.content_codings import decoded_request, readable_response
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     NO_CHUNK_TIMES,
@@ -24,7 +24,7 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import PLACEHOLDER
-from tapeway.engine.large_bodies import LargeBodyStorage, digest_large_body
+from tapeway.engine.large_bodies import LargeBodyStorage, digest_large_body, digest_redacted
 from tapeway.errors import StoreError
 from tapeway.stores.memory import MemoryStore
 
@@ -180,12 +180,43 @@ async def test_a_credential_that_is_not_taken_out_is_not_kept() -> None:
     assert "another-0123456789" not in caught.value.message
 
 
+async def test_a_compressed_request_is_known_by_its_text_and_as_earlier_versions_kept_it(
+    tmp_path: Path,
+) -> None:
+    spool, coded = Spool(str(tmp_path)), gzip.compress(b"with " + KEY + b" in it")
+    await spool.add(coded)
+    headers = (*OCTETS, (b"Content-Encoding", b"gzip"))
+    asked = Request("openai", "POST", "/", headers, file=await spool.finish())
+
+    sent = await digest_large_body(asked)
+    known, others, _ = await digest_redacted(decoded_request(asked), Redactor("salt", SECRETS), ())
+
+    assert sent.coding == b"gzip"
+    assert sent.sent.size == known.size == len(gzip.decompress(coded))
+    assert hashlib.sha256(coded).hexdigest() in [other.digest for other in others]
+
+
+async def test_a_request_that_is_not_in_its_coding_is_known_as_it_came(tmp_path: Path) -> None:
+    for coding, body in (
+        (b"gzip", b"no gzip"),
+        (b"gzip", gzip.compress(b"cut")[:-1]),
+        (b"x", b"y"),
+    ):
+        spool = Spool(str(tmp_path))
+        await spool.add(body)
+        headers = (*OCTETS, (b"Content-Encoding", coding))
+        asked = Request("openai", "POST", "/", headers, file=await spool.finish())
+        digests = await digest_large_body(asked)
+        assert (digests.coding, digests.sent.digest) == (b"", hashlib.sha256(body).hexdigest())
+
+
 async def test_a_request_is_known_by_what_will_be_kept_of_it(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     await spool.add(b"with " + KEY + b" in it")
     asked = Request("openai", "POST", "/", OCTETS, file=await spool.finish())
-    sent, known, older = await digest_large_body(asked, Redactor("salt", SECRETS))
-    plain, _, _ = await digest_large_body(asked, Redactor("salt"))
+    known, (older,), _ = await digest_redacted(asked, Redactor("salt", SECRETS), ())
+    plain, others, _ = await digest_redacted(asked, Redactor("salt"), ())
+    sent = (await digest_large_body(asked)).sent
     redacted = Request("openai", "POST", "/", OCTETS, file=known)
 
     done = await make_storage().keep(asked, Interaction(0, redacted, Response(ResponseHead(200))))
@@ -193,5 +224,6 @@ async def test_a_request_is_known_by_what_will_be_kept_of_it(tmp_path: Path) -> 
     assert done.request.file is not None
     assert (done.request.file.size, done.request.file.digest) == (known.size, known.digest)
     assert sent == plain != known
+    assert others == ()
     assert known.size == sent.size != older.size
     assert KEY not in await read_body(done.request.file)

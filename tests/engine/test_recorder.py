@@ -27,7 +27,9 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor, StreamRedactor
 from tapeway.engine.cassettes.source import Source
 from tapeway.engine.open_streams import OpenStreams
-from tapeway.engine.recorder import Policy, RunningCall
+from tapeway.engine.recording.call import RunningCall
+from tapeway.engine.recording.selection import Policy
+from tapeway.engine.recording.storing import Storing
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
 from tapeway.formats.native.document import encode
 from tests.support.canary import canary, sightings
@@ -72,13 +74,14 @@ class Call:
             key,
             read=read,
         )
-        self.call = RunningCall(
-            *(ask, self.responder, self.store, policy or Policy(), redaction),
+        storing = Storing(
+            self.store,
+            policy or Policy(),
+            redaction,
             lambda ask, _: nullcontext(Replacement(ask.cassette)),
             cast("Source", SourceOfOne()),
-            OpenStreams(),
-            note_nothing,
         )
+        self.call = RunningCall(ask, self.responder, storing, OpenStreams(), note_nothing)
 
     async def answer(self) -> Answer:
         result = await self.call.run()

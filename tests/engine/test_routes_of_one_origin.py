@@ -13,7 +13,7 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.broker import Broker
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.formats.other_tools.reading.http_call import with_match_key
 from tapeway.ports import CassetteStore
 from tests.stores.contract.kinds import KINDS

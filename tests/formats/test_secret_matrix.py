@@ -13,12 +13,12 @@ from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response
-from tapeway.core.redaction.credentials import Secret, issued_credentials
-from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.known_values import KnownValues, issued_credentials
 from tapeway.core.streams import aws_frames
 from tapeway.core.streams.streamed_texts import StreamedTexts, may_be_stream
 from tapeway.formats.native.document import encode
-from tapeway.formats.native.secret_scan import SecretScanner, decode_redacted
+from tapeway.formats.native.secret_scan import SecretScanner, decode_changed
 from tapeway.formats.registry import WRITTEN
 from tests.formats.secret_carriers import (
     REQUESTS,
@@ -114,7 +114,7 @@ def test_a_scan_finds_what_a_recorder_replaces_and_leaves_nothing(side: str, nam
         item = Interaction(0, request, response)
         scanner = SecretScanner(SALT, KnownValues(environment(kind, secret)))
         found = scanner.interaction(item, encode(item))
-        clean = decode_redacted(item, found.document)
+        clean = decode_changed(item, found.document)
 
         assert found.findings, kind
         assert isinstance(clean, Interaction)

@@ -62,8 +62,13 @@ def json_cassette(data: bytes) -> None:
     in_parts = document.parse_in_parts(data)
     if in_parts is not None:
         assert in_parts[0] == json_text.parse(data, constant=json_text.non_finite_object)
-    if (quick := JSON.load_one_by_one(data, None)) is not None:
-        assert quick == replace(JSON, load_one_by_one=lambda *_: None).load(data)
+    if (parts := document.divide(data)) is not None:
+        try:
+            quick = replace(parts, keeps=True).load(None)
+        except (FormatFault, json_text.NotJson):
+            pass
+        else:
+            assert quick == replace(JSON, divide=lambda *_, **__: None).load(data)
     _cassette(JSON, data)
 
 

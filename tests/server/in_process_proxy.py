@@ -14,10 +14,11 @@ from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
+from tapeway.core.redaction.known_values import NOTHING_ALLOWED, Allowed
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassettes.context import utc_day
 from tapeway.engine.journal import RequestIds, RequestJournal
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.formats.native import document
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import CassetteStore
@@ -104,6 +105,7 @@ async def running_proxy(
     store: CassetteStore | None = None,
     policy: Policy | None = None,
     rules: Rules = NO_RULES,
+    allowed: Allowed = NOTHING_ALLOWED,
     limits: Limits | None = None,
     options: ProxyOptions | None = None,
     tls: SSLContext | bool = True,
@@ -152,6 +154,7 @@ async def running_proxy(
             routes=table,
             policy=policy or Policy(),
             rules=rules,
+            allowed=allowed,
             new_head=lambda: CassetteHead("2026-01-01T00:00:00+00:00", "run"),
             presets=presets,
             journal=journal,

@@ -25,7 +25,7 @@ from tapeway.core.model.messages import (
 )
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.journal import ServedRequest
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.server import front
 from tapeway.server.front import Front
 from tapeway.server.plain_heads import LARGEST_BODY, LARGEST_HEAD, read_plain_head

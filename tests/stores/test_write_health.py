@@ -13,7 +13,7 @@ from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request
 from tapeway.engine.broker import Broker
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.errors import StoreAway, StoreError, StoreFull
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from tapeway.core.model.control import Delivery, Mode
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import running_proxy
 from tests.support.serving_thread import serving

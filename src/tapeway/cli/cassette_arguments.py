@@ -8,20 +8,17 @@ import re
 import shlex
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from tapeway.cli import terminal
 from tapeway.core.http.routing import valid_cassette_name
-from tapeway.core.matching.rules import Rules, RulesFault, rules_of_meta
-from tapeway.core.misses.near_names import question
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction
-from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML
 from tapeway.formats.registry import tool_of
-from tapeway.paging import CassetteWalk, walk_cassette
+from tapeway.paging import CassetteRef
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.paths import find_names
 from tapeway.stores.file.store import FileStore
@@ -41,51 +38,8 @@ ASSETS = ".assets"
 """How the name of the folder with a cassette's large bodies ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class CassetteInStore:
-    """A cassette in a store; `shown` names both without a password. Its methods need the store open."""
-
-    store: CassetteStore
-    name: str
-    shown: str
-
-    async def load(self, *, writable: bool = False) -> StoredCassette:
-        """All of it, in memory. Raises ConfigError if there is no such cassette, StoreError."""
-        stored = await self.store.load(self.name, writable=writable)
-        if stored is None:
-            raise await self.missing()
-        return stored
-
-    async def walk(self) -> CassetteWalk:
-        """Its interactions in order, a few at a time. Raises ConfigError, StoreError."""
-        walk = await walk_cassette(self.store, self.name)
-        if walk is None:
-            raise await self.missing()
-        return walk
-
-    async def get(self, index: int) -> AnyInteraction | None:
-        """One interaction. Raises ConfigError, StoreError."""
-        recording = await self.store.get(self.name, index)
-        if recording is None and await self.store.stat(self.name) is None:
-            raise await self.missing()
-        return None if recording is None else recording.item
-
-    def rules(self, head: CassetteHead) -> Rules:
-        """The matching rules in its head. Raises CassetteCorrupt."""
-        try:
-            return rules_of_meta(head.meta)
-        except RulesFault as exc:
-            raise CassetteCorrupt(f"cassette {self.shown}: meta.{exc}") from exc
-
-    async def missing(self) -> ConfigError:
-        """The error for a cassette that does not exist, with cassettes of similar names."""
-        place = "" if "#" in self.shown else f" in {self.store.url}"
-        meant = question(self.name, await self.store.names())
-        return ConfigError(f"there is no cassette {self.shown}{place}{meant}")
-
-
 @asynccontextmanager
-async def open_cassette(argument: str, store: str) -> AsyncIterator[CassetteInStore]:
+async def open_cassette(argument: str, store: str) -> AsyncIterator[CassetteRef]:
     """The cassette named by an argument, in an open store.
 
     Raises ConfigError for an argument that names none and a store that cannot be opened, StoreError.
@@ -112,10 +66,10 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
 
 
 class OpenStores:
-    """The stores of a command over several cassettes: each database is opened once."""
+    """The stores of a command over several cassettes: each store is opened once."""
 
     def __init__(self) -> None:
-        self._databases: dict[str, CassetteStore] = {}
+        self._stores: dict[str, CassetteStore] = {}
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -125,39 +79,35 @@ class OpenStores:
         await self._stack.aclose()
 
     @asynccontextmanager
-    async def cassette(self, located: CassetteInStore) -> AsyncIterator[CassetteInStore]:
+    async def cassette(self, located: CassetteRef) -> AsyncIterator[CassetteRef]:
         """The cassette in its open store. Raises ConfigError if it cannot be opened, StoreError."""
-        if located.store.facts.folder is not None:
-            async with opened(located.store):
-                yield located
-            return
-        store = await self.database(located.store)
+        store = await self.opened(located.store)
         try:
             yield replace(located, store=store)
         finally:
             await store.release(located.name)
 
-    async def database(self, store: CassetteStore) -> CassetteStore:
+    async def opened(self, store: CassetteStore) -> CassetteStore:
         """The store, opened once for each URL. Raises ConfigError, StoreError."""
-        known = self._databases.get(store.url)
+        known = self._stores.get(store.url)
         if known is None:
             known = await self._stack.enter_async_context(opened(store))
-            self._databases[store.url] = known
+            self._stores[store.url] = known
         return known
 
 
-def locate(argument: str, store: str) -> CassetteInStore:
+def locate(argument: str, store: str) -> CassetteRef:
     """The cassette that an argument names, in a store that is not open yet. Raises ConfigError."""
     if is_address(argument):
         return _at_address(argument)
     path = real_file(Path(argument))
     if serializer := SERIALIZER_BY_SUFFIX.get(path.suffix):
-        return CassetteInStore(
+        return CassetteRef(
             FileStore(path.parent, serializer), _checked(path.stem, argument), argument
         )
     if path.is_file():
         _refuse_other_tools(path, argument)
-    return CassetteInStore(open_store(store), _checked(argument, argument), argument)
+    return CassetteRef(open_store(store), _checked(argument, argument), argument)
 
 
 def _refuse_other_tools(path: Path, argument: str) -> None:
@@ -214,7 +164,7 @@ def check_persistent(store: CassetteStore) -> None:
         raise ConfigError("memory: begins and ends with this command: give another store")
 
 
-def _at_address(argument: str) -> CassetteInStore:
+def _at_address(argument: str) -> CassetteRef:
     # A cassette's name cannot contain the sign, while an address can.
     address, sign, name = argument.rpartition("#")
     if not sign:
@@ -226,7 +176,7 @@ def _at_address(argument: str) -> CassetteInStore:
     store = open_store(address)
     if not valid_cassette_name(name):
         raise ConfigError(f"{store.url}#{name}: {name!r} is no name of a cassette")
-    return CassetteInStore(store, name, f"{store.url}#{name}")
+    return CassetteRef.of(store, name)
 
 
 def _checked(name: str, argument: str) -> str:
@@ -238,34 +188,8 @@ def _checked(name: str, argument: str) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class FileTarget:
-    """A cassette in a folder, or only its large body in the file `body`."""
-
-    root: Path
-    name: str
-    body: Path | None = None
-
-    @property
-    def shown(self) -> str:
-        """Its file."""
-        if self.body is not None:
-            return str(self.body)
-        return str([*files_of(self.root, self.name), self.root / f"{self.name}.json"][0])
-
-
-@dataclass(frozen=True, slots=True)
-class StoreTarget:
-    """A cassette in a store that is no folder and not open yet."""
-
-    place: CassetteInStore
-
-    @property
-    def shown(self) -> str:
-        return self.place.shown
-
-
-Target = FileTarget | StoreTarget
+Target = CassetteRef | BodyFile
+"""A cassette in a store that is not open yet, or a large body alone."""
 
 
 async def find_targets(
@@ -294,52 +218,49 @@ async def _all_in_store(url: str, stores: OpenStores, *, strict: bool) -> list[T
     if (folder := store.facts.folder) is not None:
         return list(_in_folder(folder, strict=strict))
     check_persistent(store)
-    names = await (await stores.database(store)).names()
-    return [_by_name(name, url) for name in names]
+    return [CassetteRef.of(store, name) for name in await (await stores.opened(store)).names()]
 
 
 def _of_argument(argument: str, store: str, *, strict: bool) -> Iterator[Target]:
     path = Path(argument)
     if is_address(argument):
-        yield _target(locate(argument, store))
+        yield _shown_by_file(locate(argument, store))
     elif path.is_dir():
         yield from _in_folder(path, strict=strict)
     elif path.is_file():
         yield from _of_file(real_file(path), strict=strict)
     elif valid_cassette_name(argument) and path.suffix not in SERIALIZER_BY_SUFFIX:
-        yield _by_name(argument, store)
+        yield _shown_by_file(CassetteRef.of(open_store(store), argument))
     else:
         raise ConfigError(f"{argument}: there is no such file, and it is no name of a cassette")
 
 
-def _by_name(name: str, url: str) -> Target:
-    store = open_store(url)
-    return _target(CassetteInStore(store, name, f"{store.url}#{name}"))
-
-
-def _target(cassette: CassetteInStore) -> Target:
-    if (folder := cassette.store.facts.folder) is not None:
-        return FileTarget(folder, cassette.name)
+def _shown_by_file(cassette: CassetteRef) -> CassetteRef:
+    """The cassette, shown as its file if it is in a folder. Raises ConfigError."""
     check_persistent(cassette.store)
-    return StoreTarget(cassette)
+    if (folder := cassette.store.facts.folder) is None:
+        return cassette
+    files = files_of(folder, cassette.name)
+    return replace(cassette, shown=str([*files, folder / f"{cassette.name}.json"][0]))
 
 
-def _in_folder(folder: Path, *, strict: bool) -> Iterator[FileTarget]:
+def _in_folder(folder: Path, *, strict: bool) -> Iterator[CassetteRef]:
     try:
         names = find_names(folder)
     except OSError as exc:
         raise ConfigError(f"{folder}: cannot be listed ({exc.strerror})") from exc
+    store = FileStore(folder)
     for name in names:
         files = files_of(folder, name)
         if not files or any(_is_cassette(file, strict=strict) for file in files):
-            yield FileTarget(folder, name)
+            yield _shown_by_file(CassetteRef.of(store, name))
 
 
-def _of_file(path: Path, *, strict: bool) -> Iterator[FileTarget]:
+def _of_file(path: Path, *, strict: bool) -> Iterator[Target]:
     if path.parent.suffix == ASSETS:
-        yield FileTarget(path.parent.parent, path.parent.stem, path)
+        yield BodyFile(str(path), path.stat().st_size, "")
     elif _is_cassette(path, strict=strict):
-        yield FileTarget(path.parent, path.stem)
+        yield CassetteRef(FileStore(path.parent), path.stem, str(path))
 
 
 def looks_like_cassette(suffix: str, text: bytes) -> bool:

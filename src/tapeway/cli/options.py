@@ -54,7 +54,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "What is recorded and replayed": (
         *("mode", "cassette", "delivery", "pace", "repeats", "presets", "record_failures"),
         *("require_marks", "record_headers", "record_statuses", "miss_status", "max_body"),
-        *("rewrite", "websocket", "max_age", "prices"),
+        *("rewrite", "websocket", "not_secret", "max_age", "prices"),
     ),
     "Services": (
         *("upstream", "route", "sign", "connect_timeout", "upstream_timeout", "allow_address"),

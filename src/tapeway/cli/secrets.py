@@ -1,9 +1,8 @@
 """Finds, replaces and reports the secrets in cassettes; a report has no values.
 
 A `CassetteScan` goes through one cassette in order, the head and then every interaction with its
-large bodies. The scan returns each document without its secrets, and notes the findings. Files,
-stores and conversions differ only in the source of interactions and the place of redacted
-interactions.
+large bodies. The scan returns each document without its secrets, and notes the findings. Commands
+and conversions differ only in the source of interactions and the place of redacted interactions.
 """
 
 import asyncio
@@ -11,40 +10,28 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, Literal, get_args
 
 import click
 
-from tapeway.body_files import body_pieces
-from tapeway.cli import terminal
-from tapeway.cli.cassette_arguments import (
-    CassetteInStore,
-    FileTarget,
-    OpenStores,
-    StoreTarget,
-    Target,
-    find_targets,
-)
+from tapeway.body_files import unchecked_pieces
+from tapeway.cli import changes, terminal
+from tapeway.cli.cassette_arguments import OpenStores, Target, find_targets
+from tapeway.cli.changes import CassetteContents
 from tapeway.cli.options import OutputFormat
 from tapeway.core.json_text import Pointer
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.findings import Finding
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.errors import StoreError, TapewayError
+from tapeway.errors import TapewayError
 from tapeway.formats.errors import pointer_text
 from tapeway.formats.fields import Document
-from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
-from tapeway.paging import walk_over
-from tapeway.ports import SharedStore
-from tapeway.stores.file import offline
-from tapeway.stores.file.offline import OfflineCassette
+from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_changed
 from tapeway.stores.support.serialize import document_of
 
-_PIECE = 256 * 1024
 _SHOWN_COMMIT = 12
 Outcome = Literal["found", "replaced", "would be replaced", "still there"]
 FOUND: Final = "found"
@@ -89,9 +76,12 @@ Action = Callable[[Target, KnownValues, OpenStores], Awaitable[Searched]]
 
 async def scan(target: Target, known: KnownValues, stores: OpenStores) -> Searched:
     """The secrets that a cassette or a large body shows. Raises StoreError, ConfigError."""
-    if (scanned := await _scanned(target, known, stores)) is not None:
+    if isinstance(target, BodyFile):
+        findings = SecretScanner("", known).body((), (), unchecked_pieces(target))
+        return Searched(tuple([FoundSecret(target.path, found) for found in findings]), bodies=1)
+    async with stores.cassette(target) as cassette:
+        scanned = await _scan(cassette.shown, await changes.read(cassette), known)
         return scanned.searched(scanned.found)
-    return _scan_body(target, known)
 
 
 async def redact(target: Target, known: KnownValues, stores: OpenStores) -> Searched:
@@ -99,35 +89,47 @@ async def redact(target: Target, known: KnownValues, stores: OpenStores) -> Sear
 
     Raises StoreError, ConfigError, CassetteLocked.
     """
-    known = with_taught(known, await _scanned_once(target, known, stores))
-    if isinstance(target, StoreTarget):
-        scanned = await _redact_in_store(target.place, known, stores)
-        return scanned.searched(scanned.outcomes_in_order())
-    if target.body is not None:
+    if isinstance(target, BodyFile):
         return Searched()
-    done: list[Searched] = []
-
-    def change(cassette: OfflineCassette) -> tuple[CassetteHead, Iterable[Document]] | None:
-        scanned = _scan_file(cassette, target, known)
-        done.append(scanned.searched(scanned.outcomes_in_order()))
-        if not scanned.replaced:
-            return None
-        # Scanned a second time: the documents are never in memory together.
-        return scanned.head, _redacted_documents(cassette, _scan_of(cassette, target, known))
-
-    offline.rewrite(target.root, target.name, change)
-    return sum(done, Searched())
+    async with stores.cassette(target) as cassette, changes.claimed(cassette) as claimed:
+        scanned = await _scan(cassette.shown, claimed, known)
+        if scanned.replaced:
+            scanner = SecretScanner(claimed.head.run_id, scanned.known)
+            await claimed.change(
+                lambda item, document: scanner.interaction(item, document).document, scanned.head
+            )
+        return scanned.searched(scanned.outcomes_in_order())
 
 
 async def plan(target: Target, known: KnownValues, stores: OpenStores) -> Searched:
     """What `redact` would do, and changes nothing. Raises StoreError, ConfigError."""
-    if (scanned := await _scanned(target, known, stores)) is None:
+    if isinstance(target, BodyFile):
         return Searched()
+    async with stores.cassette(target) as cassette:
+        scanned = await _scan(cassette.shown, await changes.read(cassette), known)
     planned: list[FoundSecret] = [
         replace(secret, outcome=PLANNED) if secret.outcome == REPLACED else secret
         for secret in scanned.outcomes_in_order()
     ]
     return scanned.searched(planned)
+
+
+async def _scan(shown: str, contents: CassetteContents, known: KnownValues) -> "CassetteScan":
+    """The scan of a whole cassette.
+
+    What an interaction teaches may stand in those before it: then the cassette is scanned again.
+    """
+    scanned = await _scan_once(shown, contents, known)
+    if not scanned.taught:
+        return scanned
+    return await _scan_once(shown, contents, with_taught(known, scanned))
+
+
+async def _scan_once(shown: str, contents: CassetteContents, known: KnownValues) -> "CassetteScan":
+    scanned = CassetteScan(shown, contents.head, known)
+    async for item, document in contents.found():
+        scanned.redact(item, document)
+    return scanned
 
 
 def for_each(
@@ -153,7 +155,7 @@ async def _for_all(
     results: list[Searched] = []
     errors: list[str] = []
     remaining = iter(targets)
-    with terminal.progress_of_all("reading", [target.shown for target in targets]) as every:
+    with terminal.progress_of_all("reading", [*map(_shown, targets)]) as every:
         for _ in every:
             try:
                 results.append(await action(next(remaining), known, stores))
@@ -174,12 +176,13 @@ class CassetteScan:
         shown: str,
         head: CassetteHead,
         known: KnownValues,
-        read: Callable[[BodyFile], Iterable[bytes]] = body_pieces,
+        read: Callable[[BodyFile], Iterable[bytes]] = unchecked_pieces,
     ) -> None:
         self.found: list[FoundSecret] = []
         """The secrets in the unchanged cassette, each place once."""
         self.outcomes: list[FoundSecret] = []
         """The secrets that redaction replaced, and the secrets out of reach."""
+        self.known = known
         self._shown = shown
         self._read = read
         self._count = 0
@@ -247,118 +250,16 @@ async def redacted(
     async for item in items:
         document = document_of(item)
         without = scanned.redact(item, document)
-        yield item, item if without is document else decode_redacted(item, without)
+        yield item, item if without is document else decode_changed(item, without)
 
 
-async def _scanned(target: Target, known: KnownValues, stores: OpenStores) -> CassetteScan | None:
-    """A cassette's scan; None for a large body, which is no cassette.
-
-    What an interaction teaches may stand in those before it: then the cassette is scanned again.
-    """
-    scanned = await _scanned_once(target, known, stores)
-    if scanned is None or not scanned.taught:
-        return scanned
-    return await _scanned_once(target, with_taught(known, scanned), stores)
-
-
-def with_taught(known: KnownValues, scanned: CassetteScan | None) -> KnownValues:
+def with_taught(known: KnownValues, scanned: CassetteScan) -> KnownValues:
     """The known values and what a cassette has taught, for a second pass."""
-    if scanned is None or not scanned.taught:
-        return known
-    return KnownValues([*scanned.taught, *known.secrets])
+    return KnownValues([*scanned.taught, *known.secrets], known.allowed)
 
 
-async def _scanned_once(
-    target: Target, known: KnownValues, stores: OpenStores
-) -> CassetteScan | None:
-    if isinstance(target, StoreTarget):
-        return await _scan_in_store(target.place, known, stores)
-    if target.body is not None:
-        return None
-    return _scan_file(offline.read(target.root, target.name), target, known)
-
-
-def _scan_body(target: Target, known: KnownValues) -> Searched:
-    findings = SecretScanner("", known).body((), (), _unchecked_pieces(Path(target.shown)))
-    return Searched(tuple([FoundSecret(target.shown, finding) for finding in findings]), bodies=1)
-
-
-def _scan_file(cassette: OfflineCassette, target: FileTarget, known: KnownValues) -> CassetteScan:
-    scanned = _scan_of(cassette, target, known)
-    for _ in _redacted_documents(cassette, scanned):
-        pass
-    return scanned
-
-
-def _scan_of(cassette: OfflineCassette, target: FileTarget, known: KnownValues) -> CassetteScan:
-    """A scan of a cassette that has only begun."""
-    return CassetteScan(
-        target.shown, cassette.head, known, lambda file: _unchecked_pieces(Path(file.path))
-    )
-
-
-def _redacted_documents(cassette: OfflineCassette, scanned: CassetteScan) -> Iterator[Document]:
-    return (
-        scanned.redact(interaction.item, interaction.document)
-        for interaction in cassette.interactions
-    )
-
-
-def _unchecked_pieces(path: Path) -> Iterator[bytes]:
-    # A body with a wrong digest may show secrets too.
-    try:
-        with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                yield piece
-    except OSError as exc:
-        raise StoreError(f"{path}: cannot be read ({exc.strerror})") from exc
-
-
-async def _scan_in_store(
-    unopened: CassetteInStore, known: KnownValues, stores: OpenStores
-) -> CassetteScan:
-    async with stores.cassette(unopened) as cassette:
-        walk = await cassette.walk()
-        scanned = CassetteScan(cassette.shown, walk.head, known)
-        async for _ in redacted(scanned, walk.items):
-            pass
-        return scanned
-
-
-async def _redact_in_store(
-    unopened: CassetteInStore, known: KnownValues, stores: OpenStores
-) -> CassetteScan:
-    async with stores.cassette(unopened) as cassette:
-        if (shared := cassette.store.shared) is not None:
-            return await _redact_one_by_one(cassette, shared, known)
-        return await _redact_at_once(cassette, known)
-
-
-async def _redact_one_by_one(
-    cassette: CassetteInStore, shared: SharedStore, known: KnownValues
-) -> CassetteScan:
-    # Others may go on recording meanwhile. If this is interrupted, some interactions are redacted.
-    walk = await cassette.walk()
-    scanned = CassetteScan(cassette.shown, walk.head, known)
-    async for item, without in redacted(scanned, walk.items):
-        if without is not item:
-            await shared.edit(cassette.name, item.index, without)
-    if scanned.head != walk.head:
-        await cassette.store.replace_head(cassette.name, scanned.head)
-    return scanned
-
-
-async def _redact_at_once(cassette: CassetteInStore, known: KnownValues) -> CassetteScan:
-    stored = await cassette.load(writable=True)
-    walk = walk_over(stored)
-    scanned = CassetteScan(cassette.shown, walk.head, known)
-    items: list[AnyInteraction] = []
-    async for item, without in redacted(scanned, walk.items):
-        # What stays as it is need not be in memory.
-        items.append(stored.interactions[len(items)] if without is item else without)
-    if scanned.replaced:
-        await cassette.store.save(cassette.name, StoredCassette(scanned.head, tuple(items)))
-    return scanned
+def _shown(target: Target) -> str:
+    return target.path if isinstance(target, BodyFile) else target.shown
 
 
 def print_findings(secrets: Iterable[FoundSecret], output_format: OutputFormat) -> None:

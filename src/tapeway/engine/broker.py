@@ -32,7 +32,7 @@ from tapeway.core.model.control import (
     without_slot,
 )
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.known_values import NOTHING_ALLOWED, Allowed, KnownValues
 from tapeway.engine.cassettes.cassettes import Cassettes
 from tapeway.engine.cassettes.context import CassetteContext, NewHead, utc_day
 from tapeway.engine.cassettes.loaded import Loaded
@@ -40,7 +40,9 @@ from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.journal import RequestJournal, Tally
 from tapeway.engine.open_streams import RouteRequests
-from tapeway.engine.recorder import Policy, Recorder, scratch_of
+from tapeway.engine.recorder import Recorder
+from tapeway.engine.recording.call import scratch_of
+from tapeway.engine.recording.selection import Policy
 from tapeway.engine.renamed_calls import for_this_client
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.engine.single_flight import SingleFlight
@@ -76,23 +78,24 @@ class Broker:
         policy: Policy,
         new_head: NewHead,
         known: Sequence[Secret] = (),
+        allowed: Allowed = NOTHING_ALLOWED,
         rules: Rules = NO_RULES,
         presets: bool = False,
         standards: Standards = NO_LIMITS,
         journal: RequestJournal | None = None,
         today: Callable[[], str] = utc_day,
     ) -> None:
-        """`known` are the process's own secrets. Without a `journal`, requests are only counted.
+        """`known` are the process's own secrets, and `allowed` says what is none.
 
-        With `presets`, a cassette begins with the preset of the client that is recorded. Reports
-        measure by `standards`.
+        Without a `journal`, requests are only counted. With `presets`, a cassette begins with the
+        preset of the client that is recorded. Reports measure by `standards`.
         """
         self.store = store
         self.routes = routes
         self.journal = RequestJournal(0) if journal is None else journal
         self.scratch: str | None = None
         self.on_eject: Callable[[CassetteReport], None] = lambda report: None
-        self.redaction = RequestRedaction(known)
+        self.redaction = RequestRedaction(known, allowed)
         self.prices = standards.prices
         self.rules = rules
         self._planner = Planner(self.redaction, routes, policy.repeats)
@@ -117,7 +120,7 @@ class Broker:
         )
         control = Control(mode, cassette, takes=1, since=1)
         self._new_head = new_head
-        self._known = KnownValues(known)
+        self._known = KnownValues(known, allowed)
         self.repeats = policy.repeats
         self._context = context
         shared = store.shared

@@ -97,13 +97,13 @@ class Correlation:
             return await asyncio.to_thread(_search, identifiers, plan, routes, step)
 
     def settle(
-        self, cassette: CassetteIndex, plan: LiveCall | Miss, seen: CorrelationMatches
+        self, cassette: CassetteIndex, take: Take, plan: LiveCall | Miss, seen: CorrelationMatches
     ) -> Replay | LiveCall | Miss:
         """The replay of the first match not used up, with identifiers bound to the client's.
 
         Otherwise the plan, with a warning where identifiers of a recording go to the upstream.
         """
-        bindings = cassette.take.bindings
+        bindings = take.bindings
         asked = (
             _received_request(cassette, plan)
             if isinstance(plan, LiveCall) and seen.matches
@@ -117,7 +117,7 @@ class Correlation:
             if not cassette.all_are_for(key, plan.request.headers):
                 continue
             interaction = cassette.next(
-                FoundKey(key), self._repeats, asked, can_ask=asked is not None
+                FoundKey(key), take, self._repeats, asked, can_ask=asked is not None
             )
             if interaction is not None:
                 bindings.bind(match.id_map)

@@ -4,13 +4,21 @@ import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tapeway.core.agenttape.lookup import request_aliases, uses_agenttape_keys
+from tapeway.core.agenttape.lookup import request_aliases
 from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
 from tapeway.core.cassette.credential_index import FoundKey
-from tapeway.core.cassette.cursors import write_key
+from tapeway.core.cassette.cursors import Take, write_key
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Incoming, LargeRequest, LiveCall, Plan, Replay
+from tapeway.core.cassette.plan import (
+    Incoming,
+    LargeBodyDigests,
+    LargeRequest,
+    LiveCall,
+    Plan,
+    Replay,
+)
+from tapeway.core.http.content_codings import decoded_request
 from tapeway.core.http.location import same_origin
 from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error
 from tapeway.core.json_text import ReadJson
@@ -27,7 +35,7 @@ from tapeway.core.model.control import MODE_POLICIES, Mode, Repeats
 from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.journal import REPEATED
-from tapeway.engine.large_bodies import digest_large_body
+from tapeway.engine.large_bodies import digest_large_body, digest_redacted
 from tapeway.providers.api_call import calls_model, samples
 
 READ_AT_ONCE = 256 * 1024
@@ -39,6 +47,10 @@ READS = frozenset({"GET", "HEAD"})
 """Methods that change nothing at the service (RFC 9110, section 9.2.1)."""
 
 FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
+
+
+class BodyUnread(Exception):
+    """A large body has to be read first, without its secrets; clients never see it."""
 
 
 class Planner:
@@ -54,10 +66,12 @@ class Planner:
         """The last request that `keys` read: with a shared store `plan` gets that request next."""
 
     def plan(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Plan:
-        """Decide, without waiting. Raises NoRoute if no recording answers and no route has a URL."""
-        if incoming.take is not None and incoming.take != cassette.take.number:
-            with cassette.in_take(incoming.take):
-                return self.plan(cassette, incoming, mode)
+        """Decide, without waiting. Raises NoRoute if no recording answers and no route has a URL.
+
+        Raises BodyUnread if no recording of an equal large body answers, and the body was not
+        compared with what the cassette shows by now.
+        """
+        take = cassette.running(incoming.take)
         request, policy = _with_digest(incoming), MODE_POLICIES[mode]
         large = incoming.large_for(cassette.head, cassette.rules)
         asked = large.asked if large is not None else self._last
@@ -69,31 +83,35 @@ class Planner:
         if policy.replays:
             found_key = cassette.find(asked, routes_of(incoming))
             if replay := self._replay(
-                cassette, found_key, asked, can_ask=policy.asks, known=incoming.known
+                cassette, take, found_key, asked, can_ask=policy.asks, known=incoming.known
             ):
                 return replay
+        if policy.uses_recordings and _is_unread(incoming.large_body, cassette):
+            raise BodyUnread
         # Only what is asked for or missed is redacted: to be stored, and to be shown.
         self._redaction.recall(cassette.head.run_id, cassette.placeholders)
         redacted, secrets = self._as_stored(cassette.head, cassette.rules, request, incoming)
         key = _stored_key(asked, redacted, large)
         if policy.replays:
-            if found_key is None and key != asked.key:
+            if found_key is None and (key != asked.key or incoming.large_body is not None):
                 # Only this look-up finds placeholders inside a coded or opaque body.
-                keys = (key, self._older_key(cassette.head, asked, redacted, key, incoming))
+                keys = [key, *self._other_keys(cassette.head, asked, redacted, incoming)]
                 if held := next((held for held in keys if held in cassette), None):
                     found_key = FoundKey(held)
-                    if replay := self._replay(cassette, found_key, asked, can_ask=policy.asks):
+                    if replay := self._replay(
+                        cassette, take, found_key, asked, can_ask=policy.asks
+                    ):
                         return replay
             # Few cassettes have aliases, and computing those of a large body takes time.
             aliases = self._aliases_in(cassette, incoming, redacted) if cassette.aliases else ()
             if aliases and (
                 by_alias := self._by_alias(
-                    cassette, aliases, incoming.request, redacted, can_ask=policy.asks
+                    cassette, take, aliases, incoming.request, redacted, can_ask=policy.asks
                 )
             ):
                 return by_alias
             if not policy.asks:
-                miss = self._miss(cassette, redacted, key, found_key, asked, incoming)
+                miss = self._miss(cassette, take, redacted, key, found_key, asked, incoming)
                 if not aliases:
                     return miss
                 used_up = miss.used_up or used_by_alias(cassette, aliases, incoming.request)
@@ -106,7 +124,7 @@ class Planner:
             self._redaction.learn(cassette.head.run_id, secrets)
         return LiveCall(
             cassette,
-            cassette.take,
+            take,
             policy,
             incoming.request,
             redacted,
@@ -114,9 +132,9 @@ class Planner:
             key,
             asked.variant,
             caller(redacted.credentials),
-            cassette.writes_on(redacted.route),
+            take.writes_on(redacted.route),
             policy.replays and (request.method in READS or cassette.may_answer_again(redacted)),
-            cassette.why_asked_again(key) if policy.replays else None,
+            cassette.why_asked_again(key, take) if policy.replays else None,
             incoming=incoming,
             read=_read_of(redacted, asked),
         )
@@ -124,6 +142,7 @@ class Planner:
     def _replay(
         self,
         cassette: CassetteIndex,
+        take: Take,
         found_key: FoundKey | None,
         asked: ReceivedRequest,
         *,
@@ -132,25 +151,30 @@ class Planner:
     ) -> Replay | None:
         if found_key is None:
             return None
-        interaction = cassette.next(found_key, self._repeats, asked, can_ask=can_ask, known=known)
+        interaction = cassette.next(
+            found_key, take, self._repeats, asked, can_ask=can_ask, known=known
+        )
         if interaction is None:
             return None
         if interaction.stored_keys:
             interaction = in_requested_form(interaction, asked.request)
         target = self._redaction.target_later(cassette.head.run_id, asked.request)
-        repeats = can_ask and cassette.repeats_first(interaction) and samples(interaction)
+        repeats = can_ask and cassette.repeats_first(interaction, take) and samples(interaction)
         return Replay(cassette, interaction, target, found_key.key, REPEATED if repeats else None)
 
     def _by_alias(
         self,
         cassette: CassetteIndex,
+        take: Take,
         aliases: Sequence[bytes],
         request: Request,
         redacted: Request,
         *,
         can_ask: bool,
     ) -> Replay | None:
-        interaction = next_by_alias(cassette, aliases, request, self._repeats, can_ask=can_ask)
+        interaction = next_by_alias(
+            cassette, take, aliases, request, self._repeats, can_ask=can_ask
+        )
         if interaction is None:
             return None
         key = cassette.key_of(interaction.index)
@@ -161,15 +185,14 @@ class Planner:
     async def with_body_digest(
         self, head: CassetteHead, rules: Rules, incoming: Incoming
     ) -> Incoming:
-        """The request with digests of its large body, which is read in threads.
+        """The request with the digest of its large body, which is read in threads.
 
         A body in memory gets a match key under these rules. Raises StoreError.
         """
         if incoming.request.file is not None:
             if incoming.large_body is not None:
                 return incoming
-            redactor = self._redaction.redactor(head.run_id, incoming.request)
-            return incoming._replace(large_body=await digest_large_body(incoming.request, redactor))
+            return incoming._replace(large_body=await digest_large_body(incoming.request))
         if not is_large(incoming.request) or incoming.large_for(head, rules) is not None:
             return incoming
         asked = await asyncio.to_thread(_received_request, head, rules, incoming)
@@ -189,15 +212,32 @@ class Planner:
         self._redaction.recall(head.run_id, cassette.placeholders)
         return incoming._replace(large=await asyncio.to_thread(self._computed, large))
 
+    async def with_stored_digests(
+        self, cassette: CassetteIndex, incoming: Incoming, mode: Mode
+    ) -> Incoming:
+        """The request with the digests of its large body without secrets. Raises StoreError."""
+        if (digests := incoming.large_body) is None:
+            return incoming
+        salt, request = cassette.head.run_id, incoming.request
+        if digests.coding:
+            request = decoded_request(request)
+        self._redaction.recall(salt, cassette.placeholders)
+        redactor = self._redaction.redactor(salt, request)
+        recorded = cassette.placeholders_in_large_bodies if MODE_POLICIES[mode].replays else ()
+        stored, others, secrets = await digest_redacted(request, redactor, recorded)
+        digests = digests._replace(
+            stored=stored,
+            others=others,
+            secrets=secrets,
+            # What came meanwhile is of exchanges beside this one.
+            compared=cassette.placeholders.count,
+        )
+        return incoming._replace(large_body=digests)
+
     def _is_next(
         self, cassette: CassetteIndex, large: LargeRequest, incoming: Incoming, mode: Mode
     ) -> bool:
         """Whether a recording of an equal request answers, for which nothing else is looked at."""
-        if incoming.take is not None and incoming.take != cassette.take.number:
-            with cassette.in_take(incoming.take):
-                return self._is_next(
-                    cassette, large, incoming._replace(take=cassette.take.number), mode
-                )
         key, asks = large.asked.key, MODE_POLICIES[mode].asks
         keys = [key_on_route(key, route) for route in routes_of(incoming)]
         held = next((candidate for candidate in keys if candidate in cassette), None)
@@ -205,7 +245,8 @@ class Planner:
             return False
         caller = large.asked.get_caller if asks else None
         headers = large.asked.get_headers
-        return cassette.next_in_order(held, self._repeats, caller, headers) is not None
+        take = cassette.running(incoming.take)
+        return cassette.next_in_order(held, take, self._repeats, caller, headers) is not None
 
     def _computed(self, large: LargeRequest) -> LargeRequest:
         asked = large.asked
@@ -235,41 +276,32 @@ class Planner:
         large = incoming.large_for(head, rules)
         if large is not None and large.redacted is not None and large.asked.request is request:
             return large.redacted, large.secrets
-        if incoming.large_body is not None:
-            request = replace(request, file=incoming.large_body.stored)
-        return self._redaction.redact_and_learn(head.run_id, request, rules)
+        stored, secrets = self._redaction.redact_and_learn(head.run_id, request, rules)
+        if (digests := incoming.large_body) is None or digests.stored is None:
+            return stored, secrets
+        return replace(stored, file=digests.stored), (*secrets, *digests.secrets)
 
-    def _older_key(
-        self,
-        head: CassetteHead,
-        asked: ReceivedRequest,
-        redacted: Request,
-        key: bytes,
-        incoming: Incoming,
-    ) -> bytes:
-        """The match key of a request as earlier versions stored it; `key` is that of this version."""
-        request = asked.request
-        if (large_body := incoming.large_body) is not None:
-            if large_body.older == large_body.stored:
-                return key
-            request = replace(request, file=large_body.older)
-        elif redacted.body == request.body:
-            return key
-        older = self._redaction.as_of_earlier_versions(head.run_id, request, asked.rules)
-        if (older.body, older.file) == (redacted.body, redacted.file):
-            return key
-        return request_key(older, asked.rules)
+    def _other_keys(
+        self, head: CassetteHead, asked: ReceivedRequest, redacted: Request, incoming: Incoming
+    ) -> Iterator[bytes]:
+        """The match keys of a request as others stored it: earlier versions, other processes."""
+        request, rules = asked.request, asked.rules
+        if incoming.large_body is not None:
+            for file in incoming.large_body.others:
+                yield request_key(replace(redacted, file=file), rules)
+        elif redacted.body != request.body:
+            older = self._redaction.as_of_earlier_versions(head.run_id, request, rules)
+            if older.body != redacted.body:
+                yield request_key(older, rules)
 
     def _aliases(
         self,
-        head: CassetteHead,
         rules: Rules,
         incoming: Incoming,
         redacted: Request,
         origins: Iterable[str],
     ) -> Iterator[bytes]:
         request = incoming.request
-        origins = list(origins) if uses_agenttape_keys(head.meta) else []
         own = [origin for origin in origins if self._is_at(origin, request.route)]
         yield from request_aliases(request, redacted, own, rules)
         if incoming.route_guessed and request.route != DEFAULT_ROUTE:
@@ -293,11 +325,12 @@ class Planner:
         self, cassette: CassetteIndex, incoming: Incoming, redacted: Request
     ) -> Sequence[bytes]:
         origins = cassette.aliases.origins
-        return list(self._aliases(cassette.head, cassette.rules, incoming, redacted, origins))
+        return list(self._aliases(cassette.rules, incoming, redacted, origins))
 
     def _miss(
         self,
         cassette: CassetteIndex,
+        take: Take,
         redacted: Request,
         key: bytes,
         found_key: FoundKey | None,
@@ -311,15 +344,22 @@ class Planner:
             elif redacted.route == DEFAULT_ROUTE:
                 raise no_route_error(self._routes, redacted.route, redacted.target)
         miss = Miss(cassette.name, redacted, key, searched=cassette)
-        return miss if found_key is None else self._why_missed(miss, cassette, found_key, asked)
+        return (
+            miss if found_key is None else self._why_missed(miss, cassette, take, found_key, asked)
+        )
 
     def _why_missed(
-        self, miss: Miss, cassette: CassetteIndex, found_key: FoundKey, asked: ReceivedRequest
+        self,
+        miss: Miss,
+        cassette: CassetteIndex,
+        take: Take,
+        found_key: FoundKey,
+        asked: ReceivedRequest,
     ) -> Miss:
         """A miss despite recordings: all are used up, or headers exclude all."""
         equal = cassette.recordings(found_key.key)
         why = {recording.index: asked.why_not(recording) for recording in equal}
-        used = [at for at, reason in why.items() if reason is None and at in cassette.take.touched]
+        used = [at for at, reason in why.items() if reason is None and at in take.touched]
         if used:
             return replace(miss, used_up=tuple(used))
         names = dict.fromkeys(name for recording in equal for name in recording.request.varied)
@@ -327,6 +367,13 @@ class Planner:
         shown = with_fields(miss.request, asked.request.headers, names, redactor)
         shown = replace(shown, varied=tuple(names))
         return replace(miss, request=shown, note=_reasons_text(why))
+
+
+def _is_unread(digests: LargeBodyDigests | None, cassette: CassetteIndex) -> bool:
+    """Whether a large body was not compared with all placeholders that the cassette has by now."""
+    return digests is not None and (
+        digests.stored is None or digests.compared != cassette.placeholders.count
+    )
 
 
 def is_large(request: Request) -> bool:
@@ -391,6 +438,7 @@ def _received_request(head: CassetteHead, rules: Rules, incoming: Incoming) -> R
 
 
 def _with_digest(incoming: Incoming) -> Request:
-    if incoming.large_body is None:
-        return incoming.request
-    return replace(incoming.request, file=incoming.large_body.sent)
+    request, digests = incoming.request, incoming.large_body
+    if digests is None:
+        return request
+    return replace(decoded_request(request) if digests.coding else request, file=digests.sent)

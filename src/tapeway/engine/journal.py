@@ -137,10 +137,29 @@ class UnreachedRecording:
         return f"#{self.index} {self.method} {self.path}: {self.message}"
 
 
+class ServedAnswer(NamedTuple):
+    """The answer to a request: one value for all replays of a recording.
+
+    `tokens` are those that the upstream would have charged for a replay, in the order of `TOKENS`.
+    """
+
+    outcome: Outcome
+    status: int
+    interaction: int | None = None
+    tokens: tuple[int, ...] = ()
+    model: str = NO_MODEL
+    """Provider and model of a replay that has tokens: `openai/gpt-4o`."""
+    unmarked: bool = False
+    """Whether the recording is a stream without the protocol's end mark."""
+    sent: int = 0
+    """Bytes of the response's body that went to the client."""
+    redacted: Sequence[str] = ()
+    """The kinds of the secrets that were replaced in the recording that was made."""
+
+
 class ServedRequest(NamedTuple):
     """One proxied request. `at` is in seconds since the epoch.
 
-    `tokens` are those that the upstream would have charged for a replay, in the order of `TOKENS`.
     `attempt` counts the attempts of one call from 1, None where the SDK does not number them.
     `slot` is the slot of the request, and `take` the slot's take.
     """
@@ -152,26 +171,15 @@ class ServedRequest(NamedTuple):
     method: str
     texts: ClientTexts | Callable[[], ClientTexts]
     """What the client wrote. Few entries are ever looked at: theirs are redacted when they are."""
-    outcome: Outcome
-    status: int
-    interaction: int | None
+    answer: ServedAnswer
     duration_ms: float
     key: bytes | None
     message: str | None = None
     nearest: tuple[NearestRecording, ...] = ()
     suggestion: str | None = None
     attempt: int | None = None
-    tokens: tuple[int, ...] = ()
-    unmarked: bool = False
-    """Whether the recording is a stream without the protocol's end mark."""
     slot: str | None = None
     take: int | None = None
-    model: str = NO_MODEL
-    """Provider and model of a replay that has tokens: `openai/gpt-4o`."""
-    redacted: Sequence[str] = ()
-    """The kinds of the secrets that were replaced in the recording that was made."""
-    sent: int = 0
-    """Bytes of the response's body that went to the client."""
     store_failed: bool = False
     """Whether it failed because of the store."""
     kept: KeptCall | None = None
@@ -183,6 +191,22 @@ class ServedRequest(NamedTuple):
     """Of a replayed session: what of its recording was not reached."""
     record_command: str | None = None
     """The command that records a missed request."""
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.answer.outcome
+
+    @property
+    def status(self) -> int:
+        return self.answer.status
+
+    @property
+    def interaction(self) -> int | None:
+        return self.answer.interaction
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return self.answer.tokens
 
     @property
     def path(self) -> str:
@@ -357,8 +381,9 @@ class Tally:
 
     def add(self, served: ServedRequest) -> None:
         """Count a request, and for a replay the tokens the upstream would have charged for it."""
-        outcome = served.outcome
-        code = served.code or ""
+        answer = served.answer
+        outcome, index = answer.outcome, answer.interaction
+        code = (served.code or "") if outcome == "error" else ""
         before = None
         if served.key is not None:
             # Some SDKs number their attempts from the second one on.
@@ -371,21 +396,21 @@ class Tally:
             self._add_miss(served)
         if served.message is not None:
             self._add_message(served, served.message)
-        if served.redacted:
-            self.redacted.update(served.redacted)
-        if outcome == "recorded" and served.interaction is not None:
-            self.recorded_at[served.interaction] = served.at
+        if answer.redacted:
+            self.redacted.update(answer.redacted)
+        if outcome == "recorded" and index is not None:
+            self.recorded_at[index] = served.at
             if len(self.recorded_at) > MOST_MISSES:
                 del self.recorded_at[next(iter(self.recorded_at))]
         for origin in served.elsewhere:
             if len(self.elsewhere) < MOST_ELSEWHERE:
                 self.elsewhere[origin] = None
-        if served.unmarked and served.interaction is not None and len(self.unmarked) < MOST_MISSES:
-            self.unmarked[served.interaction] = (served.method, served.path)
-        if served.tail is not None and served.interaction is not None:
-            self._add_tail(served, served.interaction, served.tail)
-        if served.tokens:
-            self._add_tokens(served)
+        if answer.unmarked and index is not None and len(self.unmarked) < MOST_MISSES:
+            self.unmarked[index] = (served.method, served.path)
+        if served.tail is not None and index is not None:
+            self._add_tail(served, index, served.tail)
+        if answer.tokens:
+            self._add_tokens(answer)
 
     @property
     def unreached(self) -> Iterator[UnreachedRecording]:
@@ -406,15 +431,20 @@ class Tally:
         if known is None or tail.count < known[2].count:
             self.tails[index] = (served.method, served.path, tail)
 
-    def _add_tokens(self, served: ServedRequest) -> None:
+    def _add_tokens(self, answer: ServedAnswer) -> None:
         """Count the tokens that the upstream would have charged for a replay."""
-        for name, count in zip(TOKENS, served.tokens, strict=True):
-            self.tokens[name] += count
-        known = served.model in self.models or len(self.models) < MOST_MODELS
-        counts = self.models.setdefault(served.model if known else NO_MODEL, [0, 0, 0])
+        prompt, completion, total = answer.tokens
+        tokens = self.tokens
+        tokens["prompt_tokens"] += prompt
+        tokens["completion_tokens"] += completion
+        tokens["total_tokens"] += total
+        counts = self.models.get(answer.model)
+        if counts is None:
+            known = len(self.models) < MOST_MODELS
+            counts = self.models.setdefault(answer.model if known else NO_MODEL, [0, 0, 0])
         counts[0] += 1
-        counts[1] += served.tokens[0]
-        counts[2] += served.tokens[1]
+        counts[1] += prompt
+        counts[2] += completion
 
     def _add_message(self, served: ServedRequest, message: str) -> None:
         """Note what the report says once of an answer."""
@@ -564,7 +594,9 @@ class RequestJournal(ServedRequests):
         # Nearly always one of the newest.
         for index in range(len(self._entries) - 1, -1, -1):
             if (entry := self._entries[index]).id == id:
-                self._entries[index] = entry._replace(interaction=interaction)
+                self._entries[index] = entry._replace(
+                    answer=entry.answer._replace(interaction=interaction)
+                )
                 return
 
     def _add_all(self) -> None:
@@ -583,12 +615,12 @@ class RequestJournal(ServedRequests):
             self._publish(served)
 
     def _count(self, served: ServedRequest) -> None:
-        ms = served.duration_ms
-        kind = (served.cassette, served.route, served.outcome, served.status // 100)
+        ms, answer = served.duration_ms, served.answer
+        kind = (served.cassette, served.route, answer.outcome, answer.status // 100)
         measure = self._measures.get(kind) or self._measure(kind)
         measure.within[0 if ms <= BUCKETS_MS[0] else bisect_left(BUCKETS_MS, ms)] += 1
         measure.ms += ms
-        measure.sent += served.sent
+        measure.sent += answer.sent
         if served.store_failed:
             self._store_errors += 1
         if (tally := self._tallies.get(served.cassette)) is not None:

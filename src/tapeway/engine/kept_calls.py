@@ -19,7 +19,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
     Verdict,
 )
-from tapeway.core.redaction.credentials import Secret, issued_credentials
+from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.leak_guard import LeakFound
 
 MOST_KEPT_BYTES = 64 * 1024 * 1024
@@ -160,7 +160,7 @@ class CallKeeper:
     def _redacted_call(
         self, salt: str, secrets: tuple[Secret, ...], exchange: Interaction
     ) -> Interaction:
-        issued = issued_credentials(exchange.response.head)
+        issued = self._redaction.issued(exchange.response.head)
         return self._redacted(exchange, salt, (*secrets, *issued))
 
     def _redacted_refused(self, exchange: Interaction) -> Interaction:

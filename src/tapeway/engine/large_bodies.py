@@ -6,15 +6,16 @@ coding is broken.
 
 import asyncio
 import logging
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
-from tapeway.body_files import body_pieces, in_threads
+from tapeway.body_files import PIECE, body_pieces, in_threads
 from tapeway.core.cassette.plan import LargeBodyDigests
 from tapeway.core.http.content_codings import (
     Decoder,
     content_coding,
+    decoded_request,
     decoder,
     has_content_coding,
     keeps_coding,
@@ -33,13 +34,17 @@ from tapeway.core.model.messages import (
     Request,
     Response,
 )
-from tapeway.core.model.request_fields import RequestFields
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.known_values import NO_RECALL
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
-from tapeway.core.redaction.spans import move_chunk_ends
+from tapeway.core.redaction.spans import digests_of, move_chunk_ends
 from tapeway.ports import CassetteStore
 
 log = logging.getLogger(__name__)
+
+_MOST_COMPARED = 8
+"""Sets of values, as the last recordings of large bodies have them, without which one is looked up."""
 
 
 def warn_stored_plain(name: str, request: Request, headers: Headers) -> None:
@@ -58,29 +63,118 @@ class UndecodableBody(Exception):
     """The body is not in its content coding, or exceeds the limit when decoded."""
 
 
-async def digest_large_body(request: Request, redactor: Redactor) -> LargeBodyDigests:
-    """The digests of a request's large body. Raises StoreError."""
-    if request.file is None:
-        raise ValueError("there is no large body")
-    sent = BodyDigester(request.fields)
-    body = _digested(sent, body_pieces(request.file))
-    stored, has_secret = await _digest_stored(request.fields, body, redactor)
-    older = stored
-    if has_secret:
-        pieces = body_pieces(request.file)
-        older, _ = await _digest_stored(request.fields, pieces, redactor.of_earlier_versions)
-    return LargeBodyDigests(sent.finish(), stored, older)
+async def digest_large_body(request: Request) -> LargeBodyDigests:
+    """The digests of a request's large body as it was sent, decoded if it can be. Raises StoreError."""
+    if request.fields.content_encoding:
+        decoded = decoded_request(request)
+        try:
+            return LargeBodyDigests(await _digest_sent(decoded), coding=decoded.coding)
+        except UndecodableBody:
+            pass
+    return LargeBodyDigests(await _digest_sent(request))
 
 
-async def _digest_stored(
-    fields: RequestFields, body: Iterable[bytes], redactor: Redactor
-) -> tuple[BodyFile, bool]:
-    """The digests of a large body without secrets, and whether it has any."""
-    digester, redacting = BodyDigester(fields), _BodyRedactor(redactor, fields.headers)
-    async with aclosing(in_threads(_digest_pieces(digester, redacting.redact(body)))) as steps:
+async def _digest_sent(request: Request) -> BodyFile:
+    digester = BodyDigester(request.fields)
+    await _run_through(_digested(digester, _pieces_of(request)))
+    return digester.finish()
+
+
+async def digest_redacted(
+    request: Request, redactor: Redactor, recorded: Iterable[Collection[str]]
+) -> tuple[BodyFile, tuple[BodyFile, ...], tuple[Secret, ...]]:
+    """The digests of a request's large body as it would be recorded, and as others recorded it.
+
+    A request with a coding gets its body decoded. `recorded` are the placeholders in large bodies
+    that were recorded, the last body first. Returns also the values that the body taught. Raises
+    StoreError.
+    """
+    stored, found = await _digest_without(redactor, request, recalls=True)
+    # What stands in one place is replaced in every other, also before it.
+    if taught := found.taught:
+        redactor = redactor.learning(taught)
+        stored, found = await _digest_without(redactor, request)
+    digests: list[BodyFile] = []
+    if request.coding:
+        # Earlier versions recorded a coded body as it came.
+        digests.append(await _digest_sent(replace(request, headers=(), coding=b"")))
+    if found.has_replaced:
+        others = redactor.of_earlier_versions, *_as_recorded(redactor, found.placeholders, recorded)
+        digests += [(await _digest_without(other, request))[0] for other in others]
+    return stored, tuple([other for other in digests if other != stored]), tuple(taught)
+
+
+def _as_recorded(
+    redactor: Redactor, found: Collection[str], recorded: Iterable[Collection[str]]
+) -> list[Redactor]:
+    """Redactors that put some of these placeholders alone into a body, as recordings have them."""
+    digests = digests_of(found)
+    others = [
+        placeholders
+        for placeholders in recorded
+        if placeholders != found and digests_of(placeholders) <= digests
+    ]
+    return [redactor.only(placeholders) for placeholders in others[:_MOST_COMPARED]]
+
+
+async def _digest_without(
+    redactor: Redactor, request: Request, *, recalls: bool = False
+) -> tuple[BodyFile, "_BodyRedactor"]:
+    """The digests of a large body that a redactor was used on, and what the redactor found."""
+    digester = BodyDigester(request.fields)
+    redacting = _BodyRedactor(redactor, request.headers, recalls=recalls)
+    pieces = redacting.redact(_pieces_of(request))
+    await _run_through(_digested(digester, pieces))
+    return digester.finish(), redacting
+
+
+async def taught_by_large_answer(
+    response: Response, method: str, redactor: Redactor, limit: int
+) -> list[Secret]:
+    """What a large body of an answer teaches: its secrets, and values of recorded placeholders.
+
+    Its coding is taken off where that can be done. Raises StoreError.
+    """
+    if response.file is None:
+        return []
+    redacting = _BodyRedactor(redactor, response.headers, recalls=True)
+    try:
+        pieces: Iterable[bytes] = body_pieces(response.file)
+        if has_content_coding(response, method):
+            pieces = _decoding(response, limit).decode(pieces)
+        await _run_through(redacting.redact(pieces))
+    except UndecodableBody:
+        return []
+    return redacting.taught
+
+
+async def _run_through(pieces: Iterable[bytes]) -> None:
+    async with aclosing(in_threads(_emptied(pieces))) as steps:
         async for _ in steps:
             pass
-    return digester.finish(), redacting.has_replaced
+
+
+def _pieces_of(request: Request) -> Iterable[bytes]:
+    """The large body of a request, decoded if the request has a coding."""
+    pieces = body_pieces(_large_body(request))
+    return _without_coding(request.coding, pieces) if request.coding else pieces
+
+
+def _without_coding(coding: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    if (codec := decoder(coding)) is None:
+        raise UndecodableBody
+    for piece in pieces:
+        # A few octets may stand for many, and a search of a long text lets nobody else go on.
+        plain = codec.feed(piece)
+        yield from (plain[at : at + PIECE] for at in range(0, len(plain), PIECE))
+    if codec.finish() != "complete":
+        raise UndecodableBody
+
+
+def _large_body(request: Request) -> BodyFile:
+    if request.file is None:
+        raise ValueError("there is no large body")
+    return request.file
 
 
 def has_large_body(item: Interaction) -> bool:
@@ -108,9 +202,8 @@ class LargeBodyStorage:
         """
         request, response = interaction.request, interaction.response
         if request.file is not None and asked.file is not None:
-            redacting = _BodyRedactor(self._redactor, asked.headers)
-            file = await self._keep(redacting.redact(body_pieces(asked.file)))
-            request = replace(request, file=replace(file, parts=request.file.parts))
+            sent = decoded_request(asked) if request.coding else asked
+            request = replace(request, file=await self._sent(sent))
         if response.file is not None:
             response = await self._answer(request, response, response.file)
             if response.file is not None and not response.file.size:
@@ -122,6 +215,14 @@ class LargeBodyStorage:
         if request is interaction.request and response is interaction.response:
             return interaction
         return replace(interaction, request=request, response=response)
+
+    async def _sent(self, asked: Request) -> BodyFile:
+        """The body of a request, in the store."""
+        redacting = _BodyRedactor(self._redactor, asked.headers)
+        digester = BodyDigester(asked.fields)
+        kept = await self._keep(_digested(digester, redacting.redact(_pieces_of(asked))))
+        described = replace(digester.finish(), placeholders=redacting.placeholders)
+        return described.copied_to(kept)
 
     async def _answer(self, request: Request, response: Response, raw: BodyFile) -> Response:
         """The response to a stored request, with the body in the store."""
@@ -148,7 +249,7 @@ class LargeBodyStorage:
         return redacted if content_coding(redacted.headers) == b"" else None
 
     async def _decoded(self, response: Response, raw: BodyFile) -> Response:
-        decoding = self._decoding(response)
+        decoding = _decoding(response, self._limit)
         redacting = _BodyRedactor(self._redactor, response.headers, decoding.arrivals)
         file = await self._keep(redacting.redact(decoding.decode(body_pieces(raw))))
         head = replace(response.head, headers=without_coding_fields(response.headers))
@@ -157,34 +258,27 @@ class LargeBodyStorage:
     async def _has_secret(self, response: Response, raw: BodyFile) -> bool:
         """Whether a secret stands in a coded body. Raises UndecodableBody, StoreError."""
         redacting = _BodyRedactor(self._redactor, response.headers)
-        plain = self._decoding(response).decode(body_pieces(raw))
-        async with aclosing(in_threads(_emptied(redacting.redact(plain)))) as steps:
-            async for _ in steps:
-                pass
+        plain = _decoding(response, self._limit).decode(body_pieces(raw))
+        await _run_through(redacting.redact(plain))
         return redacting.has_replaced
-
-    def _decoding(self, response: Response) -> "_BodyDecoder":
-        codec = decoder(content_coding(response.headers), limit=self._limit)
-        if codec is None:
-            raise UndecodableBody
-        truncated = response.verdict in CUT
-        return _BodyDecoder(codec, response.arrivals(), truncated=truncated)
 
     async def _keep(self, source: Iterable[bytes]) -> BodyFile:
         return await self._store.keep(self._name, self._guard.watched(source))
 
 
-def _digested(digester: BodyDigester, source: Iterable[bytes]) -> Iterator[bytes]:
+def _decoding(response: Response, limit: int) -> "_BodyDecoder":
+    codec = decoder(content_coding(response.headers), limit=limit)
+    if codec is None:
+        raise UndecodableBody
+    truncated = response.verdict in CUT
+    return _BodyDecoder(codec, response.arrivals(), truncated=truncated)
+
+
+def _digested(digester: BodyDigester, source: Iterable[bytes]) -> Generator[bytes]:
     """The pieces, each fed to the digester."""
     for piece in source:
         digester.feed(piece)
         yield piece
-
-
-def _digest_pieces(digester: BodyDigester, source: Iterable[bytes]) -> Generator[bool]:
-    for piece in source:
-        digester.feed(piece)
-        yield True
 
 
 def _emptied(source: Iterable[bytes]) -> Generator[bool]:
@@ -194,24 +288,48 @@ def _emptied(source: Iterable[bytes]) -> Generator[bool]:
 
 
 class _BodyRedactor:
-    """Takes the secrets out of a body and moves its chunk ends accordingly."""
+    """Takes the secrets out of a body and moves its chunk ends accordingly.
+
+    If it `recalls`, the values of recorded placeholders are looked for as well.
+    """
 
     def __init__(
-        self, redactor: Redactor, headers: Headers, arrivals: ChunkTimes = NO_CHUNK_TIMES
+        self,
+        redactor: Redactor,
+        headers: Headers,
+        arrivals: ChunkTimes = NO_CHUNK_TIMES,
+        *,
+        recalls: bool = False,
     ) -> None:
+        self._redactor = redactor
         self._window = redactor.stream(find_header(headers, b"content-type") or b"")
+        self._recall = redactor.recall() if recalls else NO_RECALL
+        self._recalled: list[Secret] = []
         self._arrivals = arrivals
 
     def redact(self, source: Iterable[bytes]) -> Generator[bytes]:
         for piece in source:
+            self._recalled += self._recall.feed(piece)
             if out := self._window.feed(piece):
                 yield out
+        self._recalled += self._recall.finish()
         if out := self._window.finish():
             yield out
 
     @property
     def has_replaced(self) -> bool:
         return bool(self._window.replaced)
+
+    @property
+    def taught(self) -> list[Secret]:
+        """What is not replaced everywhere yet."""
+        return self._redactor.taught_by(self._window.secrets, self._recalled)
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """Those of the replaced secrets, as they are in a text."""
+        secrets = self._window.secrets
+        return tuple(sorted({self._redactor.shown(secret) for secret in secrets}))
 
     def moved(self) -> ChunkTimes:
         return move_chunk_ends(self._arrivals, self._window.replaced)

@@ -52,7 +52,7 @@ class AccessLog(ServedRequests):
             "outcome": served.outcome,
             "status": served.status,
             "code": served.code,
-            "bytes": served.sent,
+            "bytes": served.answer.sent,
             "duration_ms": round(served.duration_ms, 3),
             "id": served.id,
             "request_id": served.request_id,

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from tapeway.conversations.meaning import is_set_aside, is_stream, meaning
 from tapeway.core.cassette.rerecording import reissued_ids
@@ -30,8 +30,7 @@ from tapeway.core.streams.documents import documents
 from tapeway.core.text import decode_utf8
 from tapeway.errors import StoreError
 from tapeway.inspection.summary import NamedRecording, listed, named
-from tapeway.paging import CassetteWalk
-from tapeway.ports import CassetteStore
+from tapeway.paging import CassetteRef
 
 T = TypeVar("T")
 
@@ -45,23 +44,6 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{4,}")
 
 
 PairState = Literal["equal", "alike", "different", "only_first", "only_second"]
-
-
-class ComparedPlace(Protocol):
-    """Where a cassette is read from."""
-
-    @property
-    def store(self) -> CassetteStore: ...
-
-    @property
-    def shown(self) -> str:
-        """Its name for people."""
-
-    async def load(self) -> StoredCassette: ...
-
-    async def walk(self) -> CassetteWalk: ...
-
-    async def get(self, index: int) -> AnyInteraction | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +101,7 @@ class CassetteDiff:
 class DiffSource:
     """A cassette that is read once and then looked up by index, with a route for each recording.
 
-    `recordings` is the place if the store can look up a single recording; otherwise all recordings
+    `recordings` is the cassette if the store can look up a single recording; otherwise all recordings
     by index.
     """
 
@@ -127,14 +109,14 @@ class DiffSource:
     shown: str
     """The cassette's name for people."""
     table: RouteTable
-    recordings: Mapping[int, AnyInteraction] | ComparedPlace
+    recordings: Mapping[int, AnyInteraction] | CassetteRef
 
     @classmethod
-    async def open(cls, place: ComparedPlace, table: RouteTable) -> "DiffSource":
-        """The cassette at a place. Raises ConfigError if there is none, StoreError."""
-        if place.store.shared is not None:
-            return cls((await place.walk()).head, place.shown, table, place)
-        return cls.in_memory(await place.load(), place.shown, table)
+    async def open(cls, cassette: CassetteRef, table: RouteTable) -> "DiffSource":
+        """A cassette of an open store. Raises ConfigError if there is none, StoreError."""
+        if cassette.store.shared is not None:
+            return cls((await cassette.walk()).head, cassette.shown, table, cassette)
+        return cls.in_memory(await cassette.load(), cassette.shown, table)
 
     @classmethod
     def in_memory(cls, stored: StoredCassette, shown: str, table: RouteTable) -> "DiffSource":

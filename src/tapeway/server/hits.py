@@ -223,12 +223,12 @@ class Hits:
         if shared is not None and not shared.knows(key):
             # Its cursor is to be read first.
             return keyed
-        interaction = cassette.next_in_order(key, repeats, caller, headers)
+        interaction = cassette.next_in_order(key, cassette.take, repeats, caller, headers)
         if interaction is None and target.address.guessed and key not in cassette:
             key = key_on_route(key, DEFAULT_ROUTE)
             if shared is not None and not shared.knows(key):
                 return keyed
-            interaction = cassette.next_in_order(key, repeats, caller, headers)
+            interaction = cassette.next_in_order(key, cassette.take, repeats, caller, headers)
         if interaction is None or interaction.failure is not None or interaction.stored_keys:
             return keyed
         try:
@@ -319,38 +319,19 @@ class Hits:
         redaction, head = self._broker.redaction, asked.head_text()
         id, at = asked.entry or (self._ids.new(), self._now())
         self._journal.add(
-            # All fields in order: to call the class takes twice as long.
-            ServedRequest._make(
-                (
-                    id,
-                    at,
-                    cassette.name,
-                    address.route.name,
-                    target.method,
-                    partial(_texts, redaction, salt, target, head),
-                    "replayed",
-                    prepared.status,
-                    prepared.interaction.index,
-                    (self._clock() - asked.started) * 1000,
-                    key,
-                    None,
-                    (),
-                    None,
-                    asked.attempt,
-                    prepared.tokens,
-                    prepared.unmarked,
-                    None,
-                    None,
-                    prepared.model,
-                    (),
-                    prepared.size,
-                    False,
-                    None,
-                    (),
-                    asked.client_address,
-                    None,
-                    None,
-                )
+            # What every entry has, in order: by name it would cost a hit 4 %.
+            ServedRequest(
+                id,
+                at,
+                cassette.name,
+                address.route.name,
+                target.method,
+                partial(_texts, redaction, salt, target, head),
+                prepared.answer,
+                (self._clock() - asked.started) * 1000,
+                key,
+                attempt=asked.attempt,
+                client_address=asked.client_address,
             )
         )
 
@@ -360,7 +341,10 @@ def _texts(redaction: RequestRedaction, salt: str, target: Target, head: bytes) 
     address = target.address
     fields = RequestFields(fields_of(head))
     request = Request(
-        *(address.route.name, target.method, address.target, fields.headers),
+        address.route.name,
+        target.method,
+        address.target,
+        fields.headers,
         base=address.route.url or "",
         read=fields,
     )

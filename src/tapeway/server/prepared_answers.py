@@ -21,7 +21,7 @@ from tapeway.core.streams.renamed_calls import names_in
 from tapeway.core.way_back.addresses import WaysBack
 from tapeway.core.way_back.cookies import has_expiry, with_later_expiry
 from tapeway.core.way_back.response import lead_response, names_any_address
-from tapeway.engine.journal import charged_tokens
+from tapeway.engine.journal import ServedAnswer, charged_tokens
 from tapeway.server.answers import outcome_headers, serialise_parts
 from tapeway.server.way_back import members_with_addresses
 
@@ -66,7 +66,12 @@ class Target:
         address = self.address
         fields = self.fields
         return Request(
-            *(address.route.name, self.method, address.target, fields.headers, body), read=fields
+            address.route.name,
+            self.method,
+            address.target,
+            fields.headers,
+            body,
+            read=fields,
         )
 
 
@@ -87,12 +92,8 @@ class PreparedAnswer:
     interaction: Interaction
     head: bytes | None
     body: bytes
-    tokens: tuple[int, ...]
-    model: str
-    unmarked: bool
-    status: int
-    size: int
-    """Of the recorded body."""
+    answer: ServedAnswer
+    """What the journal says of it."""
     asked: int
     """The number of bytes of the request's body."""
     client: "Client | None"
@@ -227,9 +228,16 @@ def prepare(
         if scaled is not response.head:
             response = replace(response, head=scaled)
         head, body = serialise_parts(response, extra)
-    return PreparedAnswer(
-        interaction, head, body, tokens, model, unmarked, status, size, asked, client
+    answer = ServedAnswer(
+        "replayed",
+        status,
+        interaction.index,
+        tokens,
+        model,
+        unmarked=unmarked,
+        sent=size,
     )
+    return PreparedAnswer(interaction, head, body, answer, asked, client)
 
 
 def _size(made: PreparedAnswer) -> int:

@@ -54,6 +54,7 @@ from tapeway.engine.journal import (
     ClientTexts,
     RequestIds,
     SentThroughSlot,
+    ServedAnswer,
     ServedRequest,
     ServedRequests,
     UnreachedTail,
@@ -259,8 +260,16 @@ class Proxy:
         """Enter invalid input in the journal. Returns the id of the entry."""
         id = self._new_id()
         served = ServedRequest(
-            *(id, self._now(), self._broker.active, "", "", ClientTexts(""), "error", error.status),
-            *(None, 0.0, None, f"{error.code}: {error.message}"),
+            id=id,
+            at=self._now(),
+            cassette=self._broker.active,
+            route="",
+            method="",
+            texts=ClientTexts(""),
+            answer=ServedAnswer("error", error.status),
+            duration_ms=0.0,
+            key=None,
+            message=f"{error.code}: {error.message}",
             client_address=client_address,
         )
         self._journal.add(served)
@@ -750,41 +759,43 @@ class Proxy:
         if interaction is not None:
             tokens, model = charged_tokens(interaction)
             verdict, size = interaction.response.verdict, interaction.response.size
-        # All fields in order: names would double the cost.
+        kept = None
+        if outcome not in ("replayed", "recorded"):
+            call = miss or exchange.live_call or self._request_as_read(exchange)
+            kept = self._keeper.keep(call, response)
+        answer = ServedAnswer(
+            outcome=outcome,
+            status=status,
+            interaction=index,
+            tokens=tokens,
+            model=model,
+            unmarked=verdict == "unmarked",
+            sent=exchange.outgoing.sent if exchange.outgoing else size,
+            redacted=redacted,
+        )
         self._journal.add(
             ServedRequest(
-                exchange.id,
-                exchange.at,
-                exchange.cassette,
-                address.route.name if address else "",
-                exchange.method or exchange.raw.method,
-                self._texts(exchange),
-                outcome,
-                status,
-                index,
-                (self._clock() - exchange.started) * 1000,
-                exchange.key,
-                message,
-                explanation.nearest,
-                explanation.suggestion,
-                attempt_number(exchange.raw.fields.first),
-                tokens,
-                verdict == "unmarked",
-                address.slot if address else None,
-                exchange.take,
-                model,
-                redacted,
-                exchange.outgoing.sent if exchange.outgoing else size,
-                isinstance(error, StoreError),
-                None
-                if outcome in ("replayed", "recorded")
-                else self._keeper.keep(
-                    miss or exchange.live_call or self._request_as_read(exchange), response
-                ),
-                tuple(exchange.elsewhere),
-                exchange.raw.connection.client_address,
-                tail,
-                None if miss is None else miss.record_command,
+                id=exchange.id,
+                at=exchange.at,
+                cassette=exchange.cassette,
+                route=address.route.name if address else "",
+                method=exchange.method or exchange.raw.method,
+                texts=self._texts(exchange),
+                answer=answer,
+                duration_ms=(self._clock() - exchange.started) * 1000,
+                key=exchange.key,
+                message=message,
+                nearest=explanation.nearest,
+                suggestion=explanation.suggestion,
+                attempt=attempt_number(exchange.raw.fields.first),
+                slot=address.slot if address else None,
+                take=exchange.take,
+                store_failed=isinstance(error, StoreError),
+                kept=kept,
+                elsewhere=tuple(exchange.elsewhere),
+                client_address=exchange.raw.connection.client_address,
+                tail=tail,
+                record_command=None if miss is None else miss.record_command,
             )
         )
 

@@ -20,10 +20,11 @@ from tapeway.admin.auth import AdminGuard, GuessLimiter
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.http.foreign import ForeignGuard
 from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.redaction.known_values import Allowed
 from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestIds, RequestJournal, ServedRequests
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.engine.report.standards import Standards
 from tapeway.engine.request_log import AccessLog
 from tapeway.errors import ConfigError
@@ -111,6 +112,7 @@ def make_broker(
         ),
         new_head=_new_head,
         known=process_secrets(settings, os.environ),
+        allowed=Allowed(settings.not_secret),
         rules=settings.rules,
         presets=settings.presets,
         standards=Standards(_prices(settings), settings.max_age),

@@ -18,6 +18,7 @@ from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules, RulesFault
 from tapeway.core.model.control import Delivery, Mode, Repeats
 from tapeway.core.redaction.credentials import Secret, environment_secrets, searchable
+from tapeway.core.redaction.known_values import Allowed, KnownValues
 from tapeway.core.streams.pacing import Pace
 from tapeway.logs import Level, LogFormat
 from tapeway.providers.catalogue import PROVIDERS
@@ -377,6 +378,14 @@ class Settings:
         "IP addresses, and names that public DNS does not hold, are served anyway.",
         repeatable=True,
     )
+    not_secret: tuple[str, ...] = _option(
+        parsers.list_of(parsers.secret_pattern),
+        "PATTERN",
+        "",
+        "A value, or the label of a placeholder, that is no secret: it is stored as it is in bodies and "
+        "URLs. `*` stands for anything: build_secret, bld-*. Credentials in headers are always replaced.",
+        repeatable=True,
+    )
     journal_size: int = _option(
         partial(parsers.integer, least=1, most=1_000_000),
         "N",
@@ -576,6 +585,11 @@ def process_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[Sec
     """The secrets that no cassette may hold: the environment's credentials and those of the settings."""
     configured = [searchable("configured", text.encode()) for text in known_secrets(settings)]
     return (*environment_secrets(environ), *[value for values in configured for value in values])
+
+
+def known_values(settings: Settings, environ: Mapping[str, str]) -> KnownValues:
+    """The secrets that no cassette may hold, and what the settings allow there."""
+    return KnownValues(process_secrets(settings, environ), Allowed(settings.not_secret))
 
 
 def _default_route(upstream: str | None) -> Route | None:

@@ -24,6 +24,11 @@ _SIZE = re.compile(r"(\d{1,15}) ?([A-Za-z]*)", re.ASCII)
 _DAYS = re.compile(r"(\d{1,6}) ?([dw]?)", re.ASCII)
 _STATUSES = re.compile(r"(\d{3})(?:-(\d{3}))?", re.ASCII)
 _BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\]")
+_LEAST_PATTERN = 4
+_PATTERN_FORM = (
+    f"write {_LEAST_PATTERN} characters or more beside `*` in quotes, such as "
+    '"build_secret" or "bld-*"'
+)
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})")
 _SIGNING = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})=aws(?::([a-z0-9-]+)(?::([a-z0-9-]+))?)?")
 _ROUTE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -333,6 +338,15 @@ def host_name(value: object) -> str:
             "tapeway.example.com"
         )
     return text.lower()
+
+
+def secret_pattern(value: object) -> str:
+    """A pattern of what is no secret: four characters beside `*` at least."""
+    text = value.strip() if isinstance(value, str) else ""
+    if len(text.replace("*", "")) < _LEAST_PATTERN:
+        fault = "would allow too much" if isinstance(value, str) else "is no text"
+        raise ValueError(f"{_quoted(value)} {fault}; {_PATTERN_FORM}")
+    return text
 
 
 def token(value: object) -> str:

@@ -1,5 +1,6 @@
 """Loads the settings from flags, `TAPEWAY_…` variables and tapeway.toml, in that precedence."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,14 +146,24 @@ def _of_file(config: _SourcedValue | None, directory: Path) -> dict[str, _Source
     given: dict[str, _SourcedValue] = {}
     for key, value in keys.items():
         name = key.replace("-", "_")
-        option, source = SWITCHES_OFF.get(name, name), f"{shown}: {key}"
+        option, place = SWITCHES_OFF.get(name, name), f"{shown}{_line_of(key, text)}"
+        source = f"{place}: {key}"
         if option not in (*OPTIONS, *TABLES, *REMOVED) or option == "config":
-            raise ConfigError(f"{shown}: unknown key {key}{_nearest(option)}")
+            raise ConfigError(f"{place}: unknown key {key}{_nearest(option)}")
         if option in given:
             raise ConfigError(f"{given[option].source} is also given as {key}")
         sourced = _switched_off(value, source) if name != option else _SourcedValue(value, source)
         given[option] = sourced
     return given
+
+
+def _line_of(key: str, text: str) -> str:
+    """The line that begins a key or a table of the file, which the parser does not say."""
+    begins = re.compile(rf"[ \t\[]*[\"']?{re.escape(key)}[\"']?[ \t]*[=.\]]")
+    for number, line in enumerate(text.splitlines(), 1):
+        if begins.match(line):
+            return f", line {number}"
+    return ""
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:

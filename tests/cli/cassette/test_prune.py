@@ -87,6 +87,18 @@ def test_recordings_that_a_run_did_not_use_are_dropped(capsys: pytest.CaptureFix
     assert held() == ['/v1/a {"n": 1}', '/v1/a {"n": 2}', "tool"]
 
 
+def test_what_stays_in_a_file_is_spelled_as_before(capsys: pytest.CaptureFixture[str]) -> None:
+    file = written("smoke", A1, A2, B)
+    cassette = json.loads(file.read_text())
+    by_hand = cassette["interactions"][2]
+    by_hand["response"] = {"status_code": 200, "text": '{"n":1}'}
+    del by_hand["latency_ms"]
+    file.write_text(json.dumps(cassette))
+
+    assert run(capsys, "prune", "smoke", "--keep-last=1")[0] == 0
+    assert json.loads(file.read_text())["interactions"][1] == {**by_hand, "index": 1}
+
+
 def test_unused_recordings_are_found_under_other_indexes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -213,3 +214,49 @@ def test_what_one_interaction_teaches_is_found_in_those_before_and_behind_it(
     assert run_tapeway(capsys, "cassette", "redact")[0] == 0
     assert TAUGHT not in (folder / "x.json").read_text()
     assert found(capsys)[0] == 0
+
+
+def test_what_the_configuration_allows_is_no_finding(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder.parent / "tapeway.toml").write_text(f'not_secret = ["{KEY[:9]}*"]\n')
+
+    stored = (folder / "suite" / "leaky.json").read_bytes()
+
+    assert found(capsys, "cassettes") == (0, "", "")
+    assert run_tapeway(capsys, "cassette", "redact", "cassettes")[0] == 0
+    assert (folder / "suite" / "leaky.json").read_bytes() == stored
+    for url in ("sqlite:all.db", "file:copies"):
+        assert run_tapeway(capsys, "cassette", "convert", "--all", "cassettes", url)[0] == 0
+        assert run_tapeway(capsys, "cassette", "redact", "--store", url)[0] == 0
+        assert run(capsys, "--store", url)[:2] == (0, "2 cassettes, 3 interactions: no secret\n")
+        shown = run_tapeway(capsys, "cassette", "show", "suite/leaky", "1", "--store", url)[1]
+        assert KEY in shown
+
+
+def test_what_the_configuration_allows_is_no_finding_in_the_history(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    def git(*arguments: str) -> None:
+        author = ("-c", "user.name=a", "-c", "user.email=a@a.example")
+        subprocess.run(["git", *author, *arguments], check=True, capture_output=True)
+
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "add")
+
+    assert run(capsys, "--history")[0] == 1
+    (folder.parent / "tapeway.toml").write_text('not_secret = ["OpenAI-Key"]\n')
+    assert run(capsys, "--history")[0] == 0
+
+
+def test_a_pattern_that_would_allow_nearly_all_is_refused(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder.parent / "tapeway.toml").write_text('not_secret = ["*k*"]\n')
+    code, _, errors = run(capsys, "cassettes")
+
+    assert code == 2
+    assert (
+        "tapeway.toml, line 1: not_secret: '*k*' would allow too much; write 4 characters" in errors
+    )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli.transfer import folder_of_files
-from tapeway.cli.transfer.endpoints import Endpoint
+from tapeway.cli.transfer.endpoints import FormatFile
 from tapeway.formats.registry import VCR
 from tapeway.pytest_plugin.names import cassette_name
 
@@ -42,7 +42,7 @@ def test_a_file_belongs_to_the_test_that_pytest_collects_for_it(tmp_path: Path) 
     tests.mkdir()
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -v\n")
     (tests / "test_a.py").write_text(TESTS, "utf-8")
-    sources = [Endpoint(str(tests / file), VCR) for file in FILES]
+    sources = [FormatFile(str(tests / file), VCR) for file in FILES]
 
     found = folder_of_files.named(sources, tests, tmp_path)
 
@@ -85,10 +85,10 @@ def test_the_cassettes_that_markers_name_become_those_of_their_tests(tmp_path: P
     ]
 
     found = folder_of_files.named(
-        [Endpoint(str(tests / file), VCR) for file in files], tests, tmp_path
+        [FormatFile(str(tests / file), VCR) for file in files], tests, tmp_path
     )
 
-    assert {named.name: [Path(one.argument).name for one in named.sources] for named in found} == {
+    assert {named.name: [Path(one.shown).name for one in named.sources] for named in found} == {
         "tests/test_m/test_one": ["shared.yaml"],
         "tests/test_m/test_two": ["shared.yaml"],
         "tests/test_m/test_three": ["test_three.yaml", "extra.yaml", "login.yaml"],
@@ -115,7 +115,7 @@ def test_a_module_that_builds_a_client_is_collected_without_a_key(
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_a.py").write_text(CLIENT)
-    source = Endpoint(str(tmp_path / "cassettes/test_a/test_ask[openai-gpt-4].yaml"), VCR)
+    source = FormatFile(str(tmp_path / "cassettes/test_a/test_ask[openai-gpt-4].yaml"), VCR)
 
     (found,) = folder_of_files.named([source], tmp_path, tmp_path)
 
@@ -128,7 +128,7 @@ def test_a_module_that_pytest_cannot_import_is_named(
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_good.py").write_text("def test_it(): ...\n")
     (tmp_path / "test_bad.py").write_text("import no_such_module\n")
-    source = Endpoint(str(tmp_path / "cassettes/test_bad/test_ask[a-b].yaml"), VCR)
+    source = FormatFile(str(tmp_path / "cassettes/test_bad/test_ask[a-b].yaml"), VCR)
 
     folder_of_files.named([source], tmp_path, tmp_path)
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli.transfer import folder_of_files
-from tapeway.cli.transfer.endpoints import Endpoint
+from tapeway.cli.transfer.endpoints import FormatFile
 from tapeway.formats.registry import VCR
 from tapeway.pytest_plugin.names import cassette_name
 
 
 def name_of(file: str, folder: str, root: Path) -> str:
-    (found,) = folder_of_files.named([Endpoint(str(root / file), VCR)], root / folder, root)
+    (found,) = folder_of_files.named([FormatFile(str(root / file), VCR)], root / folder, root)
     return found.name
 
 
@@ -46,7 +46,7 @@ def test_a_folder_outside_the_project_has_the_names_of_its_own_tree(tmp_path: Pa
     file = tmp_path / "old/cassettes/test_a/test_x.yaml"
 
     (found,) = folder_of_files.named(
-        [Endpoint(str(file), VCR)], tmp_path / "old/cassettes", tmp_path / "project"
+        [FormatFile(str(file), VCR)], tmp_path / "old/cassettes", tmp_path / "project"
     )
 
     assert found.name == "test_a/test_x"
@@ -63,7 +63,7 @@ def test_names_that_differ_in_case_alone_get_digits_as_in_the_plugin(tmp_path: P
     files = [f"cassettes/test_a/test_x[{character}].yaml" for character in "aA"]
 
     found = folder_of_files.named(
-        [Endpoint(str(tmp_path / file), VCR) for file in files], tmp_path / "cassettes", tmp_path
+        [FormatFile(str(tmp_path / file), VCR) for file in files], tmp_path / "cassettes", tmp_path
     )
 
     assert len({named.name.lower() for named in found}) == 2

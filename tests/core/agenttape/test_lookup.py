@@ -1,6 +1,7 @@
 """The aliases by which AgentTape's recordings are found, beside their match keys."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -40,10 +41,12 @@ def found(index: AliasIndex, request: Request, rules: Rules = NO_RULES) -> list[
     return list(dict.fromkeys(position for alias in aliases for position in index.find(alias)))
 
 
-def indexed(*interactions: Interaction, rules: Rules = NO_RULES) -> AliasIndex:
+def indexed(
+    *interactions: Interaction, rules: Rules = NO_RULES, meta: Mapping[str, Json] | None = None
+) -> AliasIndex:
     index = AliasIndex()
     for interaction in interactions:
-        index.add(interaction, rules)
+        index.add(interaction, rules, meta or {})
     return index
 
 
@@ -141,6 +144,15 @@ def test_a_recording_of_tapeways_has_no_aliases() -> None:
 )
 def test_keys_of_agenttape_count_where_it_recorded(meta: dict[str, Json], known: bool) -> None:
     assert lookup.uses_agenttape_keys(meta) is known
+
+
+def test_a_request_that_tapeway_brought_in_has_no_aliases_and_a_call_of_an_sdk_has() -> None:
+    request, sdk_call = exchange(0, "https://a", "/x"), call(1, "embeddings", input="x")
+
+    assert not indexed(request, meta={"tapeway_version": "1"})
+    brought_in = indexed(request, sdk_call, meta={"tapeway_version": "1"})
+    assert found(brought_in, got("/x")) == []
+    assert found(brought_in, posted("/v1/embeddings", {"input": "x"})) == [1]
 
 
 def test_an_alias_does_not_show_the_request() -> None:

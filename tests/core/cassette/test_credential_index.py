@@ -46,7 +46,11 @@ def recorded(*requests: Request, known: tuple[str, ...] = ()) -> CassetteIndex:
 def answer(cassette: CassetteIndex, request: Request, *, can_ask: bool = False) -> int | None:
     asked = cassette.asked(request)
     found = cassette.find(asked, (request.route,))
-    one = None if found is None else cassette.next(found, "last", asked, can_ask=can_ask)
+    one = (
+        None
+        if found is None
+        else cassette.next(found, cassette.take, "last", asked, can_ask=can_ask)
+    )
     return None if one is None else one.index
 
 

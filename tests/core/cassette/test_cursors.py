@@ -74,7 +74,7 @@ def replayed(
     cassette: CassetteIndex, asked: Request, repeats: Repeats | None = None
 ) -> list[int | None]:
     key = FoundKey(request_key(asked))
-    found = [cassette.next(key, repeats, cassette.asked(asked)) for _ in range(4)]
+    found = [cassette.next(key, cassette.take, repeats, cassette.asked(asked)) for _ in range(4)]
     return [None if recording is None else recording.index for recording in found]
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.cassette.credential_index import FoundKey
+from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.matching.key import key_on_route, request_key
@@ -51,8 +52,11 @@ def record(cassette: CassetteIndex, asked: str, body: str, *, replaces: bool = T
     return recording
 
 
-def replayed(cassette: CassetteIndex, asked: str, repeats: Repeats, count: int) -> list[int | None]:
-    found = [cassette.next(FoundKey(key(asked)), repeats) for _ in range(count)]
+def replayed(
+    cassette: CassetteIndex, asked: str, repeats: Repeats, count: int, take: Take | None = None
+) -> list[int | None]:
+    take = take or cassette.take
+    found = [cassette.next(FoundKey(key(asked)), take, repeats) for _ in range(count)]
     return [None if recording is None else recording.index for recording in found]
 
 
@@ -217,10 +221,10 @@ def test_the_only_recording_of_a_key_answers_again_by_the_repeat_rule(
     repeats: Repeats, answers: bool
 ) -> None:
     cassette = make_cassette(make_interaction(3, "a"))
-    assert cassette.next_in_order(key("a"), repeats, None, tuple) is cassette.get(3)
+    assert cassette.next_in_order(key("a"), cassette.take, repeats, None, tuple) is cassette.get(3)
     cassette.take.use(key("a"), 3)
 
-    again = cassette.next_in_order(key("a"), repeats, None, tuple)
+    again = cassette.next_in_order(key("a"), cassette.take, repeats, None, tuple)
     assert again is (cassette.get(3) if answers else None)
 
 
@@ -230,10 +234,14 @@ def test_where_the_upstream_can_be_asked_the_order_decides_for_the_caller_of_thi
     record(cassette, "b", "new", replaces=False)
 
     # An earlier take's answer whoever asks.
-    assert cassette.next_in_order(key("a"), "last", lambda: b"other", tuple) is cassette.get(0)
-    assert cassette.next_in_order(key("b"), "last", lambda: b"other", tuple) is None
-    assert cassette.next_in_order(key("b"), "last", lambda: b"", tuple) is cassette.get(2)
-    assert cassette.next_in_order(key("b"), "last", None, tuple) is cassette.get(2)
+    assert cassette.next_in_order(
+        key("a"), cassette.take, "last", lambda: b"other", tuple
+    ) is cassette.get(0)
+    assert cassette.next_in_order(key("b"), cassette.take, "last", lambda: b"other", tuple) is None
+    assert cassette.next_in_order(
+        key("b"), cassette.take, "last", lambda: b"", tuple
+    ) is cassette.get(2)
+    assert cassette.next_in_order(key("b"), cassette.take, "last", None, tuple) is cassette.get(2)
 
 
 def test_the_only_recording_of_a_key_is_replaced() -> None:
@@ -334,7 +342,7 @@ def test_a_cassette_behaves_as_plain_lists_would(
                 requests_counted.clear()
                 recorded.clear()
             case "next":
-                found = cassette.next(FoundKey(key(what)), repeats)
+                found = cassette.next(FoundKey(key(what)), cassette.take, repeats)
                 expected = _expected(held, requests_counted.get(what, 0), repeats)
                 assert (found and found.response.body.decode()) == expected
                 requests_counted[what] = requests_counted.get(what, 0) + (expected is not None)
@@ -387,8 +395,8 @@ def test_finding_and_recording_cost_the_same_in_a_cassette_of_any_size() -> None
         cassette = make_cassette(*[make_interaction(i, f"r{i}") for i in range(size)])
         wanted, first, second = key("r5"), key("new"), key("r7")
         return [
-            operations(lambda: cassette.next(FoundKey(wanted), "last")),
-            operations(lambda: cassette.next(FoundKey(b"none\0"), "last")),
+            operations(lambda: cassette.next(FoundKey(wanted), cassette.take, "last")),
+            operations(lambda: cassette.next(FoundKey(b"none\0"), cassette.take, "last")),
             operations(lambda: cassette.has_route("nowhere")),
             operations(lambda: _record_raw(cassette, first)),
             operations(lambda: _record_raw(cassette, second)),
@@ -432,6 +440,7 @@ def replayed_for_headers(
     found = [
         cassette.next(
             FoundKey(request_key(request_accepting(accept))),
+            cassette.take,
             repeats,
             cassette.asked(request_accepting(accept)),
         )
@@ -520,7 +529,7 @@ def replay(
 ) -> Interaction | None:
     asked = cassette.asked(request)
     found = cassette.find(asked, (request.route,))
-    return found and cassette.next(found, "last", asked, can_ask=can_ask)
+    return found and cassette.next(found, cassette.take, "last", asked, can_ask=can_ask)
 
 
 RANGE: Headers = ((b"range", b"bytes=0-9"),)
@@ -589,8 +598,7 @@ def test_the_number_of_unused_recordings_is_that_of_the_list(steps: list[str]) -
             case "record":
                 record(cassette, "a", str(number))
             case "slot":
-                with cassette.in_take(number):
-                    replayed(cassette, "a", "last", 1)
+                replayed(cassette, "a", "last", 1, cassette.running(number))
             case "end slot":
                 cassette.end_slot_takes(())
             case "rules" | "renumber":

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
+from tapeway.core.matching.normalisers import NORMALISERS
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules, parse_rules
 from tapeway.core.misses.suggestion import (
     confused_recordings,
@@ -311,6 +312,28 @@ def test_an_opaque_value_in_a_prompt_gets_a_pattern_with_its_words_that_is_ancho
     assert pasted.patterns == ((name, pattern),)
     assert matches(*requests, pasted)
     assert not matches(asked(chat(f"{recorded} now")), requests[1], pasted)
+
+
+@pytest.mark.parametrize("around", ["id: {}", "see ({}).", "run {} now", "a {}, b", "{}: start"])
+@pytest.mark.parametrize("name", NORMALISERS)
+def test_no_pattern_is_made_up_for_a_value_that_a_normaliser_replaces(
+    name: str, around: str
+) -> None:
+    recorded = NORMALISERS[name].example
+    requested = (
+        f"0.12345{recorded[::-1][:4]}" if name == "float_tail" else _with_other_end(recorded)
+    )
+    found = suggestion(
+        asked(chat(around.format(recorded))), asked(chat(around.format(requested))), NO_RULES
+    )
+
+    assert found.rules == Rules(normalise=(name,))
+
+
+def _with_other_end(text: str) -> str:
+    """A value of the same form: its last digit is another one."""
+    at = max(text.rfind(digit) for digit in "0123456789")
+    return text[:at] + ("1" if text[at] != "1" else "2") + text[at + 1 :]
 
 
 def test_a_pattern_leaves_values_of_the_same_form_elsewhere_alone() -> None:

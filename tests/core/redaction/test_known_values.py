@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import quote, quote_plus
 from xml.sax import saxutils
 
@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.credentials import MAX_VALUE, Secret
 from tapeway.core.redaction.known_values import (
+    PiecewiseRecall,
     RecordedPlaceholders,
     constant_part,
     value_pattern,
@@ -202,3 +203,44 @@ def test_what_is_known_and_what_can_be_read_is_not_recognised() -> None:
     recorded.update(placeholders_of(VALUE, WITH_SIGNS))
     assert recorded.find([VALUE, WITH_SIGNS]) == [Secret("hf_token", WITH_SIGNS)]
     assert RecordedPlaceholders("run-2").find([VALUE]) == []
+
+
+def found_in_pieces(
+    recorded: RecordedPlaceholders, pieces: Sequence[bytes], known: Sequence[Secret] = ()
+) -> list[Secret]:
+    recall = PiecewiseRecall(recorded, known)
+    found = [secret for piece in pieces for secret in recall.feed(piece)]
+    return [*found, *recall.finish()]
+
+
+@pytest.mark.parametrize("value", [VALUE, WITH_SIGNS])
+def test_a_value_is_recognised_wherever_the_pieces_of_a_text_end(value: bytes) -> None:
+    text = b"%b cat: %b, %b" % (b"x" * (2 * MAX_VALUE), value, b"y" * (2 * MAX_VALUE))
+    recorded, begin = placeholders_of(value), text.index(value)
+    for end in range(begin - 2, begin + len(value) + 3):
+        found = found_in_pieces(recorded, [text[:end], text[end:]])
+        assert found == [Secret("hf_token", value)]
+    pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
+    assert found_in_pieces(recorded, pieces) == [Secret("hf_token", value)]
+
+
+def test_a_part_of_a_run_that_is_no_value_is_none_in_pieces_either() -> None:
+    long = b"x" * MAX_VALUE + VALUE
+    pieces = [long[at : at + 100] for at in range(0, len(long), 100)]
+    assert found_in_pieces(placeholders_of(VALUE), [*pieces, b" ."]) == []
+
+
+def test_values_that_are_known_are_not_looked_for_in_pieces() -> None:
+    known = [Secret("authorization", VALUE)]
+    assert found_in_pieces(placeholders_of(VALUE), [VALUE], known) == []
+    both = placeholders_of(VALUE, WITH_SIGNS)
+    assert Secret("hf_token", WITH_SIGNS) in found_in_pieces(both, [WITH_SIGNS], known)
+
+
+@pytest.mark.parametrize("tag", [b"\x12", b"*", b"B"])
+def test_a_value_with_its_length_before_it_is_recognised_though_a_letter_follows(
+    tag: bytes,
+) -> None:
+    value = VALUE + VALUE[::-1]
+    message = b"%b%c%b%b\x04name" % (tag, len(value), value, b"2")
+    assert placeholders_of(value).find([message]) == [Secret("hf_token", value)]

@@ -4,7 +4,8 @@ import pytest
 
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
-from tapeway.core.redaction.credentials import environment_secrets, response_credentials
+from tapeway.core.redaction.credentials import environment_secrets
+from tapeway.core.redaction.known_values import issued_credentials
 from tapeway.core.redaction.spans import PLACEHOLDER
 from tests.core.redaction.payloads import OPAQUE, PAYLOADS, Payload
 
@@ -20,7 +21,7 @@ def stored(payload: Payload) -> tuple[bytes, bytes]:
         return b"", redaction.redact(SALT, request).body
     head = ResponseHead(200, "OK", payload.response_headers)
     response = Response(head, payload.octets, 0.0)
-    redactor = redaction.redactor(SALT, request, response_credentials(response.headers))
+    redactor = redaction.redactor(SALT, request, issued_credentials(response.head))
     redacted = redactor.response(response)
     return b"\n".join([value for _, value in redacted.headers]), redacted.body
 

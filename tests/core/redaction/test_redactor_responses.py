@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tapeway.core.http.content_codings import readable_response
 from tapeway.core.model.messages import Response
-from tapeway.core.redaction.credentials import Secret, response_credentials
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.known_values import issued_credentials
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import PLACEHOLDER
 from tests.core.redaction.example_messages import (
@@ -32,7 +33,7 @@ def respond(response: Response, *values: str) -> Response:
     """What is stored of a response to a request with these credentials."""
     known = [Secret("authorization", value.encode()) for value in values]
     held = readable_response(response, "POST")
-    return Redactor(SALT, [*known, *response_credentials(response.headers)]).response(held)
+    return Redactor(SALT, [*known, *issued_credentials(response.head)]).response(held)
 
 
 def echoing(write: Callable[[str], str]) -> Callable[[str], Response]:

@@ -9,7 +9,7 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import Rules, merged_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.errors import CassetteCorrupt, StoreFull
 from tests.support.fakes.broker import recorded, running_broker
 from tests.support.fakes.failing_store import FakeStore

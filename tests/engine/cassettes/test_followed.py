@@ -434,7 +434,7 @@ async def test_a_plain_hit_is_counted_behind_an_ordinary_hit_of_its_key(in_time:
 
         ordinary = start(one.get)
         first = await steps.get()
-        plain = known.cassette.next_in_order(key, "miss", None, None)
+        plain = known.cassette.next_in_order(key, known.cassette.take, "miss", None, None)
         assert plain is not None
         known.count(key, plain.index, [key], counted.put_nowait, stays=False)
         second = await steps.get()

@@ -19,7 +19,7 @@ from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassettes import loaded as memory_cassettes
 from tapeway.engine.cassettes.loaded import Loaded
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.stores.file import snapshot
 from tapeway.stores.file.store import FileStore

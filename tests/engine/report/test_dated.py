@@ -8,7 +8,7 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import Interaction
-from tapeway.engine.journal import MOST_MISSES, ClientTexts, ServedRequest, Tally
+from tapeway.engine.journal import MOST_MISSES, ClientTexts, ServedAnswer, ServedRequest, Tally
 from tapeway.engine.report.forms import text_report
 from tapeway.engine.report.standards import NO_LIMITS
 from tapeway.engine.report.summary import (
@@ -27,19 +27,10 @@ PROMPTS = ("It is November 25, 2026. One.", "Current time: 12:00 UTC. Two.", "No
 
 
 def recorded(index: int, at: datetime = NOON) -> ServedRequest:
-    request = (
-        "tw-1",
-        at.timestamp(),
-        "c",
-        "openai",
-        "POST",
-        ClientTexts("/"),
-        "recorded",
-        200,
-        index,
-        0.0,
+    answer = ServedAnswer("recorded", 200, index)
+    return ServedRequest(
+        *("tw-1", at.timestamp(), "c", "openai", "POST", ClientTexts("/"), answer, 0.0, None)
     )
-    return ServedRequest(*request, None)  # type: ignore[arg-type] # one by one
 
 
 def take(*prompts: str, rules: Rules = NO_RULES) -> StoredCassette:

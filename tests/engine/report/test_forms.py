@@ -21,6 +21,7 @@ from tapeway.engine.journal import (
     MOST_MISSES,
     ClientTexts,
     MissedCall,
+    ServedAnswer,
     ServedRequest,
     Tally,
     tokens_of,
@@ -53,8 +54,8 @@ def served(
     """A request that ended so; `usage` is that of the recording that answered."""
     tokens = () if usage is None else tokens_of(usage)
     return ServedRequest(
-        *("tw-1", 0.0, "c", "r", "GET", ClientTexts(path), outcome, 200, None, 0.0, None),
-        tokens=tokens,
+        *("tw-1", 0.0, "c", "r", "GET", ClientTexts(path)),
+        *(ServedAnswer(outcome, 200, tokens=tokens), 0.0, None),
     )
 
 
@@ -121,7 +122,7 @@ def test_unused_and_duplicate_recordings_are_named() -> None:
         ForeignInteraction(2, {"kind": "tool"}),
         make_interaction(3, "/b"),
     )
-    cassette.next(FoundKey(request_key(Request("openai", "POST", "/b"))), "last")
+    cassette.next(FoundKey(request_key(Request("openai", "POST", "/b"))), cassette.take, "last")
     report = report_of_index(cassette, Tally())
 
     assert report.unused == (RecordingSummary(0, "POST", "/a"), RecordingSummary(3, "POST", "/b"))
@@ -412,7 +413,9 @@ def test_a_recording_without_its_end_mark_is_named_once_however_often_it_is_used
     tally = Tally()
     for index in (4, 4, 2, 3):
         entry = served("replayed", f"/{index}")
-        tally.add(entry._replace(interaction=index, unmarked=index != 3))
+        tally.add(
+            entry._replace(answer=entry.answer._replace(interaction=index, unmarked=index != 3))
+        )
 
     found = report_of_index(make_cassette(), tally).unmarked
     assert found == (RecordingSummary(2, "GET", "/2"), RecordingSummary(4, "GET", "/4"))

@@ -9,7 +9,14 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
-from tapeway.engine.journal import MOST_MODELS, NO_MODEL, ClientTexts, ServedRequest, Tally
+from tapeway.engine.journal import (
+    MOST_MODELS,
+    NO_MODEL,
+    ClientTexts,
+    ServedAnswer,
+    ServedRequest,
+    Tally,
+)
 from tapeway.engine.report.standards import Standards
 from tapeway.engine.report.summary import (
     RecordingsInMemory,
@@ -39,13 +46,11 @@ def replayed(model: str, prompt: int, completion: int) -> ServedRequest:
         "openai",
         "POST",
         ClientTexts("/"),
-        "replayed",
-        200,
-        None,
+        ServedAnswer("replayed", 200, tokens=tokens, model=model),
         0.0,
         None,
     )
-    return ServedRequest(*request, tokens=tokens, model=model)  # type: ignore[arg-type] # one by one
+    return ServedRequest(*request)
 
 
 def saved(*replays: ServedRequest) -> Savings:

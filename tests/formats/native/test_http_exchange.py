@@ -46,12 +46,14 @@ FRAMING: Headers = (
 digests = st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
 maybe_text = st.none() | st.text(st.characters(codec="utf-8"), max_size=5)
 parts = st.builds(PartDigest, maybe_text, maybe_text, maybe_text, digests)
+placeholders = st.sampled_from(["REDACTED.hf_token.abcdefgh", "REDACTED.short-pin.ponmlkji"])
 files = st.builds(
     BodyFile,
     path=st.just(""),
     size=st.integers(1, 2**40),
     digest=digests,
     parts=st.none() | st.lists(parts, max_size=3).map(tuple),
+    placeholders=st.lists(placeholders, max_size=3).map(tuple),
 )
 pieces = st.lists(st.tuples(times, st.integers(1, 2**20)), min_size=2, max_size=20)
 FAILED_HEAD = CassetteHead("2026-01-01T00:00:00", "run")
@@ -216,6 +218,14 @@ def test_a_body_under_content_length_has_the_time_of_its_last_chunk() -> None:
         ({"body_file": {"sha256": "a" * 64, "size": -1}}, "size: must be a whole number"),
         ({"body_file": {"sha256": "a" * 64, "size": 4, "path": "x"}}, "there is no such field"),
         ({"body_file": "a" * 64}, "body_file: must be an object"),
+        (
+            {"body_file": {"sha256": "a" * 64, "size": 4, "placeholders": ["REDACTED.a"]}},
+            "placeholders: must be placeholders such as REDACTED.key.abcdefgh",
+        ),
+        (
+            {"body_file": {"sha256": "a" * 64, "size": 4, "placeholders": "REDACTED.a.abcdefgh"}},
+            "placeholders: must be a list, not text",
+        ),
         ({"text": "four"}, "is there twice, as 'text' and 'body_file'"),
         ({"chunks": [[1, 2], [1, 3]]}, "they are 5 bytes together, the file has 4"),
         ({"chunks": "1+2 1+2x"}, "must be milliseconds[+]bytes at '1[+]2x'"),

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.model.control import Mode
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tests.server.in_process_proxy import RunningProxy, running_proxy, written_and_read
 from tests.support.raw_client import RawClient
 from tests.support.socket_upstream import Peer

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.core.model.control import Mode
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.server import front
 from tapeway.server.front import (
     HEAD_S,

@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.stores.memory import MemoryStore
 from tests.server.http.test_framing import CHUNKED, EVENTS
 from tests.server.in_process_proxy import running_proxy

@@ -3,8 +3,11 @@
 An agent reads `.env`, the model repeats a value of it, and the next turn carries both.
 """
 
+import asyncio
 import base64
+import gzip
 import json
+import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,10 +16,14 @@ import pytest
 from aiohttp import web
 
 from tapeway.core.model.control import Mode
+from tapeway.core.model.messages import LARGE_BODY
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
+from tapeway.stores.postgres.store import PostgresStore
 from tapeway.stores.sqlite.store import SqliteStore
+from tests.cli.invocation import run_tapeway
 from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.stores.postgres_server import fresh
 from tests.support.raw_client import Answer
 
 TOKEN = "Zq7TnV4mXc9LpR2sWk8HdY3b"
@@ -58,7 +65,7 @@ async def answering(reply: Callable[[str, bytes], str | None]) -> AsyncIterator[
             text="".join([*lines, "data: [DONE]\n\n"]), content_type="text/event-stream"
         )
 
-    app = web.Application()
+    app = web.Application(client_max_size=2**26)
     app.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(app, shutdown_timeout=1)
     await runner.setup()
@@ -287,3 +294,230 @@ async def test_a_new_recording_replaces_one_that_shows_a_value_not_known_then(
             assert said_by(await proxy.ask(CHAT, JSON, body=alone)) == "third"
     assert len(recorded) == 2
     assert TOKEN.encode() not in b"".join([item.request.body for item in recorded])
+
+
+PAD = b"line of a log: nothing happened\n" * 40_000
+"""More than a body in memory may have."""
+BOUNDARY = b"--b\r\nContent-Disposition: form-data; name=%b\r\n\r\n"
+LARGE = {
+    "text": (b"Content-Type: text/plain", b"%b\nis it %%b?\n%b" % (PAD, PAD)),
+    "begins": (b"Content-Type: text/plain", b"%%b\n%b" % PAD),
+    "ends": (b"Content-Type: text/plain", b"%b %%b" % PAD),
+    "octets": (b"Content-Type: application/octet-stream", b"%b\x00\xff%%b\x00\xfe" % PAD),
+    "no type": (b"Accept: */*", b"%b\x01\x18%%b\x1a" % PAD),
+    "parts": (
+        b"Content-Type: multipart/form-data; boundary=b",
+        b"".join([BOUNDARY % b"a", PAD, b"\r\n", BOUNDARY % b"k", b"%b", b"\r\n--b--\r\n"]),
+    ),
+}
+"""Where a value may stand in a body of more than 1 MiB."""
+
+
+@pytest.mark.parametrize("place", LARGE)
+async def test_a_later_process_replaces_a_recorded_value_in_a_large_body_and_another_finds_it(
+    place: str, opened: OpenStore, tmp_path: Path
+) -> None:
+    header, pattern = LARGE[place]
+    body, other = pattern % TOKEN.encode(), pattern % TOKEN[::-1].encode()
+    taught = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+    async with answering(lambda path, _: f"echo {TOKEN}" if path == "/up" else None) as url:
+        async with proxying(opened, "record", url) as proxy:
+            await proxy.ask(b"POST /teach", JSON, body=taught)
+        for mode in ("record", "auto"):
+            async with proxying(opened, mode, url) as proxy:
+                assert (await proxy.ask(b"POST /up", header, body=body)).status == 200
+        async with proxying(opened, "replay", url) as proxy:
+            replayed = await proxy.ask(b"POST /up", header, body=body)
+            missed = await proxy.ask(b"POST /up", header, body=other)
+
+    assert replayed.status == 200, replayed.body
+    assert b"echo REDACTED." in replayed.body
+    assert missed.status == 400
+    assert TOKEN.encode() not in stored_in(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["before", "behind"])
+async def test_what_a_large_body_teaches_is_replaced_in_all_of_it_and_in_later_requests(
+    where: str, opened: OpenStore, tmp_path: Path
+) -> None:
+    told, plain = b"export HF_TOKEN=%b\n" % TOKEN.encode(), b"cat: %b\n" % TOKEN.encode()
+    body = b"".join([plain, PAD, told] if where == "before" else [told, PAD, plain])
+    text = b"Content-Type: text/plain"
+    async with answering(lambda *_: None) as url:
+        for line, asked in ((b"POST /up", body), (b"POST /next", plain)):
+            async with proxying(opened, "record", url) as proxy:
+                assert (await proxy.ask(line, text, body=asked)).status == 200
+        async with proxying(opened, "replay", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+            assert (await proxy.ask(b"POST /next", text, body=plain)).status == 200
+
+    assert TOKEN.encode() not in stored_in(tmp_path)
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+async def test_what_an_answer_teaches_is_replaced_in_its_own_large_request(
+    size: str, opened: OpenStore, tmp_path: Path
+) -> None:
+    body, text = b"%b\ncat: %b\n" % (PAD, TOKEN.encode()), b"Content-Type: text/plain"
+    padding = PAD.decode() if size == "large" else ""
+    said = f"{TOKEN}, {padding} so export HF_TOKEN={TOKEN} and go on."
+
+    async with answering_text(said) as url:
+        for mode in ("record", "record", "auto", "replay"):
+            async with proxying(opened, mode, url) as proxy:
+                answer = await proxy.ask(b"POST /up", text, body=body)
+                assert answer.status == 200
+                assert TOKEN in answer.body.decode() or mode in ("auto", "replay")
+                recorded = await proxy.recorded()
+    assert len(recorded) == 1
+    assert TOKEN.encode() not in stored_in(tmp_path)
+
+
+async def test_a_token_of_an_answer_is_found_again_in_a_large_upload(
+    opened: OpenStore, tmp_path: Path
+) -> None:
+    body, text = b"%b\nsession %b\n" % (PAD, TOKEN.encode()), b"Content-Type: text/plain"
+    async with answering_text(json.dumps({"access_token": TOKEN}), "application/json") as url:
+        async with proxying(opened, "record", url) as proxy:
+            assert TOKEN.encode() in (await proxy.ask(b"POST /login")).body
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+        async with proxying(opened, "replay", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+    assert TOKEN.encode() not in stored_in(tmp_path)
+
+
+async def test_a_large_body_is_found_whose_recording_knew_fewer_values(
+    opened: OpenStore, tmp_path: Path
+) -> None:
+    told = b"export DB_PASSWORD=%b\n" % PASSWORD.encode()
+    body, text = b"%b\n%b\n%b" % (told, PAD, TOKEN.encode()), b"Content-Type: text/plain"
+    taught = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+    async with answering(lambda *_: None) as url:
+        async with proxying(opened, "record", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+            assert (await proxy.ask(b"POST /teach", JSON, body=taught)).status == 200
+        async with proxying(opened, "replay", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+
+    assert PASSWORD.encode() not in stored_in(tmp_path)
+
+
+async def test_a_large_body_without_its_value_is_found_where_there_is_no_service(
+    opened: OpenStore,
+) -> None:
+    body, text = b"%b\ntoken: %b\n" % (PAD, TOKEN.encode()), b"Content-Type: text/plain"
+    async with answering(lambda *_: None) as url, proxying(opened, "record", url) as proxy:
+        assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+    async with running_proxy(mode="auto", store=opened()) as proxy:
+        assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+
+
+async def test_a_copied_cassette_finds_a_large_body_with_a_value_that_nobody_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body, text = b"%b\nsession %b\n" % (PAD, TOKEN.encode()), b"Content-Type: text/plain"
+    taught = json.dumps({"access_token": TOKEN})
+    async with answering_text(taught, "application/json") as url:
+        async with proxying(lambda: FileStore(tmp_path / "a"), "record", url) as proxy:
+            assert (await proxy.ask(b"POST /login")).status == 200
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+        for command in (
+            ["scan", "default"],
+            ["redact", "default"],
+            ["convert", "default", f"sqlite:{tmp_path}/b.db#default"],
+        ):
+            store = ["--store", str(tmp_path / "a")]
+            done = await asyncio.to_thread(run_tapeway, capsys, "cassette", *command, *store)
+            assert done[0] == 0, done
+        async with proxying(lambda: SqliteStore(tmp_path / "b.db"), "replay", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+
+
+@pytest.mark.parametrize("kind", [b"text/plain", b"multipart/form-data; boundary=b"])
+async def test_a_compressed_large_body_is_stored_decoded_and_found_however_it_is_compressed(
+    kind: bytes, opened: OpenStore, tmp_path: Path
+) -> None:
+    noise = random.Random(5).randbytes(2**20).hex().encode()
+
+    def packed(token: str, level: int) -> bytes:
+        held = b"".join([BOUNDARY % b"a", noise, b"\r\n", BOUNDARY % b"k", b"%b\r\n--b--\r\n"])
+        plain = (held if b"form" in kind else b"%b\ncat: %%b\n" % noise) % token.encode()
+        return gzip.compress(plain, level)
+
+    head = b"Content-Type: %b\r\nContent-Encoding: gzip" % kind
+    taught = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+    assert len(packed(TOKEN, 9)) > LARGE_BODY
+    async with answering(lambda *_: None) as url:
+        async with proxying(opened, "record", url) as proxy:
+            await proxy.ask(b"POST /teach", JSON, body=taught)
+        async with proxying(opened, "record", url) as proxy:
+            asked = await proxy.ask(b"POST /up", head, body=packed(TOKEN, 1))
+            assert asked.status == 200
+            request = (await proxy.recorded())[-1].request
+        async with proxying(opened, "replay", url) as proxy:
+            assert (await proxy.ask(b"POST /up", head, body=packed(TOKEN, 9))).status == 200
+            other = await proxy.ask(b"POST /up", head, body=packed(TOKEN[::-1], 9))
+            assert other.status == 400
+
+    assert request.coding == b"gzip"
+    assert request.file is not None
+    assert request.file.size > len(noise)
+    stored = stored_in(tmp_path)
+    assert TOKEN.encode() not in stored
+    assert packed(TOKEN, 1)[:1024] not in stored
+
+
+async def test_another_instance_over_postgresql_replaces_what_it_never_looked_at(
+    postgres_dsn: str,
+) -> None:
+    taught = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+    echo = json.dumps({"text": f"cat: {TOKEN}"}).encode()
+    async with (
+        fresh(postgres_dsn) as database,
+        answering(lambda path, _: f"echo {TOKEN}" if path == "/next" else None) as url,
+    ):
+        async with proxying(lambda: PostgresStore(database), "record", url) as proxy:
+            assert (await proxy.ask(b"POST /teach", JSON, body=taught)).status == 200
+        async with proxying(lambda: PostgresStore(database), "record", url) as proxy:
+            assert (await proxy.ask(b"POST /next", JSON, body=echo)).status == 200
+            recorded = await proxy.recorded()
+    assert len(recorded) == 2
+    for item in recorded:
+        assert TOKEN.encode() not in item.request.body + item.response.body
+
+
+async def test_another_instance_over_postgresql_finds_a_large_body_with_a_value_it_never_met(
+    postgres_dsn: str,
+) -> None:
+    body, text = b"%b\nsession %b\n" % (PAD, TOKEN.encode()), b"Content-Type: text/plain"
+    other = body.replace(TOKEN.encode(), TOKEN[::-1].encode())
+    async with (
+        fresh(postgres_dsn) as database,
+        answering_text(json.dumps({"access_token": TOKEN}), "application/json") as url,
+    ):
+        async with proxying(lambda: PostgresStore(database), "record", url) as proxy:
+            assert (await proxy.ask(b"POST /login")).status == 200
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+        async with proxying(lambda: PostgresStore(database), "replay", url) as proxy:
+            assert (await proxy.ask(b"POST /up", text, body=other)).status == 400
+            assert (await proxy.ask(b"POST /up", text, body=body)).status == 200
+
+
+@asynccontextmanager
+async def answering_text(text: str, content_type: str = "text/plain") -> AsyncIterator[str]:
+    """The URL of a service that answers everything with a text."""
+
+    async def answer(request: web.Request) -> web.Response:
+        await request.read()
+        return web.Response(text=text, content_type=content_type)
+
+    app = web.Application(client_max_size=2**26)
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()

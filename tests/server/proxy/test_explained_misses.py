@@ -9,7 +9,7 @@ import pytest
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import parse_rules
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.stores.memory import MemoryStore
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.canary import canary

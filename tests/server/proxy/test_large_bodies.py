@@ -12,7 +12,7 @@ import pytest
 from tapeway.body_files import body_pieces
 from tapeway.core.model.messages import LARGE_BODY, BodyFile
 from tapeway.core.streams.pacing import Pace
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.server import delivery
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy

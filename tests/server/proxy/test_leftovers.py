@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.errors import AdminError, StoreFull
 from tapeway.server.front import Front
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy

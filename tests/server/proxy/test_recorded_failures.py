@@ -7,7 +7,7 @@ import pytest
 
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import FailureKind
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import RunningProxy, running_proxy, written_and_read

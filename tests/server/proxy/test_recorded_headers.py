@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tests.server.in_process_proxy import running_proxy
 from tests.server.streaming import routes
 from tests.support.reuse import REUSED

@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.model.control import Mode
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy, written_and_read
 from tests.support.reuse import REUSED

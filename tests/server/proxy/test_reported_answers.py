@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tapeway.core.model.control import Mode
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.engine.report.forms import text_report
 from tapeway.engine.report.summary import CassetteReport, RecordingSummary
 from tapeway.server.proxy import ProxyOptions

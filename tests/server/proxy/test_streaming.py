@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tapeway.core.model.control import Delivery, Mode
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.errors import StoreFull
 from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream.client import Limits

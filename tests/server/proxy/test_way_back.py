@@ -15,7 +15,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Delivery, Mode
 from tapeway.core.model.messages import LARGE_BODY
 from tapeway.core.streams.pacing import Pace
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.server.proxy import ProxyOptions
 from tapeway.stores.memory import MemoryStore
 from tests.server.in_process_proxy import MIB, HitsOn, running_proxy

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Delivery, Mode
 from tapeway.core.model.interaction import Interaction
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.errors import StoreFull
 from tapeway.server.websocket import late_messages
 from tapeway.stores.memory import MemoryStore

@@ -16,7 +16,7 @@ from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Delivery
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.streams.pacing import Pace
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.errors import StoreFull
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore

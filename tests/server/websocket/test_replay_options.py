@@ -14,7 +14,7 @@ from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.streams.pacing import Pace, Schedule
 from tapeway.engine.journal import Tally
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.engine.report.standards import Standards
 from tapeway.engine.report.summary import RecordingsInMemory, report_of
 from tapeway.ports import CassetteStore

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import Interaction
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.engine.report.forms import text_report
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore

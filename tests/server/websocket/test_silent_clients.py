@@ -10,7 +10,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.model.control import Mode
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.server.websocket import upgrades
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.conversing import call, connected, create, next_event, turn

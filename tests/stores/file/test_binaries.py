@@ -11,17 +11,15 @@ from typing import Any
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.messages import WEBSOCKET, ChunkTimes, Response, ResponseHead
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.session_lines import read_session, session_line
 from tapeway.errors import CassetteCorrupt
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
-from tapeway.formats.fields import Document
 from tapeway.formats.native.assets import LARGE_BINARY
 from tapeway.server.websocket.connection import message_head
 from tapeway.stores.file import offline
-from tapeway.stores.file.offline import OfflineCassette
 from tapeway.stores.file.store import FileStore
 from tests.stores.large_bodies import assets, contents
 from tests.stores.recordings import HEAD, exchanges, recording
@@ -210,12 +208,10 @@ async def test_a_rewrite_leaves_no_file_of_what_it_took_out(store: FileStore, ro
     await store.append("x", HEAD, picture(0))
     await store.release("x")
 
-    def change(found: OfflineCassette) -> tuple[CassetteHead, list[Document]]:
-        document: dict[str, Any] = {**next(found.interactions).document}
+    with offline.claimed(root, "x") as claim:
+        document: dict[str, Any] = {**next(claim.cassette.interactions).document}
         short: dict[str, Any] = {"status_code": 200, "headers": {}, "text": "gone"}
-        return found.head, [{**document, "response": short}]
-
-    offline.rewrite(root, "x", change)
+        claim.replace(claim.cassette.head, [{**document, "response": short}])
 
     assert contents(await store.load("x", writable=False)) == [b"gone"]
     assert assets(root) == []

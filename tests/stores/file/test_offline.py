@@ -17,6 +17,12 @@ from tests.stores.recordings import HEAD, answers, bodies, exchanges, facts, rec
 Change = Callable[[OfflineCassette], tuple[CassetteHead, list[Document]] | None]
 
 
+def rewrite(root: Path, name: str, change: Change) -> None:
+    with offline.claimed(root, name) as claim:
+        if (changed := change(claim.cassette)) is not None:
+            claim.replace(*changed)
+
+
 def second_answer(text: str) -> Change:
     def change(found: OfflineCassette) -> tuple[CassetteHead, list[Document]]:
         documents = [page.document for page in found.interactions]
@@ -49,7 +55,7 @@ async def test_a_change_takes_the_place_of_file_and_journal(tmp_path: Path) -> N
     await store.close()
     before = (tmp_path / "x.json").read_bytes()
 
-    offline.rewrite(tmp_path, "x", second_answer("changed"))
+    rewrite(tmp_path, "x", second_answer("changed"))
 
     after = (tmp_path / "x.json").read_bytes()
     assert bodies(await FileStore(tmp_path).load("x", writable=False)) == [
@@ -70,7 +76,7 @@ async def test_nothing_is_touched_where_nothing_changes(tmp_path: Path) -> None:
     await store.close()
     before = facts(tmp_path / "x.json")
 
-    offline.rewrite(tmp_path, "x", lambda found: None)
+    rewrite(tmp_path, "x", lambda found: None)
 
     assert facts(tmp_path / "x.json") == before
 
@@ -81,7 +87,7 @@ async def test_a_cassette_that_is_recorded_into_is_read_and_not_changed(tmp_path
     await store.append("x", HEAD, recording(0))
 
     with pytest.raises(CassetteLocked, match="records into this cassette"):
-        offline.rewrite(tmp_path, "x", lambda found: (found.head, []))
+        rewrite(tmp_path, "x", lambda found: (found.head, []))
     assert len([*offline.read(tmp_path, "x").interactions]) == 1
     await store.close()
     assert bodies(await FileStore(tmp_path).load("x", writable=False)) == answers(0)
@@ -90,7 +96,7 @@ async def test_a_cassette_that_is_recorded_into_is_read_and_not_changed(tmp_path
 def test_what_cannot_be_read_is_named_and_left(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text('{"interactions": 1}')
 
-    for work in (offline.read, lambda root, name: offline.rewrite(root, name, lambda found: None)):
+    for work in (offline.read, lambda root, name: rewrite(root, name, lambda found: None)):
         with pytest.raises(StoreError, match=r"x\.json: there is no such cassette"):
             work(tmp_path, "x")
         with pytest.raises(StoreError, match=r"x\.json: there is no such cassette"):

@@ -1,6 +1,7 @@
 """Whoever follows the log of a cassette misses no change, and ends where a fresh reader begins."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -11,8 +12,10 @@ from tapeway.core.matching.rules import Rules, meta_with_rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.postgres.operations import log
+from tapeway.stores.postgres.pool import Session
 from tapeway.stores.postgres.schema import VERSION
 from tapeway.stores.postgres.store import PostgresStore
+from tests.stores.postgres.inside import pool_of
 from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import instances, with_step
@@ -105,6 +108,38 @@ async def test_a_long_log_is_read_by_pages(
 
     assert [*follower.held] == [*range(7)]
     assert follower.pages == 3
+
+
+async def test_a_page_of_a_long_log_reads_its_own_rows_alone(
+    postgres_url: str, postgres_dsn: str
+) -> None:
+    store = PostgresStore(postgres_url)
+    await store.open()
+    try:
+        await store.append("x", HEAD, recording(0))
+        schema = postgres_url.rpartition("schema=")[2]
+        for sql in (
+            """INSERT INTO "{0}".log SELECT cassette, 1 + n, n, n, 0, int8send(n), NULL, 0, true
+            FROM "{0}".log, generate_series(1, 20000) AS n""",
+            'UPDATE "{0}".cassette SET revision = 20001',
+            'ANALYZE "{0}".log',
+        ):
+            await run(postgres_dsn, sql.format(schema))
+
+        async def rows_read(session: Session) -> int:
+            (found,) = await session.rows(
+                f"EXPLAIN (ANALYZE, FORMAT JSON) {log.SINCE}", "x", 5000, log.PAGE
+            )
+            plans, total = [json.loads(found["QUERY PLAN"])[0]["Plan"]], 0
+            while plans:
+                plan = plans.pop()
+                plans += plan.get("Plans", [])
+                total += plan["Actual Rows"] * plan["Actual Loops"]
+            return int(total)
+
+        assert await pool_of(store).read("explain", rows_read) < 10 * log.PAGE
+    finally:
+        await store.close()
 
 
 async def test_rows_have_the_match_keys_by_the_rules_in_force(

@@ -10,7 +10,7 @@ from tapeway.core.cassette.plan import Incoming
 from tapeway.core.model.control import Mode, with_take
 from tapeway.core.model.messages import Headers, Request
 from tapeway.engine.broker import Broker
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.postgres.statements import Statements
 from tests.support.fakes.broker import HEAD, ROUTES, ServedAnswer, serve

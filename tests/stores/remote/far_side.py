@@ -12,7 +12,7 @@ from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.ports import CassetteStore
 from tapeway.stores.remote.client import address_of
 from tapeway.stores.remote.store import RemoteStore

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tapeway.engine.recorder import scratch_of
+from tapeway.engine.recording.call import scratch_of
 from tapeway.errors import CassetteCorrupt, CassetteEdited, ConfigError, StoreError
 from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import location

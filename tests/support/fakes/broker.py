@@ -16,7 +16,8 @@ from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ClientTexts, ServedRequest, tokens_of
-from tapeway.engine.recorder import Policy
+from tapeway.engine.journal import ServedAnswer as NotedAnswer
+from tapeway.engine.recording.selection import Policy
 from tapeway.engine.response_buffer import ResponseReader
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeResponder
@@ -41,8 +42,8 @@ def note(broker: Broker, outcome: Outcome, cassette: str, plan: Plan | None = No
     path = plan.target if plan is not None else ""
     texts = ClientTexts(path if isinstance(path, str) else path())
     served = ServedRequest(
-        *("tw-1", 0.0, cassette, "", method, texts, outcome, 200, None, 0.0, None),
-        tokens=() if usage is None else tokens_of(usage),
+        *("tw-1", 0.0, cassette, "", method, texts),
+        *(NotedAnswer(outcome, 200, tokens=() if usage is None else tokens_of(usage)), 0.0, None),
     )
     broker.journal.add(served)
 

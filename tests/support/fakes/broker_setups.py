@@ -22,7 +22,7 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.broker import Broker
 from tapeway.engine.editing.changes import Addition
 from tapeway.engine.journal import TOLD_APART
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tapeway.engine.report.summary import CassetteReport, RecordingSummary
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import TapewayError

@@ -13,7 +13,7 @@ from tapeway.core.model.control import Mode, Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tapeway.engine.broker import Broker
-from tapeway.engine.recorder import Policy
+from tapeway.engine.recording.selection import Policy
 from tests.support.fakes.broker import ROUTES, ServedAnswer, serve
 from tests.support.fakes.live_service import FakeResponder
 from tests.support.fakes.store_instances import Common, InstanceStore

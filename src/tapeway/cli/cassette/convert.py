@@ -10,19 +10,20 @@ from uuid import uuid4
 import click
 
 from tapeway.cli import terminal
-from tapeway.cli.cassette_arguments import CassetteInStore, existing, opened
+from tapeway.cli.cassette_arguments import existing, opened
 from tapeway.cli.options import cassette_command
 from tapeway.cli.secrets import print_findings
 from tapeway.cli.transfer import conversion, endpoints, folder_of_files
 from tapeway.cli.transfer.conversion import ConversionResult
-from tapeway.cli.transfer.endpoints import Endpoint
+from tapeway.cli.transfer.endpoints import FormatFile
 from tapeway.cli.transfer.folder_of_files import NamedFiles
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
 from tapeway.formats import registry
+from tapeway.paging import CassetteRef
 from tapeway.ports import CassetteStore
-from tapeway.settings.options import Settings, process_secrets
+from tapeway.settings.options import Settings, known_values
 from tapeway.stores.opening import open_store
 from tapeway.version import VERSION
 
@@ -86,19 +87,18 @@ def convert(
         raise click.UsageError("--all takes both stores as arguments: leave out --store.")
     if target is None and not every:
         raise click.UsageError("Missing argument 'B'.")
-    known = None if no_redact else KnownValues(process_secrets(settings, os.environ))
+    known = None if no_redact else known_values(settings, os.environ)
     try:
         if target is None:
             return asyncio.run(_convert_folder(Path(source), settings.store, known, force=force))
         if every:
             return asyncio.run(_convert_store(source, target, known, force=force))
-        code, sources = terminal.DONE, [source]
+        code, files = terminal.DONE, list[FormatFile]()
         if Path(source).is_dir() and from_format is None:
-            readable, code = _sources(folder_of_files.find(Path(source)))
-            sources = [file.argument for file in readable] or sources
-        ends = [endpoints.source(argument, from_format) for argument in sources]
-        to = endpoints.target(target, to_format)
-        done = conversion.convert(ends, to, settings.store, known, _new_head(), force=force)
+            files, code = _sources(folder_of_files.find(Path(source)))
+        end = files or endpoints.source(source, from_format, settings.store)
+        to = endpoints.target(target, to_format, settings.store)
+        done = conversion.convert(end, to, known, _new_head(), force=force)
         return max(code, _print(asyncio.run(done)))
     except KeyboardInterrupt:
         terminal.print_error("interrupted: run this again")
@@ -128,10 +128,9 @@ async def _convert_one(
     one: CassetteStore, other: CassetteStore, name: str, known: KnownValues | None, *, force: bool
 ) -> ConversionResult | TapewayError:
     """The result, or the error that prevented the copy."""
-    came_from = CassetteInStore(one, name, f"{one.url}#{name}")
-    to = CassetteInStore(other, name, f"{other.url}#{name}")
+    ends = CassetteRef.of(one, name), CassetteRef.of(other, name)
     try:
-        return await conversion.copy(came_from, to, known, force=force)
+        return await conversion.copy(*ends, known, force=force)
     except TapewayError as exc:
         return exc
     finally:
@@ -160,9 +159,9 @@ async def _convert_folder(
     return code
 
 
-def _sources(files: Sequence[Path]) -> tuple[list[Endpoint], int]:
+def _sources(files: Sequence[Path]) -> tuple[list[FormatFile], int]:
     """The files of other tools, and the exit code for unreadable files."""
-    readable: list[Endpoint] = []
+    readable: list[FormatFile] = []
     code = terminal.DONE
     for file in files:
         try:
@@ -179,7 +178,7 @@ def _sources(files: Sequence[Path]) -> tuple[list[Endpoint], int]:
 async def _bring_over(
     files: NamedFiles, to: CassetteStore, known: KnownValues | None, *, force: bool
 ) -> int:
-    cassette = CassetteInStore(to, files.name, f"{to.url}#{files.name}")
+    cassette = CassetteRef.of(to, files.name)
     try:
         result = await conversion.import_files(
             files.sources, cassette, known, _new_head(), force=force

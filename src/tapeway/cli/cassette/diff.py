@@ -3,8 +3,9 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -12,7 +13,7 @@ from typing import Literal
 import click
 
 from tapeway.cli import terminal
-from tapeway.cli.cassette_arguments import ASSETS, CassetteInStore, existing, locate, opened
+from tapeway.cli.cassette_arguments import ASSETS, existing, locate, opened
 from tapeway.cli.comparison import forms
 from tapeway.cli.comparison.git import Revision
 from tapeway.cli.options import cassette_command
@@ -22,6 +23,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.formats.native import document
 from tapeway.inspection.pairing import CassetteDiff, DiffSource, compare, diff_document
+from tapeway.paging import CassetteRef
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.stores.file.paths import find_names
 from tapeway.stores.file.store import FileStore
@@ -85,7 +87,7 @@ def diff(
 
 
 async def compare_places(
-    settings: Settings, first: CassetteInStore, second: CassetteInStore, *, headers: bool
+    settings: Settings, first: CassetteRef, second: CassetteRef, *, headers: bool
 ) -> CassetteDiff:
     """Compare two cassettes whose stores are not open yet. Raises ConfigError, StoreError."""
     table = resolve_routes(settings, os.environ)
@@ -136,7 +138,7 @@ async def _compare_revision(settings: Settings, name: str, form: _Form, *, heade
 
 
 @contextmanager
-def _in_revision(revision: Revision, name: str) -> Iterator[CassetteInStore]:
+def _in_revision(revision: Revision, name: str) -> Iterator[CassetteRef]:
     """The cassette of a name in the revision, empty if there was no cassette."""
     shown = f"{revision.name}:{name}"
     if name not in revision.files:
@@ -144,17 +146,18 @@ def _in_revision(revision: Revision, name: str) -> Iterator[CassetteInStore]:
             yield copied
         return
     suffix = Path(revision.files[name]).suffix
-    with _copy(revision.text(name), suffix, shown, revision.root / f"{name}{ASSETS}") as copied:
-        for file, body in revision.large_bodies(name):
-            _write(_assets_of(copied) / file, body)
+    bodies: Iterator[tuple[str, bytes | Path]]
+    present = _files_in(revision.root / f"{name}{ASSETS}")
+    bodies = chain(present, revision.large_bodies(name))
+    with _copy(revision.text(name), suffix, shown, bodies) as copied:
         yield copied
 
 
 @contextmanager
-def _in_folder(folder: Path, name: str) -> Iterator[CassetteInStore]:
+def _in_folder(folder: Path, name: str) -> Iterator[CassetteRef]:
     """The cassette of a name in the folder, empty if there is no cassette."""
     if name in find_names(folder):
-        yield CassetteInStore(FileStore(folder), name, name)
+        yield CassetteRef(FileStore(folder), name, name)
         return
     with _copy(_NOTHING, ".json", name) as copied:
         yield copied
@@ -162,29 +165,24 @@ def _in_folder(folder: Path, name: str) -> Iterator[CassetteInStore]:
 
 @contextmanager
 def _copy(
-    text: bytes, suffix: str, shown: str, large_bodies: Path | None = None
-) -> Iterator[CassetteInStore]:
-    """A cassette of this text in a temporary folder, with the large bodies of a given folder."""
-    with TemporaryDirectory(prefix="tapeway-") as folder:
-        cassette = CassetteInStore(FileStore(Path(folder)), "cassette", shown)
-        Path(folder, f"cassette{suffix}").write_bytes(text)
-        for path in large_bodies.iterdir() if large_bodies and large_bodies.is_dir() else ():
-            _write(_assets_of(cassette) / path.name, path)
-        yield cassette
+    text: bytes, suffix: str, shown: str, bodies: Iterable[tuple[str, bytes | Path]] = ()
+) -> Iterator[CassetteRef]:
+    """A cassette of this text in a temporary folder, with these large bodies, by their files' names."""
+    with TemporaryDirectory(prefix="tapeway-") as temporary:
+        folder = Path(temporary)
+        (folder / f"cassette{suffix}").write_bytes(text)
+        assets = folder / f"cassette{ASSETS}"
+        assets.mkdir()
+        for name, content in bodies:
+            if isinstance(content, Path):
+                shutil.copyfile(content, assets / name)
+            else:
+                (assets / name).write_bytes(content)
+        yield CassetteRef(FileStore(folder), "cassette", shown)
 
 
-def _assets_of(cassette: CassetteInStore) -> Path:
-    if (folder := cassette.store.facts.folder) is None:
-        raise ValueError("the copy of a revision is in a folder")
-    return folder / f"{cassette.name}{ASSETS}"
-
-
-def _write(file: Path, content: bytes | Path) -> None:
-    file.parent.mkdir(exist_ok=True)
-    if isinstance(content, Path):
-        shutil.copyfile(content, file)
-    else:
-        file.write_bytes(content)
+def _files_in(folder: Path) -> list[tuple[str, Path]]:
+    return [(path.name, path) for path in folder.iterdir()] if folder.is_dir() else []
 
 
 def _drive(settings: Settings, arguments: Sequence[str], *, headers: bool) -> int:
@@ -208,7 +206,7 @@ def _drive(settings: Settings, arguments: Sequence[str], *, headers: bool) -> in
 
 
 @contextmanager
-def _side_of_git(file: str, path: str, side: str) -> Iterator[CassetteInStore]:
+def _side_of_git(file: str, path: str, side: str) -> Iterator[CassetteRef]:
     """One of git's two files, of which `path` is the place in the working tree."""
     place = Path(path)
     try:
@@ -216,7 +214,7 @@ def _side_of_git(file: str, path: str, side: str) -> Iterator[CassetteInStore]:
     except OSError as exc:
         raise ConfigError(f"{file}: cannot be read ({exc.strerror})") from exc
     suffix = ".json" if file == _NO_FILE else place.suffix
-    with _copy(text, suffix, f"{side}/{path}", place.with_suffix(ASSETS)) as copy:
+    with _copy(text, suffix, f"{side}/{path}", _files_in(place.with_suffix(ASSETS))) as copy:
         yield copy
 
 

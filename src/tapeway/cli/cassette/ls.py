@@ -13,7 +13,7 @@ from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.transfer.batches import is_unfinished
 from tapeway.core.json_text import Json, dump
 from tapeway.errors import StoreAway, StoreError
-from tapeway.paging import walk_cassette
+from tapeway.paging import CassetteRef
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
@@ -65,7 +65,7 @@ async def _read(store: CassetteStore, name: str) -> ListedCassette:
     stat = await store.stat(name)
     size, modified_at = (None, None) if stat is None else (stat.size_bytes, stat.modified_at)
     try:
-        walk = await walk_cassette(store, name)
+        walk = await CassetteRef.of(store, name).find()
     except StoreAway:
         raise
     except StoreError as exc:

@@ -7,19 +7,13 @@ from pathlib import Path
 import click
 
 from tapeway.cli import terminal
-from tapeway.cli.cassette_arguments import (
-    CassetteInStore,
-    check_persistent,
-    existing,
-    files_of,
-    locate,
-    opened,
-)
+from tapeway.cli.cassette_arguments import check_persistent, existing, files_of, locate, opened
 from tapeway.cli.comparison.git import rename_in_index
 from tapeway.cli.options import cassette_command
 from tapeway.cli.transfer import conversion
 from tapeway.errors import ConfigError
 from tapeway.formats.cassette_file import SERIALIZER_BY_SUFFIX
+from tapeway.paging import CassetteRef
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings
 from tapeway.stores.file import offline
@@ -52,7 +46,7 @@ def mv(old: str, new: str, settings: Settings) -> int:
     return terminal.DONE
 
 
-async def _move(source: CassetteInStore, target: CassetteInStore) -> None:
+async def _move(source: CassetteRef, target: CassetteRef) -> None:
     """Raises ConfigError, StoreError."""
     async with opened(existing(source.store)) as store:
         if await store.stat(source.name) is None:
@@ -73,10 +67,10 @@ async def _move(source: CassetteInStore, target: CassetteInStore) -> None:
             elif (shared := store.shared) is not None:
                 await shared.replace_cassette(target.name, source.name)
             else:
-                await _copy_and_remove(source, CassetteInStore(store, target.name, target.shown))
+                await _copy_and_remove(source, CassetteRef(store, target.name, target.shown))
 
 
-def _name_taken(target: CassetteInStore) -> ConfigError:
+def _name_taken(target: CassetteRef) -> ConfigError:
     return ConfigError(f"{target.shown} exists already: give another name")
 
 
@@ -84,7 +78,7 @@ def _folder(store: CassetteStore) -> Path | None:
     return None if (folder := store.facts.folder) is None else folder.resolve()
 
 
-def _check_suffix(source: CassetteInStore, target: CassetteInStore, folder: Path) -> None:
+def _check_suffix(source: CassetteRef, target: CassetteRef, folder: Path) -> None:
     """Raise ConfigError where a file is named that would have to be written anew."""
     asked = Path(target.shown).suffix
     for file in files_of(folder, source.name):
@@ -94,7 +88,7 @@ def _check_suffix(source: CassetteInStore, target: CassetteInStore, folder: Path
             )
 
 
-async def _copy_and_remove(source: CassetteInStore, target: CassetteInStore) -> None:
+async def _copy_and_remove(source: CassetteRef, target: CassetteRef) -> None:
     result = await conversion.copy(source, target, None, force=False)
     if not result.complete:
         raise ConfigError(

@@ -3,14 +3,15 @@
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from pydantic import BaseModel, Field, ValidationError
 
-from tapeway.cli import terminal
-from tapeway.cli.cassette_arguments import CassetteInStore, OpenStores, check_persistent, locate
+from tapeway.cli import changes, terminal
+from tapeway.cli.cassette_arguments import OpenStores, check_persistent, locate
+from tapeway.cli.changes import CassetteContents
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.transfer import endpoints
 from tapeway.core.agenttape import lookup
@@ -23,7 +24,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerpr
 from tapeway.core.text import escape_surrogates
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.inspection.summary import NamedRecording, listed, named
-from tapeway.paging import CassetteWalk, walk_over
+from tapeway.paging import CassetteRef
 from tapeway.settings.options import Settings
 
 _NEW_REPORT = "make a new report with tapeway run --report FILE.json"
@@ -154,34 +155,29 @@ async def _prune(
     return code
 
 
-async def _prune_one(cassette: CassetteInStore, options: _PruneOptions) -> PruneResult:
+async def _prune_one(cassette: CassetteRef, options: _PruneOptions) -> PruneResult:
     check_persistent(cassette.store)
-    if (shared := cassette.store.shared) is not None:
-        result = await _select(cassette, await cassette.walk(), options)
-        for recording in result.dropped if not options.dry_run else ():
-            await shared.edit(cassette.name, recording.index, None)
-        return result
+    if options.dry_run:
+        return await _select(cassette, await changes.read(cassette), options)
     # The cassette is claimed before reading: no process may change it meanwhile.
-    stored = await cassette.load(writable=not options.dry_run)
-    result = await _select(cassette, walk_over(stored), options)
-    if result.dropped and not options.dry_run:
-        dropped = {recording.index for recording in result.dropped}
-        left = tuple(
-            [interaction for interaction in stored.interactions if interaction.index not in dropped]
-        )
-        await cassette.store.save(cassette.name, replace(stored, interactions=left))
-    return result
+    async with changes.claimed(cassette) as claimed:
+        result = await _select(cassette, claimed, options)
+        if dropped := {recording.index for recording in result.dropped}:
+            await claimed.change(
+                lambda item, document: None if item.index in dropped else document, claimed.head
+            )
+        return result
 
 
 async def _select(
-    cassette: CassetteInStore, walk: CassetteWalk, options: _PruneOptions
+    cassette: CassetteRef, contents: CassetteContents, options: _PruneOptions
 ) -> PruneResult:
     """What to drop by either option. Raises ConfigError, StoreError."""
     unused = _unused(cassette, options)
-    earlier = _earlier(cassette, walk.head, options)
+    earlier = _earlier(cassette, contents.head, options)
     dropped: dict[int, NamedRecording] = {}
     total = 0
-    async for item in walk.items:
+    async for item, _ in contents.found():
         total += 1
         if unused is not None:
             unused.add(item)
@@ -193,7 +189,7 @@ async def _select(
     return PruneResult(cassette.shown, in_order, total)
 
 
-def _unused(cassette: CassetteInStore, options: _PruneOptions) -> "UnusedRecordings | None":
+def _unused(cassette: CassetteRef, options: _PruneOptions) -> "UnusedRecordings | None":
     if options.unused is None:
         return None
     if cassette.name not in options.unused:
@@ -206,7 +202,7 @@ def _unused(cassette: CassetteInStore, options: _PruneOptions) -> "UnusedRecordi
 
 
 def _earlier(
-    cassette: CassetteInStore, head: CassetteHead, options: _PruneOptions
+    cassette: CassetteRef, head: CassetteHead, options: _PruneOptions
 ) -> "EarlierAnswers | None":
     if options.keep_last is None:
         return None

@@ -7,8 +7,7 @@ import click
 from tapeway.cli import secrets, terminal
 from tapeway.cli.cassette_arguments import is_target_in_store
 from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.core.redaction.known_values import KnownValues
-from tapeway.settings.options import Settings, process_secrets
+from tapeway.settings.options import Settings, known_values
 
 
 @cassette_command(in_store=is_target_in_store)
@@ -36,7 +35,7 @@ def redact(
     Interactions and files without secrets are not touched. A file that is being recorded into is
     refused. In PostgreSQL each interaction is changed separately, and recording can go on meanwhile.
     """
-    known = KnownValues(process_secrets(settings, os.environ))
+    known = known_values(settings, os.environ)
     action = secrets.plan if dry_run else secrets.redact
     outcomes, code = secrets.for_each(cassettes, settings.store, known, action)
     secrets.print_findings(outcomes.secrets, output_format)

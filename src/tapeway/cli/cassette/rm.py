@@ -6,15 +6,10 @@ from collections.abc import Sequence
 import click
 
 from tapeway.cli import terminal
-from tapeway.cli.cassette_arguments import (
-    CassetteInStore,
-    OpenStores,
-    check_persistent,
-    existing,
-    locate,
-)
+from tapeway.cli.cassette_arguments import OpenStores, check_persistent, existing, locate
 from tapeway.cli.options import cassette_command
 from tapeway.errors import TapewayError
+from tapeway.paging import CassetteRef
 from tapeway.settings.options import Settings
 
 
@@ -44,7 +39,7 @@ def rm(cassettes: tuple[str, ...], settings: Settings) -> int:
     return terminal.NOT_DONE if errors else terminal.DONE
 
 
-async def _remove(places: Sequence[CassetteInStore]) -> list[str]:
+async def _remove(places: Sequence[CassetteRef]) -> list[str]:
     """What could not be deleted, and why."""
     errors: list[str] = []
     async with OpenStores() as stores:

@@ -8,8 +8,7 @@ from tapeway.cli import secrets, terminal
 from tapeway.cli.cassette_arguments import is_target_in_store
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.secret_history import scan_history
-from tapeway.core.redaction.known_values import KnownValues
-from tapeway.settings.options import Settings, process_secrets
+from tapeway.settings.options import Settings, known_values
 
 
 @cassette_command(in_store=is_target_in_store)
@@ -46,7 +45,7 @@ def scan(
     token, or a value under the name of a credential, in headers, URLs and bodies, also if it is
     encoded. The last line says how much was searched.
     """
-    known = KnownValues(process_secrets(settings, os.environ))
+    known = known_values(settings, os.environ)
     if history:
         findings, code = scan_history(cassettes, settings, known), terminal.DONE
     else:

@@ -10,7 +10,7 @@ import click
 from tapeway.body_files import with_body_in_memory
 from tapeway.cli import terminal
 from tapeway.cli.cassette import render
-from tapeway.cli.cassette_arguments import CassetteInStore, open_cassette
+from tapeway.cli.cassette_arguments import open_cassette
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.conversations.model import document
 from tapeway.conversations.transcript import Transcript, read_conversations
@@ -24,6 +24,7 @@ from tapeway.formats.native.document import encode
 from tapeway.formats.yaml.writer import dump as yaml
 from tapeway.inspection.pairing import without_varying
 from tapeway.inspection.session import session
+from tapeway.paging import CassetteRef
 from tapeway.settings.options import Settings
 from tapeway.settings.price_file import load_prices
 
@@ -117,7 +118,7 @@ async def _show(
                 click.echo(render.summary_in_colours(stored_item))
 
 
-async def _stored(cassette: CassetteInStore, index: int | None) -> StoredCassette:
+async def _stored(cassette: CassetteRef, index: int | None) -> StoredCassette:
     stored = await cassette.load()
     if index is not None and index not in [
         interaction.index for interaction in stored.interactions
@@ -177,7 +178,7 @@ def _print_messages(
         terminal.print_error(f"interaction {omission.interaction} is left out: {omission.reason}")
 
 
-async def _print_list(cassette: CassetteInStore, items: AsyncIterator[AnyInteraction]) -> None:
+async def _print_list(cassette: CassetteRef, items: AsyncIterator[AnyInteraction]) -> None:
     # One after the other: a list may have a million interactions.
     before = "[\n  "
     async for item in items:
@@ -187,7 +188,7 @@ async def _print_list(cassette: CassetteInStore, items: AsyncIterator[AnyInterac
     click.echo("[]" if before[0] == "[" else "\n]")
 
 
-def _document(cassette: CassetteInStore, item: AnyInteraction) -> bytes:
+def _document(cassette: CassetteRef, item: AnyInteraction) -> bytes:
     try:
         fields = encode(item)
     except FormatFault as fault:
@@ -195,5 +196,5 @@ def _document(cassette: CassetteInStore, item: AnyInteraction) -> bytes:
     return dump({"index": item.index, **fields, **{"index": item.index}}, indent=True)
 
 
-def _no_interaction(cassette: CassetteInStore, index: int) -> ConfigError:
+def _no_interaction(cassette: CassetteRef, index: int) -> ConfigError:
     return ConfigError(f"cassette {cassette.shown} has no interaction {index}")

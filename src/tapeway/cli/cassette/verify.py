@@ -13,15 +13,8 @@ from dataclasses import dataclass, replace
 import click
 
 from tapeway.body_files import body_pieces
-from tapeway.cli import terminal
-from tapeway.cli.cassette_arguments import (
-    CassetteInStore,
-    OpenStores,
-    existing,
-    is_address,
-    locate,
-    opened,
-)
+from tapeway.cli import changes, terminal
+from tapeway.cli.cassette_arguments import OpenStores, existing, is_address, locate, opened
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.transfer.batches import is_unfinished
 from tapeway.conversations.repeated_answers import RepeatedAnswers
@@ -42,7 +35,9 @@ from tapeway.core.model.interaction import (
 from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.formats.errors import FormatFault
+from tapeway.formats.fields import Document
 from tapeway.formats.native.document import encode, load, write
+from tapeway.paging import CassetteRef
 from tapeway.ports import CassetteStore, SharedStore
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
@@ -173,7 +168,7 @@ async def _verify(names: Sequence[str], store: str, *, rewrite_keys: bool) -> li
     async with OpenStores() as stores:
         if names:
             return await _verify_each(names, store, stores, rewrite_keys=rewrite_keys)
-        database = await stores.database(existing(open_store(store)))
+        database = await stores.opened(existing(open_store(store)))
         every = await database.names()
         results = await _verify_each(every, store, stores, rewrite_keys=rewrite_keys)
         return [*results, *await _check_store(database)]
@@ -209,23 +204,33 @@ async def _verify_one(
         return VerifyResult(shown, error=exc.message)
 
 
-async def _rewrite_keys(cassette: CassetteInStore) -> None:
-    """Write interactions with a wrong match key anew, with computed keys. Raises StoreError."""
-    if (shared := cassette.store.shared) is not None:
-        async for item in (await cassette.walk()).items:
-            if _has_wrong_key(item):
-                await shared.edit(cassette.name, item.index, item)
+async def _rewrite_keys(cassette: CassetteRef) -> None:
+    """Put the computed match key in the place of each wrong one. Raises StoreError."""
+
+    def with_right_key(item: AnyInteraction, document: Document) -> Document:
+        right = _right_key(item)
+        return document if right is None else {**document, "match_key": right}
+
+    async for item in (await cassette.walk()).items:
+        if _right_key(item) is not None:
+            break
+    else:
+        # Somebody may record into a cassette that stays as it is.
         return
-    stored = await cassette.load()
-    if any(map(_has_wrong_key, stored.interactions)):
-        await cassette.store.save(cassette.name, await cassette.load(writable=True))
+    async with changes.claimed(cassette) as claimed:
+        await claimed.change(with_right_key, claimed.head)
 
 
-def _has_wrong_key(item: AnyInteraction) -> bool:
-    return isinstance(item, Interaction) and any(_check_key(item))
+def _right_key(item: AnyInteraction) -> str | None:
+    """The match key of the request, if the interaction has another one."""
+    # A foreign tool computed its key from a request that is not in the cassette.
+    if not isinstance(item, Interaction) or item.stored_keys or not item.match_key:
+        return None
+    computed = key.http_key(item.request)
+    return None if computed in ("", item.match_key) else computed
 
 
-async def _check_cassette(cassette: CassetteInStore) -> VerifyResult:
+async def _check_cassette(cassette: CassetteRef) -> VerifyResult:
     walk = await cassette.walk()
     index = None
     if (shared := cassette.store.shared) is not None:
@@ -276,14 +281,10 @@ def _check_body(file: BodyFile) -> Iterator[str]:
 
 
 def _check_key(item: Interaction) -> Iterator[str]:
-    # The key was computed by a foreign tool, from a request that is not in the cassette.
-    if item.stored_keys or not item.match_key:
-        return
-    computed = key.http_key(item.request)
-    if computed and computed != item.match_key:
+    if (right := _right_key(item)) is not None:
         yield (
             "its match_key does not belong to its request: tapeway does not use it, but AgentTape's "
-            f"tools would look for {computed}; verify --rewrite-keys writes it"
+            f"tools would look for {right}; verify --rewrite-keys writes it"
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from tapeway.cli import terminal
-from tapeway.cli.cassette_arguments import CassetteInStore, OpenStores, locate
+from tapeway.cli.cassette_arguments import OpenStores, locate
 from tapeway.core.correlation.ids import issued_ids
 from tapeway.core.http.routing import RouteTable, assign_route
 from tapeway.core.json_text import Json
@@ -19,6 +19,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.errors import TapewayError, UpstreamError
 from tapeway.inspection import asking
 from tapeway.inspection.drift import Drift, drift
+from tapeway.paging import CassetteRef
 from tapeway.providers.api_call import ApiCall, describe_call
 from tapeway.server.wiring import make_client
 from tapeway.settings.options import Settings, resolve_routes
@@ -119,7 +120,7 @@ async def _collect(
 
 
 async def _collect_from(
-    cassette: CassetteInStore, table: RouteTable, questions: _Questions, result: LiveResult
+    cassette: CassetteRef, table: RouteTable, questions: _Questions, result: LiveResult
 ) -> None:
     walk = await cassette.walk()
     rules = cassette.rules(walk.head)

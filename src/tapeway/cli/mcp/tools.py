@@ -17,13 +17,14 @@ from pydantic import Field
 
 from tapeway.cli.cassette.diff import compare_places
 from tapeway.cli.cassette.ls import as_document, listed
-from tapeway.cli.cassette_arguments import CassetteInStore, existing, opened
+from tapeway.cli.cassette_arguments import existing, opened
 from tapeway.conversations.model import document
 from tapeway.conversations.transcript import read_transcript
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.json_text import Json
 from tapeway.errors import TapewayError, describe
 from tapeway.inspection.pairing import diff_document
+from tapeway.paging import CassetteRef
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
@@ -140,11 +141,11 @@ class Tools:
         await self._ask("GET", "/status")
         return RemoteStore(self._admin)
 
-    async def _place(self, name: str) -> CassetteInStore:
-        return CassetteInStore(await self._store(), check_cassette_name(name), name)
+    async def _place(self, name: str) -> CassetteRef:
+        return CassetteRef(await self._store(), check_cassette_name(name), name)
 
     @asynccontextmanager
-    async def _cassette(self, name: str) -> AsyncIterator[CassetteInStore]:
+    async def _cassette(self, name: str) -> AsyncIterator[CassetteRef]:
         cassette = await self._place(name)
         async with opened(cassette.store):
             yield cassette

@@ -24,6 +24,7 @@ from tapeway.cli.report import (
 from tapeway.cli.run.isolation import enter_network_namespace
 from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped
 from tapeway.core.matching.request_redaction import RequestRedaction
+from tapeway.core.redaction.known_values import Allowed
 from tapeway.embedded.last import LAST, last_url, write_last
 from tapeway.engine.record_command import without_secrets
 from tapeway.engine.report.forms import (
@@ -147,7 +148,9 @@ def run(
         settings = replace(settings, page_url=last_url(Path()))
     if settings.record_command is None:
         line = _recording_line(given_options(context), wrapped)
-        redaction = RequestRedaction(process_secrets(settings, os.environ))
+        redaction = RequestRedaction(
+            process_secrets(settings, os.environ), Allowed(settings.not_secret)
+        )
         settings = replace(settings, record_command=without_secrets(line, redaction))
     namespace = _enters_namespace(settings) if offline else None
     wrapped_run = WrappedRun(

@@ -5,19 +5,18 @@ cassette that lacks recordings has the mark `unfinished_conversion` in the head.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from tapeway.body_files import body_pieces
-from tapeway.cli.cassette_arguments import CassetteInStore
 from tapeway.cli.terminal import progress
 from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
-from tapeway.errors import ConfigError, StoreError
+from tapeway.errors import StoreError
 from tapeway.formats.native.document import decode, encode
-from tapeway.paging import CassetteWalk, bytes_of_bodies
+from tapeway.paging import CassetteRef, bytes_of_bodies
 from tapeway.stores.support.serialize import document_of
 
 _PREFIX = 8
@@ -81,27 +80,6 @@ def is_unfinished(head: CassetteHead) -> bool:
     return _UNFINISHED in head.meta
 
 
-@dataclass(frozen=True, slots=True)
-class TransferSource:
-    """The cassette to be copied. `start` begins a walk over it, as often as it is called.
-
-    `place` is None if it is not in a store.
-    """
-
-    shown: str
-    start: Callable[[], Awaitable[CassetteWalk]]
-    place: CassetteInStore | None = None
-
-    async def walk(self) -> CassetteWalk:
-        """A walk from its first interaction. Raises ConfigError if it is itself unfinished."""
-        walk = await self.start()
-        if is_unfinished(walk.head):
-            raise ConfigError(
-                f"{self.shown} is what an interrupted conversion left behind: remove it"
-            )
-        return walk
-
-
 def check_same(wanted: CassetteDigest, digest: CassetteDigest, shown: str) -> None:
     """Raise StoreError if what was read back is not what was written."""
     if not digest.same(wanted):
@@ -111,7 +89,7 @@ def check_same(wanted: CassetteDigest, digest: CassetteDigest, shown: str) -> No
         )
 
 
-async def read_back(wanted: CassetteDigest, to: CassetteInStore) -> CassetteDigest:
+async def read_back(wanted: CassetteDigest, to: CassetteRef) -> CassetteDigest:
     """The digest of the cassette in the store. Raises StoreError for another digest than `wanted`."""
     walk, copied = await to.walk(), CassetteDigest()
     with progress("checking", walk.count) as step:
@@ -123,7 +101,7 @@ async def read_back(wanted: CassetteDigest, to: CassetteInStore) -> CassetteDige
 
 
 async def batches(
-    items: AsyncIterator[AnyInteraction], to: CassetteInStore, done: CassetteDigest
+    items: AsyncIterator[AnyInteraction], to: CassetteRef, done: CassetteDigest
 ) -> AsyncIterator[list[AnyInteraction]]:
     """The items in batches, numbered and added to `done`, their large bodies already in the store."""
     batch: list[AnyInteraction] = []
@@ -139,7 +117,7 @@ async def batches(
 
 
 async def _ready(
-    batch: Sequence[AnyInteraction], to: CassetteInStore, done: CassetteDigest
+    batch: Sequence[AnyInteraction], to: CassetteRef, done: CassetteDigest
 ) -> list[AnyInteraction]:
     start = done.count
     for item in batch:
@@ -148,7 +126,7 @@ async def _ready(
     return [replace(item, index=start + position) for position, item in enumerate(copied)]
 
 
-async def with_copied_bodies(to: CassetteInStore, item: AnyInteraction) -> AnyInteraction:
+async def with_copied_bodies(to: CassetteRef, item: AnyInteraction) -> AnyInteraction:
     """The interaction, with its large bodies copied to the store. Raises StoreError."""
     if not isinstance(item, Interaction) or not item.has_large_bodies:
         return item
@@ -160,8 +138,8 @@ async def with_copied_bodies(to: CassetteInStore, item: AnyInteraction) -> AnyIn
     return replace(item, request=request, response=response)
 
 
-async def _copy_body(to: CassetteInStore, file: BodyFile) -> BodyFile:
+async def _copy_body(to: CassetteRef, file: BodyFile) -> BodyFile:
     copy = await to.store.keep(to.name, body_pieces(file))
     if copy.digest != file.digest:
         raise StoreError(f"{file.path} was changed since it was recorded: restore it")
-    return replace(copy, parts=file.parts)
+    return file.copied_to(copy)

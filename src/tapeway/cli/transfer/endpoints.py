@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tapeway.cli import cassette_arguments
-from tapeway.cli.cassette_arguments import is_address, real_file
+from tapeway.cli.cassette_arguments import is_address, locate, real_file
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
@@ -23,54 +23,42 @@ from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.registry import TAPEWAY, Format
 from tapeway.formats.yaml.parser import MAX_SIZE
+from tapeway.paging import CassetteRef
 from tapeway.stores.support.durable_files import FILE_MODE, FileText, store_error
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A file, or a cassette in a store."""
+class FormatFile:
+    """A file that no store holds: in a format of another tool, or compressed."""
 
-    argument: str
+    shown: str
     format: Format
 
     @property
     def path(self) -> Path:
-        return Path(self.argument)
-
-    @property
-    def is_in_store(self) -> bool:
-        """Whether this is a cassette in a store. Stores hold no compressed cassettes."""
-        return self.format is TAPEWAY and (
-            is_address(self.argument) or not _is_compressed(self.path)
-        )
+        return Path(self.shown)
 
 
-def source(argument: str, format_name: str | None) -> Endpoint:
+def source(argument: str, format_name: str | None, store: str) -> CassetteRef | FormatFile:
     """The cassette or file to read, its format detected from its text if none is given.
 
     Raises ConfigError.
     """
-    path = Path(argument)
     if is_address(argument):
-        return _in_store(argument, format_name, "--from")
+        return _at_address(argument, format_name, "--from", store)
     if format_name is not None:
-        return Endpoint(argument, _named(format_name, registry.FORMATS))
-    if not path.is_file():
-        return Endpoint(argument, TAPEWAY)
-    if (file_format := _detect(path)) is None:
-        raise ConfigError(
-            f"{argument}: its format is not recognised; {_choice('--from', registry.FORMATS)}"
-        )
-    return Endpoint(argument, file_format)
+        return _end(argument, _named(format_name, registry.FORMATS), store)
+    path = Path(argument)
+    return _end(argument, format_of(path) if path.is_file() else TAPEWAY, store)
 
 
-def target(argument: str, format_name: str | None) -> Endpoint:
+def target(argument: str, format_name: str | None, store: str) -> CassetteRef | FormatFile:
     """The cassette or file to write, its format taken from its suffix if none is given.
 
     Raises ConfigError.
     """
     if is_address(argument):
-        return _in_store(argument, format_name, "--to")
+        return _at_address(argument, format_name, "--to", store)
     path = Path(argument)
     by_suffix = registry.by_suffix(_suffix(path))
     file_format = by_suffix if format_name is None else _named(format_name, registry.WRITTEN)
@@ -79,7 +67,14 @@ def target(argument: str, format_name: str | None) -> Endpoint:
         raise ConfigError(f"{argument}: no format is known for this suffix; {choice}")
     file_format = file_format or TAPEWAY
     _save_of(file_format)
-    return Endpoint(argument, file_format)
+    return _end(argument, file_format, store)
+
+
+def _end(argument: str, file_format: Format, store: str) -> CassetteRef | FormatFile:
+    # Stores hold no compressed cassettes.
+    if file_format is TAPEWAY and not _is_compressed(Path(argument)):
+        return locate(argument, store)
+    return FormatFile(argument, file_format)
 
 
 def is_in_store(argument: str) -> bool:
@@ -172,16 +167,23 @@ def already_exists(place: str) -> ConfigError:
     return ConfigError(f"{place} already exists: give another name, or --force to replace it")
 
 
-def _detect(path: Path) -> Format | None:
+def format_of(path: Path) -> Format:
+    """The format of a file by its text. Raises ConfigError, CassetteCorrupt."""
     try:
         if _is_compressed(path):
-            return registry.detect(read_file(path), _suffix(path))
-        file = FileText(os.open(path, os.O_RDONLY | os.O_CLOEXEC), str(path))
-        return registry.detect(file, path.suffix)
+            found = registry.detect(read_file(path), _suffix(path))
+        else:
+            file = FileText(os.open(path, os.O_RDONLY | os.O_CLOEXEC), str(path))
+            found = registry.detect(file, path.suffix)
     except OSError as exc:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
     except FormatFault as fault:
         raise corrupt_file(path, fault) from fault
+    if found is None:
+        raise ConfigError(
+            f"{path}: its format is not recognised; {_choice('--from', registry.FORMATS)}"
+        )
+    return found
 
 
 def _is_compressed(path: Path) -> bool:
@@ -213,12 +215,12 @@ def _move(draft: Path, path: Path, *, force: bool) -> None:
     os.replace(draft, path)
 
 
-def _in_store(argument: str, format_name: str | None, flag: str) -> Endpoint:
+def _at_address(argument: str, format_name: str | None, flag: str, store: str) -> CassetteRef:
     if format_name not in (None, TAPEWAY.name):
         raise ConfigError(
             f"a store holds cassettes of tapeway's own: leave out {flag} {format_name}"
         )
-    return Endpoint(argument, TAPEWAY)
+    return locate(argument, store)
 
 
 def _named(format_name: str, known: Iterable[Format]) -> Format:

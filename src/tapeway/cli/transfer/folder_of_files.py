@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tapeway.cli.transfer import endpoints
 from tapeway.cli.transfer.collected_tests import CollectedTest, collect, stem_of
-from tapeway.cli.transfer.endpoints import Endpoint
+from tapeway.cli.transfer.endpoints import FormatFile
 from tapeway.errors import ConfigError
 from tapeway.formats.registry import FORMATS, TAPEWAY, VCR
 from tapeway.pytest_plugin.names import cassette_name, distinct_names, path_name
@@ -33,13 +33,13 @@ _BINARY = [known.beginning for known in FORMATS if known.beginning is not None]
 class NamedFiles:
     """A cassette's name, and its files: mostly one."""
 
-    sources: tuple[Endpoint, ...]
+    sources: tuple[FormatFile, ...]
     name: str
 
     @property
     def shown(self) -> str:
         """The files for messages."""
-        return ", ".join([source.argument for source in self.sources])
+        return ", ".join([source.shown for source in self.sources])
 
 
 def find(folder: Path) -> list[Path]:
@@ -49,12 +49,12 @@ def find(folder: Path) -> list[Path]:
     return sorted(_files_below(folder))
 
 
-def source_of(file: Path) -> Endpoint | None:
+def source_of(file: Path) -> FormatFile | None:
     """The file as another tool's, None for a cassette of tapeway.
 
     Raises ConfigError for any other file, CassetteCorrupt for an unreadable file.
     """
-    source = endpoints.source(str(file), None)
+    source = FormatFile(str(file), endpoints.format_of(file))
     if source.format is TAPEWAY:
         endpoints.check_is_cassette(file)
         return None
@@ -63,7 +63,7 @@ def source_of(file: Path) -> Endpoint | None:
     return source
 
 
-def named(sources: Sequence[Endpoint], folder: Path, root: Path) -> list[NamedFiles]:
+def named(sources: Sequence[FormatFile], folder: Path, root: Path) -> list[NamedFiles]:
     """The cassettes that the files become; `root` is the folder that pytest runs in.
 
     A file of several tests becomes a cassette for each. The files that a test's markers name become
@@ -72,7 +72,7 @@ def named(sources: Sequence[Endpoint], folder: Path, root: Path) -> list[NamedFi
     of_vcr = [source for source in sources if source.format is VCR]
     places = {file: _place(file.path, folder, root) for file in of_vcr}
     tests = collect(root) if any(_is_ambiguous(place, root) for place in places.values()) else []
-    files: list[tuple[tuple[Endpoint, ...], str]] = []
+    files: list[tuple[tuple[FormatFile, ...], str]] = []
     for test in tests:
         own = [file for file, place in places.items() if _is_own(file.path, place, test, root)]
         more = [

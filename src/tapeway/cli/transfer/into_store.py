@@ -5,15 +5,15 @@ final name stays as it is: the copy has a temporary name then.
 """
 
 import secrets
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from tapeway.cli.cassette_arguments import CassetteInStore, check_persistent
+from tapeway.cli.cassette_arguments import check_persistent
 from tapeway.cli.terminal import progress
 from tapeway.cli.transfer import endpoints
 from tapeway.cli.transfer.batches import (
     CassetteDigest,
-    TransferSource,
     batches,
     is_unfinished,
     mark_unfinished,
@@ -22,21 +22,25 @@ from tapeway.cli.transfer.batches import (
 )
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import ConfigError, OtherToolsFile, StoreError
-from tapeway.paging import CassetteWalk, walk_cassette
+from tapeway.paging import CassetteRef, CassetteWalk
 
 _ENDING = ".converting"
 _MAX_NAME = 128
 
 
-async def copy_into_store(
-    source: TransferSource, to: CassetteInStore, *, force: bool
-) -> CassetteDigest:
-    """Copy a cassette and return the digest of what was read back.
+BeginWalk = Callable[[], Awaitable[CassetteWalk]]
+"""Begins a walk over the recordings to copy, at each call. Raises ConfigError, StoreError."""
 
-    Raises ConfigError if another cassette is there and `force` is not set, StoreError.
+
+async def copy_into_store(
+    begin: BeginWalk, source: CassetteRef | None, to: CassetteRef, *, force: bool
+) -> CassetteDigest:
+    """Copy recordings and return the digest of what was read back.
+
+    `source` is None for recordings of no store. Raises ConfigError if another cassette is there and `force` is not set, StoreError.
     """
     check_persistent(to.store)
-    wanted = await source.walk()
+    wanted = await begin()
     present = await walk_present(to)
     free = present is None or is_unfinished(present.head)
     if present is not None and not free:
@@ -44,7 +48,7 @@ async def copy_into_store(
             return digest
         if not force:
             raise endpoints.already_exists(to.shown)
-        wanted = await source.walk()
+        wanted = await begin()
     draft = await _draft(to, free=free)
     await draft.store.save(draft.name, StoredCassette(mark_unfinished(wanted.head)))
     try:
@@ -58,10 +62,10 @@ async def copy_into_store(
     return done
 
 
-async def walk_present(to: CassetteInStore) -> CassetteWalk | None:
+async def walk_present(to: CassetteRef) -> CassetteWalk | None:
     """The present cassette, if any; a foreign file under the name stays beside it."""
     try:
-        return await walk_cassette(to.store, to.name)
+        return await to.find()
     except OtherToolsFile:
         return None
 
@@ -85,12 +89,12 @@ async def _digest_of_both(wanted: CassetteWalk, present: CassetteWalk) -> Casset
 
 
 async def _fill(
-    source: TransferSource, wanted: CassetteWalk, draft: CassetteInStore, to: CassetteInStore
+    source: CassetteRef | None, wanted: CassetteWalk, draft: CassetteRef, to: CassetteRef
 ) -> CassetteDigest:
     """Copy all recordings. Raises StoreError where they do not read back as they were written."""
     store, name, marked = draft.store, draft.name, mark_unfinished(wanted.head)
-    if draft is not to and (place := source.place) is not None and place.name == to.name:
-        await _refuse_own(place, draft)
+    if draft is not to and source is not None and source.name == to.name:
+        await _refuse_own(source, draft)
     done = CassetteDigest()
     with progress("copying", wanted.count) as step:
         async for batch in batches(wanted.items, draft, done):
@@ -102,13 +106,13 @@ async def _fill(
     return done
 
 
-async def _refuse_own(place: CassetteInStore, draft: CassetteInStore) -> None:
+async def _refuse_own(source: CassetteRef, draft: CassetteRef) -> None:
     """Raise ConfigError if the source is in the store of the copy, under another address."""
-    if await walk_cassette(place.store, draft.name) is not None:
-        raise ConfigError(f"{place.shown} is the source itself: give another target")
+    if await replace(source, name=draft.name).find() is not None:
+        raise ConfigError(f"{source.shown} is the source itself: give another target")
 
 
-async def _swap(draft: CassetteInStore, to: CassetteInStore, *, force: bool) -> None:
+async def _swap(draft: CassetteRef, to: CassetteRef, *, force: bool) -> None:
     """Give the copy its final name, with `force` in place of a cassette that has the name."""
     present = None if force else await walk_present(to)
     if present is not None and not is_unfinished(present.head):
@@ -125,7 +129,7 @@ async def _swap(draft: CassetteInStore, to: CassetteInStore, *, force: bool) -> 
     await to.store.remove(draft.name)
 
 
-async def _draft(to: CassetteInStore, *, free: bool) -> CassetteInStore:
+async def _draft(to: CassetteRef, *, free: bool) -> CassetteRef:
     """The cassette that is filled first. Raises ConfigError for one that is somebody's."""
     if to.store.shared is not None:
         # Each conversion has its own: two do not mix.
@@ -136,7 +140,7 @@ async def _draft(to: CassetteInStore, *, free: bool) -> CassetteInStore:
     draft = replace(to, name=_beside(to.name, _ENDING))
     present = await walk_present(draft)
     if present is not None and not is_unfinished(present.head):
-        raise endpoints.already_exists(f"{to.store.url}#{draft.name}")
+        raise endpoints.already_exists(CassetteRef.of(to.store, draft.name).shown)
     return draft
 
 

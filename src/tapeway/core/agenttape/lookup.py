@@ -79,7 +79,10 @@ def origin_of_url(url: str) -> str | None:
 
 
 class AliasIndex:
-    """The aliases of the recordings of one cassette."""
+    """The aliases of the recordings of one cassette that a key of tapeway may not find.
+
+    Those are calls of an SDK and, in a cassette of AgentTape's, its HTTP requests.
+    """
 
     def __init__(self) -> None:
         self._by_alias: dict[bytes, list[int]] = {}
@@ -94,13 +97,16 @@ class AliasIndex:
         """The origins of recordings with aliases, also of removed ones."""
         return self._origins
 
-    def add(self, interaction: Interaction, rules: Rules) -> None:
-        """Add a recording, if it has aliases."""
+    def add(self, interaction: Interaction, rules: Rules, meta: Mapping[str, Json]) -> None:
+        """Add a recording of a cassette with this `meta`, if it has aliases."""
+        origin = origin_of(interaction)
+        if origin is not None and not uses_agenttape_keys(meta):
+            return
         aliases = recording_aliases(interaction, rules)
         if not aliases:
             return
         self._aliases_of[interaction.index] = aliases
-        if (origin := origin_of(interaction)) is not None:
+        if origin is not None:
             self._origins[origin] = None
         for alias in aliases:
             insort(self._by_alias.setdefault(alias, []), interaction.index)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tapeway.core.agenttape.lookup import answers_in_order
 from tapeway.core.agenttape.sdk_calls import NOT_STREAMABLE, can_answer, endpoint_of
+from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import Interaction, exchange_of
@@ -15,6 +16,7 @@ from tapeway.core.model.messages import Request
 
 def next_by_alias(
     cassette: CassetteIndex,
+    take: Take,
     aliases: Iterable[bytes],
     asked: Request,
     repeats: Repeats | None,
@@ -33,13 +35,13 @@ def next_by_alias(
     ]
     if not groups:
         return None
-    index = _choose(cassette, groups, repeats or cassette.repeats)
+    index = _choose(take, groups, repeats or cassette.repeats)
     if index is None:
         return None
     exchange = _exchange(cassette, index)
-    if can_ask and exchange is not None and cassette.why_asked(exchange) is not None:
+    if can_ask and exchange is not None and cassette.why_asked(exchange, take) is not None:
         return None
-    return cassette.use(index)
+    return cassette.use(index, take)
 
 
 def used_by_alias(
@@ -70,15 +72,13 @@ def _groups(cassette: CassetteIndex, aliases: Iterable[bytes]) -> Iterator[Seque
                 return
 
 
-def _choose(
-    cassette: CassetteIndex, groups: Sequence[Sequence[int]], repeats: Repeats
-) -> int | None:
+def _choose(take: Take, groups: Sequence[Sequence[int]], repeats: Repeats) -> int | None:
     if repeats != "first":
         for group in groups:
             for index in group:
-                if index not in cassette.take.touched:
+                if index not in take.touched:
                     return index
-    return cassette.take.repeat(groups[0], repeats)
+    return take.repeat(groups[0], repeats)
 
 
 def _can_answer(cassette: CassetteIndex, index: int, asked: Request) -> bool:

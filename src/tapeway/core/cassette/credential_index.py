@@ -137,6 +137,8 @@ class CredentialIndex:
         self._rules = rules
         self.placeholders = RecordedPlaceholders(salt)
         """Those in recorded requests, also of recordings that have been removed."""
+        self.in_large_bodies: dict[tuple[str, ...], None] = {}
+        """Those of each large body, of the recording that was added last at the end."""
         self._noted: CredentialHeaders = ()
         """The credentials of the recording that was added last."""
         self._places: dict[bytes, CredentialPlaces] = {}
@@ -163,6 +165,10 @@ class CredentialIndex:
         if redacted:
             self.placeholders.add(request.target.encode("utf-8", "surrogatepass"))
             self.placeholders.add(request.body)
+            if request.file is not None and request.file.placeholders:
+                self.placeholders.add(" ".join(request.file.placeholders).encode())
+                self.in_large_bodies.pop(request.file.placeholders, None)
+                self.in_large_bodies[request.file.placeholders] = None
         # One caller nearly always made the recording before too.
         if request.credentials != self._noted:
             self._noted = request.credentials
@@ -242,6 +248,8 @@ def _may_hold_any(recorded: Interaction) -> bool:
 
 
 def _is_redacted(request: Request) -> bool:
+    if request.file is not None and request.file.placeholders:
+        return True
     target = request.target.encode("utf-8", "surrogatepass")
     return may_have_placeholder(target) or may_have_placeholder(request.body)
 

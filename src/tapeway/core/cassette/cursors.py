@@ -109,6 +109,10 @@ class Take:
         if not goes_on:
             self.count_request(key, variant)
 
+    def writes_on(self, route: str) -> int:
+        """How many writes were asked live on a route."""
+        return self.writes.get(write_key(route), 0)
+
     def first_variant(self, cursor: bytes) -> bytes | None:
         """The variant of a cursor's first request, None before that."""
         return self.variants.get(cursor, b"") if cursor in self.cursors else None

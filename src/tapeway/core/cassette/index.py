@@ -15,7 +15,6 @@ the nearest headers comes first.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
 
@@ -188,6 +187,11 @@ class CassetteIndex:
         """The placeholders in recorded requests, by which their values are met again."""
         return self._credential_index().placeholders
 
+    @property
+    def placeholders_in_large_bodies(self) -> Sequence[tuple[str, ...]]:
+        """Those in the large bodies of recorded requests, each set of them once, the last first."""
+        return [*reversed(self._credential_index().in_large_bodies)]
+
     def parts(self) -> list[object]:
         """The parts of the index, to be freed one by one."""
         return [*self.snapshot(), *self._by_key.values()]
@@ -267,13 +271,14 @@ class CassetteIndex:
     def next(
         self,
         found_key: FoundKey,
+        take: Take,
         repeats: Repeats | None,
         asked: ReceivedRequest | None = None,
         *,
         can_ask: bool = False,
         known: Collection[int] | None = None,
     ) -> Interaction | None:
-        """Choose the recording that answers next, and count it as used; None if none is left.
+        """Choose the recording that answers next in a take, and count it as used; None if none is left.
 
         `repeats` is the repeat rule, None for the cassette's. If recordings differ in
         headers, the recording nearest to `asked` comes first.
@@ -290,45 +295,37 @@ class CassetteIndex:
         if recordings is None:
             return None
         if can_ask and asked is not None:
-            if (recorded := self._of_same_call(recordings, key, asked)) is not None:
+            if (recorded := self._of_same_call(recordings, key, take, asked)) is not None:
                 return recorded
-            if self._is_second_page(found_key, asked):
+            if self._is_second_page(found_key, take, asked):
                 return None
         variant = b"" if asked is None or found_key.own else asked.variant
         caller = asked.get_caller if can_ask and asked is not None else None
         headers = None if asked is None else asked.get_headers
-        if (chosen := self._if_in_order(key, repeats, caller, headers)) is not None:
-            self._count(key, chosen, variant)
+        if (chosen := self._if_in_order(key, take, repeats, caller, headers)) is not None:
+            _count(key, take, chosen, variant)
             return chosen
         allowed: Sequence[Interaction] = recordings.all
         if asked is not None and (recordings.has_conditions or can_ask):
-            allowed = self._allowed(recordings, key, asked, can_ask=can_ask)
+            allowed = self._allowed(recordings, key, take, asked, can_ask=can_ask)
             if not allowed:
                 return None
-        chosen = self._choose(recordings, key, allowed, repeats or self.repeats, asked)
-        if can_ask and chosen is not None and self.why_asked(chosen, known) is not None:
+        chosen = self._choose(recordings, key, take, allowed, repeats or self.repeats, asked)
+        if can_ask and chosen is not None and self.why_asked(chosen, take, known) is not None:
             # Under `first` and `cycle` this may be an old one of several recordings.
-            chosen = self._choose(recordings, key, allowed, "last", asked)
-            if chosen is not None and self.why_asked(chosen, known) is not None:
+            chosen = self._choose(recordings, key, take, allowed, "last", asked)
+            if chosen is not None and self.why_asked(chosen, take, known) is not None:
                 return None
         if chosen is not None:
-            self._count(key, chosen, variant)
+            _count(key, take, chosen, variant)
         return chosen
 
-    def _count(self, key: bytes, chosen: Interaction, variant: bytes) -> None:
-        # Read first: a recording that cannot be read does not count as used.
-        _ = chosen.response
-        take, index = self.take, chosen.index
-        take.use(key, index, variant)
-        if chosen.again:
-            take.places[index] = take.places.get(index, 0) + 1
-
-    def latest(self, key: bytes, asked: ReceivedRequest) -> Interaction | None:
+    def latest(self, key: bytes, take: Take, asked: ReceivedRequest) -> Interaction | None:
         """The last recorded answer of a key that a request may get, however old; not counted."""
         recordings = as_recordings(self._by_key.get(key), self._place_of)
         if recordings is None:
             return None
-        allowed = self._allowed(recordings, key, asked, can_ask=True)
+        allowed = self._allowed(recordings, key, take, asked, can_ask=True)
         return next((item for item in reversed(allowed) if item.failure is None), None)
 
     def recordings(self, key: bytes) -> Sequence[Interaction]:
@@ -347,6 +344,7 @@ class CassetteIndex:
     def next_in_order(
         self,
         key: bytes,
+        take: Take,
         repeats: Repeats | None,
         caller: Callable[[], bytes] | None,
         headers: Callable[[], Headers] | None,
@@ -359,7 +357,7 @@ class CassetteIndex:
         of the request, which only recordings with conditions need.
         """
         try:
-            chosen = self._if_in_order(key, repeats, caller, headers)
+            chosen = self._if_in_order(key, take, repeats, caller, headers)
         except DocumentAway:
             return None
         # Only `next` counts how often an answer was given that the service gave several times.
@@ -368,28 +366,29 @@ class CassetteIndex:
     def _if_in_order(
         self,
         key: bytes,
+        take: Take,
         repeats: Repeats | None,
         caller: Callable[[], bytes] | None,
         headers: Callable[[], Headers] | None,
     ) -> Interaction | None:
-        recording = self._next_in_order(key, repeats or self.repeats, caller, headers)
+        recording = self._next_in_order(key, take, repeats or self.repeats, caller, headers)
         if recording is None or caller is None:
             return recording
-        take = self.take
         if recording.index not in take.touched and not take.writes:
             return recording
         try:
-            if self.why_asked(recording) is not None:
+            if self.why_asked(recording, take) is not None:
                 return None
         except StoreError:
             # The recording cannot be read in its file any more.
             return None
-        self.repeats_first(recording)
+        self.repeats_first(recording, take)
         return recording
 
     def _next_in_order(
         self,
         key: bytes,
+        take: Take,
         repeats: Repeats,
         caller: Callable[[], bytes] | None,
         headers: Callable[[], Headers] | None,
@@ -403,7 +402,7 @@ class CassetteIndex:
             if not is_for(held.all[0], headers(), ignored, is_of):
                 return None
             held = held.all[0]
-        if caller is not None and key in self.take.recorded_keys:
+        if caller is not None and key in take.recorded_keys:
             first = held if isinstance(held, Interaction) else held.all[0]
             if distance.caller(first.request.credentials) != caller():
                 return None
@@ -411,16 +410,16 @@ class CassetteIndex:
             # The usual case. Unless a recording answers once, the cursor does not matter.
             if repeats != "miss":
                 return held
-            return held if self.take.cursors.get(key, 0) <= held.again else None
+            return held if take.cursors.get(key, 0) <= held.again else None
         if len(held.all) > 1 and (
             repeats == "first" or held.headers_differ or key in self._merged_keys
         ):
             return None
-        return at_cursor(held.all, self.take.cursors.get(key, 0), repeats, held.ends)
+        return at_cursor(held.all, take.cursors.get(key, 0), repeats, held.ends)
 
-    def repeats_first(self, interaction: Interaction) -> bool:
+    def repeats_first(self, interaction: Interaction, take: Take) -> bool:
         """Whether a recording is a model's answer of this take, and repeats for the first time."""
-        index, take = interaction.index, self.take
+        index = interaction.index
         if index in take.repeated or self.take_of(index) != take.number or not interaction.metadata:
             return False
         take.repeated.add(index)
@@ -428,16 +427,16 @@ class CassetteIndex:
         return True
 
     def why_asked(
-        self, interaction: Interaction, known: Collection[int] | None = None
+        self, interaction: Interaction, take: Take, known: Collection[int] | None = None
     ) -> str | None:
         """Why the service is asked although a recording could answer; None if the recording answers.
 
         Nobody can know whether an answer is still true, so within a take only the answers of models
         are given again. `known` as in `next`.
         """
-        take, index = self.take, interaction.index
+        index = interaction.index
         is_awaited = known is not None and index not in known
-        is_used_up = self._is_used_up(interaction)
+        is_used_up = _is_used_up(interaction, take)
         if is_awaited or not (is_used_up or take.writes) or self.answers_again(interaction):
             return None
         if is_used_up:
@@ -446,19 +445,12 @@ class CassetteIndex:
             return f"#{index} is from before a write on its route"
         return None
 
-    def why_asked_again(self, key: bytes) -> str | None:
+    def why_asked_again(self, key: bytes, take: Take) -> str | None:
         """Why the recordings of a key may be out of date; None if they are not, or without any."""
         held = self._by_key.get(key)
         if held is None:
             return None
-        return self.why_asked(held if isinstance(held, Interaction) else held.all[-1])
-
-    def _is_used_up(self, interaction: Interaction) -> bool:
-        """Whether the take has made a recording, or used it as often as the service gave the answer."""
-        index = interaction.index
-        if index not in self.take.touched:
-            return False
-        return not interaction.again or self.take.places.get(index, 0) > interaction.again
+        return self.why_asked(held if isinstance(held, Interaction) else held.all[-1], take)
 
     def answers_again(self, interaction: Interaction) -> bool:
         """Whether the take that made or used a recording may be given its answer once more."""
@@ -473,19 +465,15 @@ class CassetteIndex:
         """Whether a request calls a model, or is named by a rule `reuse`."""
         return self.calls_model(request) or is_reused(self.rules, request)
 
-    def writes_on(self, route: str) -> int:
-        """How many writes the take has asked live on a route."""
-        return self.take.writes.get(write_key(route), 0)
-
     def count_write(self, route: str, take: Take) -> None:
         """Count a write that was asked live: earlier takes no longer answer for its route."""
         self.take_now(take).writes[write_key(route)] += 1
 
-    def use(self, index: int) -> Interaction | None:
-        """An HTTP recording, counted as the next of its key."""
+    def use(self, index: int, take: Take) -> Interaction | None:
+        """An HTTP recording, counted as the next of its key in a take."""
         exchange = exchange_of(self._interactions[index])
         if exchange is not None:
-            self.take.use(self._key_of[index], index)
+            take.use(self._key_of[index], index)
         return exchange
 
     def touch(self, index: int, take: Take) -> None:
@@ -613,10 +601,9 @@ class CassetteIndex:
 
     def keep(self, index: int, take: Take) -> None:
         """Count a request that the upstream answered as recorded."""
-        own, self.take = self.take, self.take_now(take)
-        self.use(index)
-        self.take.kept.add(index)
-        self.take = own
+        now = self.take_now(take)
+        self.use(index, now)
+        now.kept.add(index)
 
     def take_now(self, take: Take) -> Take:
         """A take as it goes on; another object where rules changed while the upstream was called."""
@@ -686,8 +673,6 @@ class CassetteIndex:
         if take:
             self._take_of[index] = take
         self._put(exchange, recording_key(exchange, self.rules) if key is None else key)
-        if not isinstance(exchange, LazyInteraction):
-            self.aliases.add(exchange, self.rules)
 
     def drop(self, index: int) -> None:
         """Leave out a recording that a store has not any more, if it is there."""
@@ -752,16 +737,14 @@ class CassetteIndex:
         self._slot_takes.clear()
         self._merged_keys.clear()
 
-    @contextmanager
-    def in_take(self, number: int) -> Iterator[None]:
-        """Look up and count in another take inside the block. The block must not await."""
-        own = self.take
-        if number != own.number:
-            self.take = self._slot_takes.setdefault(number, own.of_slot(number))
-        try:
-            yield
-        finally:
-            self.take = own
+    def running(self, number: int | None) -> Take:
+        """The take with this number: the cassette's own, or one of a slot, which may begin now.
+
+        None stands for the cassette's own.
+        """
+        if number is None or number == self.take.number:
+            return self.take
+        return self._slot_takes.setdefault(number, self.take.of_slot(number))
 
     def end_slot_takes(self, running: Collection[int]) -> None:
         """Forget the takes of slots except `running`. Their used recordings stay used."""
@@ -772,9 +755,9 @@ class CassetteIndex:
         """Set the takes of recordings, by index, as noted by other instances."""
         self._take_of.update(takes)
 
-    def cursor_state(self, key: bytes) -> bytes:
-        """The state of a key in this take, for other instances."""
-        return self.take.key_state(key, self.indexes(key))
+    def cursor_state(self, key: bytes, take: Take) -> bytes:
+        """The state of a key in a take, for other instances."""
+        return take.key_state(key, self.indexes(key))
 
     def cursor_step(
         self,
@@ -841,15 +824,21 @@ class CassetteIndex:
         return self._credentials
 
     def _allowed(
-        self, recordings: KeyedRecordings, key: bytes, asked: ReceivedRequest, *, can_ask: bool
+        self,
+        recordings: KeyedRecordings,
+        key: bytes,
+        take: Take,
+        asked: ReceivedRequest,
+        *,
+        can_ask: bool,
     ) -> Sequence[Interaction]:
-        """The recordings of a key that may answer the request."""
+        """The recordings of a key that may answer the request in a take."""
         allowed: Sequence[Interaction] = recordings.all
         if recordings.has_conditions:
             allowed = [recording for recording in allowed if asked.is_meant_by(recording)]
-        if can_ask and key in self.take.recorded_keys:
+        if can_ask and key in take.recorded_keys:
             first = allowed[0].request.credentials if allowed else ()
-            now, caller, asks = self.take.number, distance.caller, asked.caller
+            now, caller, asks = take.number, distance.caller, asked.caller
             if not recordings.headers_differ and caller(first) == asks:
                 return allowed
             allowed = [
@@ -864,6 +853,7 @@ class CassetteIndex:
         self,
         recordings: KeyedRecordings,
         key: bytes,
+        take: Take,
         interactions: Sequence[Interaction],
         repeats: Repeats,
         asked: ReceivedRequest | None,
@@ -873,39 +863,22 @@ class CassetteIndex:
         if asked is not None and len(recordings.all) > 1:
             differ = recordings.headers_differ or key in self._merged_keys
             if differ or len(interactions) < len(recordings.all):
-                return self._nearest_headers(interactions, asked.as_stored, repeats)
-        return at_cursor(interactions, self.take.cursors.get(key, 0), repeats, recordings.ends)
+                return _nearest_headers(interactions, take, asked.as_stored, repeats)
+        return at_cursor(interactions, take.cursors.get(key, 0), repeats, recordings.ends)
 
-    def _nearest_headers(
-        self, interactions: Sequence[Interaction], asked: Request, repeats: Repeats
-    ) -> Interaction | None:
-        """The next unused recording of the same caller, nearest headers first; then the repeat rule."""
-        own = distance.of_same_caller(asked, interactions)
-        unused = [interaction for interaction in own if not self._is_used_up(interaction)]
-        if unused:
-            return distance.nearest_by_headers(asked, unused)[0]
-        if repeats == "miss":
-            return None
-        nearest = {
-            interaction.index: interaction
-            for interaction in distance.nearest_by_headers(asked, own)
-        }
-        index = self.take.repeat([*nearest], repeats)
-        return None if index is None else nearest[index]
-
-    def _is_second_page(self, found_key: FoundKey, asked: ReceivedRequest) -> bool:
+    def _is_second_page(self, found_key: FoundKey, take: Take, asked: ReceivedRequest) -> bool:
         if found_key.own:
             return False
-        return self.take.first_variant(found_key.key) not in (None, asked.variant)
+        return take.first_variant(found_key.key) not in (None, asked.variant)
 
     def _of_same_call(
-        self, recordings: KeyedRecordings, key: bytes, asked: ReceivedRequest
+        self, recordings: KeyedRecordings, key: bytes, take: Take, asked: ReceivedRequest
     ) -> Interaction | None:
         """The take's recording of the call that a client tries once more; None for another call.
 
         The recording is not counted again: its place in the order was used by the first try.
         """
-        fields, take = asked.request.fields.first, self.take
+        fields = asked.request.fields.first
         if key not in take.recorded_keys:
             return None
         mark, attempt = call_mark(fields), attempt_number(fields)
@@ -932,19 +905,12 @@ class CassetteIndex:
             writes=before.writes,
             used=before.used,
         )
-        own, self.take = self.take, take
         for index in sorted(before.touched & self._key_of.keys()):
-            self._restore_use(index, recorded=self._take_of.get(index) == before.number)
-        self.take = own
-        return take
-
-    def _restore_use(self, index: int, *, recorded: bool) -> None:
-        exchange = exchange_of(self._interactions[index])
-        if exchange is not None:
             key = self._key_of[index]
-            self.take.count_request(key, b"")
-            if recorded:
-                self.take.recorded_keys.add(key)
+            take.count_request(key, b"")
+            if self._take_of.get(index) == before.number:
+                take.recorded_keys.add(key)
+        return take
 
     def _build(self, stored: StoredCassette) -> None:
         self._by_key: dict[bytes, Interaction | KeyedRecordings] = {}
@@ -958,7 +924,6 @@ class CassetteIndex:
                 self._put(exchange, key)
                 if not self.rules.match and not isinstance(exchange, LazyInteraction):
                     self.bodies.add(exchange, key)
-                self.aliases.add(exchange, self.rules)
             self._interactions[interaction.index] = interaction
 
     def _renumber(self) -> None:
@@ -1001,6 +966,8 @@ class CassetteIndex:
             self._neighbours.add(interaction)
         self._key_of[interaction.index] = key
         self._routes[_route(key)] += 1
+        if interaction.stored_keys:
+            self.aliases.add(interaction, self.rules, self.head.meta)
 
     def _remove(self, index: int) -> None:
         key = self._key_of.pop(index, None)
@@ -1032,3 +999,37 @@ class CassetteIndex:
 
 def _route(key: bytes) -> bytes:
     return key[: key.index(b"\0")]
+
+
+def _count(key: bytes, take: Take, chosen: Interaction, variant: bytes) -> None:
+    # Read first: a recording that cannot be read does not count as used.
+    _ = chosen.response
+    index = chosen.index
+    take.use(key, index, variant)
+    if chosen.again:
+        take.places[index] = take.places.get(index, 0) + 1
+
+
+def _is_used_up(interaction: Interaction, take: Take) -> bool:
+    """Whether the take has made a recording, or used it as often as the service gave the answer."""
+    index = interaction.index
+    if index not in take.touched:
+        return False
+    return not interaction.again or take.places.get(index, 0) > interaction.again
+
+
+def _nearest_headers(
+    interactions: Sequence[Interaction], take: Take, asked: Request, repeats: Repeats
+) -> Interaction | None:
+    """The next unused recording of the same caller, nearest headers first; then the repeat rule."""
+    own = distance.of_same_caller(asked, interactions)
+    unused = [interaction for interaction in own if not _is_used_up(interaction, take)]
+    if unused:
+        return distance.nearest_by_headers(asked, unused)[0]
+    if repeats == "miss":
+        return None
+    nearest = {
+        interaction.index: interaction for interaction in distance.nearest_by_headers(asked, own)
+    }
+    index = take.repeat([*nearest], repeats)
+    return None if index is None else nearest[index]

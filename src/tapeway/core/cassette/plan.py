@@ -29,13 +29,18 @@ _MOST_IDS_NAMED = 5
 
 
 class LargeBodyDigests(NamedTuple):
-    """The digests of a large body as received, as recorded (without secrets), and as earlier
-    versions recorded it.
-    """
+    """The digests of a large body as received and, where no equal body answers, without secrets."""
 
     sent: BodyFile
-    stored: BodyFile
-    older: BodyFile
+    stored: BodyFile | None = None
+    others: tuple[BodyFile, ...] = ()
+    """As earlier versions recorded it, or processes that knew fewer values."""
+    secrets: tuple[Secret, ...] = ()
+    """The values that the body taught, and those of recorded placeholders in it."""
+    compared: int = 0
+    """How many recorded placeholders it was compared with."""
+    coding: bytes = b""
+    """The content coding that the body was decoded from for all of these."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,6 +193,12 @@ def _offers(request: Headers, coding: bytes) -> bool:
     )
 
 
+def decoded_request(request: Request) -> Request:
+    """The request with the fields that go with its body once that is decoded."""
+    coding = request.fields.content_encoding or b""
+    return replace(request, headers=without_coding_fields(request.headers), coding=coding)
+
+
 def readable_request(request: Request) -> Request:
     """The request with a decoded body, or unchanged if the body cannot be decoded."""
     coding = request.fields.content_encoding

@@ -13,15 +13,22 @@ from tapeway.core.http.sdk_conventions import client_ids
 from tapeway.core.matching.headers.conditions import varied_names
 from tapeway.core.matching.headers.distance import request_credentials
 from tapeway.core.matching.rules import NO_RULES, Rules
-from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.messages import Headers, Request, ResponseHead
 from tapeway.core.model.request_fields import EDITION, RequestFields
 from tapeway.core.redaction.credentials import (
     Secret,
+    header_credentials,
     own_parameters,
-    request_head_credentials,
+    url_credentials,
     userinfo_credentials,
 )
-from tapeway.core.redaction.known_values import KnownValues, RecordedPlaceholders
+from tapeway.core.redaction.known_values import (
+    NOTHING_ALLOWED,
+    Allowed,
+    KnownValues,
+    RecordedPlaceholders,
+    issued_credentials,
+)
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 
@@ -39,10 +46,11 @@ class RequestRedaction:
     sends the secret next: a flow that hands on a session token replays.
     """
 
-    def __init__(self, known: Sequence[Secret] = ()) -> None:
+    def __init__(self, known: Sequence[Secret] = (), allowed: Allowed = NOTHING_ALLOWED) -> None:
+        """`known` are the secrets of the process; what is `allowed` is not replaced in bodies and URLs."""
         self.version = 0
         """Changes when a secret is learnt: texts redacted before may still show the secret."""
-        self._values = KnownValues(known)
+        self._values = KnownValues(known, allowed)
         self._learned: OrderedDict[str, OrderedDict[bytes, Secret]] = OrderedDict()
         self._recorded: OrderedDict[str, RecordedPlaceholders] = OrderedDict()
         self._cached_redactor = lru_cache(maxsize=256)(self._redactor)
@@ -83,7 +91,7 @@ class RequestRedaction:
 
     def as_of_earlier_versions(self, salt: str, request: Request, rules: Rules) -> Request:
         """The request as earlier versions stored it, whose placeholders kept no length."""
-        head = (*_head_secrets(request), *self._learned_secrets(salt))
+        head = (*self._head_secrets(request), *self._learned_secrets(salt))
         redactor = self._cached_redactor(salt, head).of_earlier_versions
         return with_fields(
             redactor.request(request), request.headers, (*rules.match, *request.varied), redactor
@@ -93,7 +101,7 @@ class RequestRedaction:
         self, salt: str, request: Request, rules: Rules = NO_RULES
     ) -> tuple[Request, tuple[Secret, ...]]:
         """The redacted request, and the secrets of the request."""
-        head = _head_secrets(request)
+        head = self._head_secrets(request)
         redactor = self._cached_redactor(salt, (*head, *self._learned_secrets(salt)))
         redacted, taught = redactor.request_and_secrets(
             request, request_credentials(request, redactor.placeholder)
@@ -124,15 +132,19 @@ class RequestRedaction:
         if given is None:
             return None, trace
         redactor = self.redactor_of(
-            salt, _head_secrets(Request("", "", "", fields.headers, read=fields))
+            salt, self._head_secrets(Request("", "", "", fields.headers, read=fields))
         )
         return redactor.value(given)[:MOST_ID].decode(), trace
 
     def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:
         """Replaces this request's secrets, the process's, those met before, and `more`."""
-        head = _head_secrets(request)
+        head = self._head_secrets(request)
         _, taught = self._cached_redactor(salt, head).request_and_secrets(request)
         return self.redactor_of(salt, (*head, *taught, *more))
+
+    def issued(self, head: ResponseHead) -> list[Secret]:
+        """The credentials a response issues in its head."""
+        return issued_credentials(head, self._values.allowed)
 
     def redactor_of(self, salt: str, secrets: Sequence[Secret]) -> Redactor:
         """A redactor for these secrets, the process's secrets and secrets of earlier exchanges."""
@@ -155,9 +167,14 @@ class RequestRedaction:
     def _target(self, salt: str, route: str, headers: Headers, target: str, base: str) -> str:
         request = Request(route, "", target, headers, base=base)
         redactor = self._cached_redactor(
-            salt, (*_head_secrets(request), *self._learned_secrets(salt))
+            salt, (*self._head_secrets(request), *self._learned_secrets(salt))
         )
         return redactor.target(target, own_parameters(request))
+
+    def _head_secrets(self, request: Request) -> tuple[Secret, ...]:
+        userinfo = userinfo_credentials(request.base) if "@" in request.base else ()
+        in_urls = self._values.allowed.without(url_credentials(request))
+        return (*userinfo, *header_credentials(request.fields), *in_urls)
 
     def _learned_secrets(self, salt: str) -> tuple[Secret, ...]:
         learned = self._learned.get(salt)
@@ -184,8 +201,3 @@ def with_fields(
     wanted -= {name.lower() for name, _ in stored.headers}
     more = [(name, redactor.field(name, value)) for name, value in sent if name.lower() in wanted]
     return replace(stored, headers=(*stored.headers, *more)) if more else stored
-
-
-def _head_secrets(request: Request) -> tuple[Secret, ...]:
-    userinfo = userinfo_credentials(request.base) if "@" in request.base else ()
-    return (*userinfo, *request_head_credentials(request))

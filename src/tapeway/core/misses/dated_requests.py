@@ -19,14 +19,12 @@ _PATH = "tmp_path"
 _KINDS = ("iso8601", "date", _PATH)
 
 _FOLDERS = (b"/tmp/", b"/var/folders/", b"temp\\\\")
-_TEMPORARY = re.compile(
-    r"(?:^|[^0-9A-Za-z_~./-]|file://)(?:"
-    # Folders with a name of this run: by mktemp, tempfile, Node.js and pytest; others may be there again.
-    r"(?:/private)?(?:/tmp|/var/tmp|/var/folders/[^/\s]+/[^/\s]+/T)"
-    r"/(?:pytest-of-[^/\s]+/pytest-[0-9]|tmp\.[0-9A-Za-z]{6}|tmp[0-9a-z_]{8}\b"
+_OF_ONE_RUN = re.compile(
+    r"/(?:pytest-of-[^/]+/pytest-[0-9]|tmp\.[0-9A-Za-z]{6}|tmp[0-9a-z_]{8}\b"
     r"|[A-Za-z_-]+-(?=[A-Za-z]*[0-9])[0-9A-Za-z]{6}\b)"
-    r"|[A-Za-z]:[\\/]+Users[\\/]+[^\\/]+[\\/]+AppData[\\/]+Local[\\/]+Temp[\\/]+(?:tmp|pytest-of-))"
+    r"|Temp[\\/]+(?:tmp|pytest-of-)"
 )
+"""Folders by mktemp, tempfile, Node.js and pytest. Other temporary folders may be there again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ def found_moment(
         for name, is_day in _moments_in(text, moments):
             names[name] = None
             days = days or is_day
-        if _TEMPORARY.search(text):
+        if any(_OF_ONE_RUN.search(text, *place) for place in _places_of(_PATH, text)):
             names[_PATH] = None
     if not names:
         return None
@@ -85,10 +83,10 @@ def _texts(value: Json) -> Iterator[str]:
 def _moments_in(text: str, moments: Collection[datetime]) -> Iterator[tuple[str, bool]]:
     """The normaliser for each of the moments that a text names, and whether it names the day."""
     days = {moment.date() for moment in moments}
-    stamps = _spans_of_dates("iso8601", text)
+    stamps = _places_of("iso8601", text)
     if any(text.startswith(day.isoformat(), start) for start, _ in stamps for day in days):
         yield "iso8601", True
-    for start, end in _spans_of_dates("date", text):
+    for start, end in _places_of("date", text):
         is_stamp = any(first <= start < last for first, last in stamps)
         if is_stamp or not is_written_date(text, start, end):
             continue
@@ -98,7 +96,8 @@ def _moments_in(text: str, moments: Collection[datetime]) -> Iterator[tuple[str,
             yield "date", False
 
 
-def _spans_of_dates(name: str, text: str) -> Sequence[tuple[int, int]]:
+def _places_of(name: str, text: str) -> Sequence[tuple[int, int]]:
+    """Where a text has what a normaliser replaces."""
     places: list[tuple[int, int]] = []
 
     def note(match: Match) -> str:

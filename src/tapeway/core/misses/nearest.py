@@ -1,9 +1,9 @@
 """Finds the recordings that are nearest to a missed request.
 
-Reading and comparing documents is expensive. A few candidates are therefore chosen by bytes, in
-steps. First come recordings with equal bytes at a few places, or else of similar length. Of
-these, within a budget, the recordings with the most shared pieces are compared. The result is ordered by
-differences, and depends only on the recordings and their order.
+`neighbours` chooses the candidates. To read and compare their documents is expensive, so candidates
+are ranked by bytes. First come recordings with equal bytes at a few places, or else of similar
+length. Of these, within a budget, the recordings with the most shared pieces are compared. The result
+is ordered by differences, and depends only on the recordings and their order.
 """
 
 import re
@@ -30,7 +30,6 @@ MOST_DIFFERENCES = 200
 LARGEST = 4 * 1024 * 1024
 """Larger bodies are not compared: reading them would block the process."""
 
-_MOST_SCORED = 1000
 _MOST_SCORED_BYTES = 256 * 1024
 _MOST_COMPARED = 8
 _MOST_COMPARED_BYTES = 160 * 1024
@@ -166,8 +165,7 @@ def _worth_comparing(missed: Request, recordings: list[Interaction]) -> list[Int
         for body, share in zip(bodies, likeness, strict=True)
     ]
     order = sorted(range(len(recordings)), key=ranks.__getitem__)
-    first = [(at, recordings[at]) for at in order[:_MOST_SCORED]]
-    scored = _within_budget(first, _MOST_SCORED_BYTES)
+    scored = _within_budget([(at, recordings[at]) for at in order], _MOST_SCORED_BYTES)
     pieces = _SharedPieces(missed)
     scores = [pieces.share(exchange.request) + likeness[at] for at, exchange in scored]
     best = sorted(range(len(scored)), key=scores.__getitem__, reverse=True)[:_MOST_COMPARED]

@@ -75,15 +75,21 @@ class BodyFile:
     """A body too large for memory: the file with it, the size in bytes, the SHA-256 in hex.
 
     `path` is empty if only size and digest are known, or if `handle` opens the body. A multipart
-    request has `parts`.
+    request has `parts`. `placeholders` are those of the values that were replaced in a recorded
+    request's body.
     """
 
     path: str
     size: int
     digest: str
     parts: tuple[PartDigest, ...] | None = None
+    placeholders: tuple[str, ...] = ()
     handle: object = field(default=None, compare=False, repr=False)
     """Opens the body, and keeps a temporary file from being deleted while it is referred to."""
+
+    def copied_to(self, copy: "BodyFile") -> "BodyFile":
+        """A copy of the body, with what is known of this one."""
+        return replace(copy, parts=self.parts, placeholders=self.placeholders)
 
 
 @value_class

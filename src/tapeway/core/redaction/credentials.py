@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from tapeway.core.model.messages import Headers, Request, ResponseHead
+from tapeway.core.model.messages import Headers, Request
 from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.opaque import MIN_VALUE as MIN_VALUE
 from tapeway.core.redaction.opaque import is_opaque
@@ -243,14 +243,11 @@ def _octets(value: str, *, once: bool) -> bytes:
     return octets
 
 
-def request_head_credentials(request: Request) -> tuple[Secret, ...]:
-    """The credentials a request shows anywhere but in its body."""
-    credentials = header_credentials(request.fields)
-    return (*credentials, *target_credentials(request)) if "=" in request.target else credentials
-
-
 def header_credentials(fields: RequestFields) -> tuple[Secret, ...]:
-    """The credentials in a request's fields, long enough to be searched for anywhere else."""
+    """The credentials in a request's fields, long enough to be searched for anywhere else.
+
+    Those in the URL that `Referer` repeats are among `url_credentials`.
+    """
     secrets: list[Secret] = []
     for name, value in telling_fields(fields):
         secrets += _field_credentials(name, value)
@@ -286,8 +283,6 @@ def _field_credentials(name: bytes, value: bytes) -> tuple[Secret, ...]:
     """Remembered, since a client sends the same credential with each request."""
     if name == b"cookie":
         return tuple(_cookie_credentials(value))
-    if name == b"referer":
-        return tuple(_parameter_credentials(value, in_response=False))
     if name == SUBPROTOCOLS:
         return tuple(subprotocol_credentials(value.decode("latin-1").split(",")))
     return tuple(value_credentials(name.decode("latin-1"), value)) if holds_secret(name) else ()
@@ -331,10 +326,17 @@ def _is_key(name: str) -> bool:
     return is_opaque(name.encode("latin-1"))
 
 
-def target_credentials(request: Request) -> list[Secret]:
-    """The credentials in the parameters of a request's target, decoded; a plus is left a plus."""
-    own = own_parameters(request)
-    return _searchable_parameters(credential_parameters(request.target, own))
+def url_credentials(request: Request) -> list[Secret]:
+    """The credentials in the parameters of a request's target and referrer, decoded; a plus is left
+    a plus.
+    """
+    secrets = []
+    if "=" in request.target:
+        own = own_parameters(request)
+        secrets = _searchable_parameters(credential_parameters(request.target, own))
+    if referrer := request.fields.first.get(b"referer"):
+        secrets += _parameter_credentials(referrer, in_response=False)
+    return secrets
 
 
 @lru_cache(maxsize=64)
@@ -349,29 +351,27 @@ def userinfo_credentials(url: str) -> tuple[Secret, ...]:
     )
 
 
-def issued_credentials(head: ResponseHead) -> list[Secret]:
-    """The credentials a response issues in its head."""
-    return response_credentials(head.headers) if has_special_header(head.names) else []
-
-
 def response_credentials(headers: Headers) -> list[Secret]:
-    """The credentials a response issues in its header."""
+    """The credentials a response issues in its fields, but for those in URLs."""
     secrets: list[Secret] = []
     for name, value in headers:
         lower = name.lower()
         if lower in SET_COOKIE:
             secrets += _cookie_credentials(value.partition(b";")[0])
-        elif lower in URL_HEADERS:
-            secrets += _parameter_credentials(value)
-        elif lower == b"link":
-            secrets += [
-                parameter_credential
-                for url in LINK_URL.findall(value)
-                for parameter_credential in _parameter_credentials(url)
-            ]
         elif is_credential_header(lower) and lower not in _IDENTITY_HEADERS:
             secrets += value_credentials(lower.decode("latin-1"), value)
     return secrets
+
+
+def response_url_credentials(headers: Headers) -> list[Secret]:
+    """The credentials a response issues in the URLs of its fields."""
+    urls: list[bytes] = []
+    for name, value in headers:
+        if (lower := name.lower()) in URL_HEADERS:
+            urls.append(value)
+        elif lower == b"link":
+            urls += LINK_URL.findall(value)
+    return [secret for url in urls for secret in _parameter_credentials(url)]
 
 
 def value_credentials(label: str, value: bytes) -> list[Secret]:

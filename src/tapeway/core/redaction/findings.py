@@ -65,7 +65,8 @@ def find_secrets(data: bytes, known: KnownValues) -> list[SecretMatch]:
     """
 
     def find_decoded(text: bytes) -> list[Span]:
-        return [*_find(text, known), *body_fields.find(text, b"", in_response=True)]
+        named = known.allowed.without_spans(body_fields.find(text, b"", in_response=True))
+        return [*_find(text, known), *named]
 
     spans = merge_spans([*_find(data, known), *coded_texts.find(data, find_decoded)])
     places = {
@@ -77,7 +78,8 @@ def find_secrets(data: bytes, known: KnownValues) -> list[SecretMatch]:
 def _find(data: bytes, known: KnownValues) -> Iterator[Span]:
     if known.may_occur_in(data):
         yield from known.find(data)
-    yield from _found_in_short(data) if len(data) <= _SHORT else find_in_text(data)
+    found = _found_in_short(data) if len(data) <= _SHORT else find_in_text(data)
+    yield from known.allowed.without_spans(found)
 
 
 @lru_cache(maxsize=4096)

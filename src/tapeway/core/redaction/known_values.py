@@ -11,18 +11,29 @@ search for these constant parts comes first: nearly always there is none, and it
 
 import html.entities
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tapeway.core.model.messages import ResponseHead
 from tapeway.core.redaction.coded_texts import base64_forms
-from tapeway.core.redaction.credentials import MAX_VALUE, MIN_VALUE, Secret, searchable
+from tapeway.core.redaction.credentials import (
+    MAX_VALUE,
+    MIN_VALUE,
+    Secret,
+    has_special_header,
+    response_credentials,
+    response_url_credentials,
+    searchable,
+)
 from tapeway.core.redaction.spans import (
     PLACEHOLDER,
+    SHORT_PREFIX,
     Span,
     digest_start,
     label_of,
     placeholder_digest,
+    written_label,
 )
 
 MIN_ENCODED = 12
@@ -45,15 +56,76 @@ _PARTS = [
     re.compile(rb"[%b]{12,}" % signs) for signs in (rb"\w+/-", rb"\w.-", rb"\w-", b"A-Za-z0-9")
 ]
 """What a value between other characters may consist of."""
+_WITH_SIGNS = re.compile(rb"[\w+/.-]{12,}")
+"""All of these."""
 
 # Most values do not occur, and compiling takes longer than finding that out.
 _compiled = lru_cache(maxsize=1024)(re.compile)
 
 
-class KnownValues:
-    """A fixed set of secrets to search for."""
+def _expression(pattern: str) -> str:
+    """A regular expression that tries one way of matching only, since values may be long."""
+    first, *others = map(re.escape, pattern.split("*"))
+    between = "".join([f"(?>.*?{part})" for part in others[:-1]])
+    return first + between + "".join([f".*{last}" for last in others[-1:]])
 
-    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+
+class Allowed:
+    """Patterns of values and names that are not replaced; `*` stands for anything.
+
+    A pattern is compared with a whole value, and with the label of its placeholder: the name of a
+    field, a parameter or a variable, whatever its case, or that of a form of keys.
+    """
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        self._patterns = tuple(patterns)
+        written = "|".join(map(_expression, self._patterns))
+        self._is_value = re.compile(written, re.DOTALL).fullmatch
+        self._is_label = re.compile(written, re.DOTALL | re.IGNORECASE).fullmatch
+
+    def allows(self, secret: Secret) -> bool:
+        """Whether a value stays as it is."""
+        if not self._patterns:
+            return False
+        label = secret.label.removeprefix(SHORT_PREFIX)
+        return (
+            self._is_value(secret.value.decode("utf-8", "surrogateescape")) is not None
+            or self._is_label(label) is not None
+            or self._is_label(written_label(label)) is not None
+        )
+
+    def without(self, secrets: Iterable[Secret]) -> Iterable[Secret]:
+        """The secrets that are to be replaced."""
+        if not self._patterns:
+            return secrets
+        return [secret for secret in secrets if not self.allows(secret)]
+
+    def without_spans(self, spans: Iterable[Span]) -> Iterable[Span]:
+        """The places of secrets that are to be replaced."""
+        if not self._patterns:
+            return spans
+        return [span for span in spans if span.secret is None or not self.allows(span.secret)]
+
+
+NOTHING_ALLOWED = Allowed()
+
+
+def issued_credentials(head: ResponseHead, allowed: Allowed = NOTHING_ALLOWED) -> list[Secret]:
+    """The credentials a response issues in its head."""
+    if not has_special_header(head.names):
+        return []
+    in_urls = allowed.without(response_url_credentials(head.headers))
+    return [*response_credentials(head.headers), *in_urls]
+
+
+class KnownValues:
+    """A fixed set of secrets to search for.
+
+    What is `allowed` is not among what names and patterns find beside them.
+    """
+
+    def __init__(self, secrets: Iterable[Secret] = (), allowed: Allowed = NOTHING_ALLOWED) -> None:
+        self.allowed = allowed
         # A client that follows a recorded link sends a placeholder back: that is no secret.
         by_value = {
             secret.value: secret
@@ -119,13 +191,26 @@ class RecordedPlaceholders:
         self._known = {digest_start(self._salt, value) for value in values}
         self._sought = None
 
-    def find(self, texts: Iterable[bytes]) -> list[Secret]:
-        """The values of these placeholders in the texts."""
+    @property
+    def count(self) -> int:
+        """How many there are, of values known and not."""
+        return len(self._labels)
+
+    def has_unknown(self, known: Iterable[Secret]) -> bool:
+        """Whether the value of any is to be looked for, beside the known ones."""
+        digests = {digest_start(self._salt, secret.value) for secret in known}
+        return not self._to_seek().keys() <= digests
+
+    def _to_seek(self) -> Mapping[bytes, str]:
         if self._sought is None:
             self._sought = {
                 digest: label for digest, label in self._labels.items() if digest not in self._known
             }
-        if not (sought := self._sought):
+        return self._sought
+
+    def find(self, texts: Iterable[bytes]) -> list[Secret]:
+        """The values of these placeholders in the texts."""
+        if not (sought := self._to_seek()):
             return []
         runs = {
             run
@@ -151,10 +236,56 @@ def _digests_in(salt: bytes, run: bytes) -> Sequence[tuple[bytes, bytes]]:
 
     Remembered, since the requests of a conversation repeat each other.
     """
-    values = {run, run.rstrip(b".:!?"), run + b"=", run + b"=="}
-    for part in _PARTS:
-        values.update(part.findall(run))
-    return [(digest_start(salt, value), value) for value in values]
+    # The padding of base64 is cut off with the signs between runs.
+    values = {run, run + b"=", run + b"=="}
+    if not run.isalnum():
+        values.add(run.rstrip(b".:!?"))
+        for signs in _WITH_SIGNS.findall(run):
+            for part in _PARTS:
+                values.update(part.findall(signs))
+    # A length that looks like a character, as in protobuf, with or without the tag before it.
+    for at in range(2):
+        if MIN_VALUE <= run[at] < len(run) - at:
+            values.add(run[at + 1 : at + 1 + run[at]])
+    return [(digest_start(salt, value), value) for value in values if _is_text(value)]
+
+
+def _is_text(octets: bytes) -> bool:
+    """Whether octets may be a value: most runs between the signs of a binary body are no text."""
+    if octets.isascii():
+        return True
+    try:
+        octets.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class PiecewiseRecall:
+    """Finds the values of recorded placeholders in a text of any length, piece by piece."""
+
+    def __init__(self, recorded: RecordedPlaceholders, known: Iterable[Secret]) -> None:
+        """Nothing is read where all values are known."""
+        self._recorded = recorded if recorded.has_unknown(known) else None
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> list[Secret]:
+        """Add a piece; returns what is found in the text that is complete now."""
+        if self._recorded is None:
+            return []
+        text = self._rest + piece
+        # The last run may go on; of one that is too long for a value the end stays too long.
+        run = text.translate(_RUNS).rpartition(b" ")[2]
+        end = len(text) - min(len(run), MAX_VALUE + 1)
+        self._rest = text[end:]
+        return self._recorded.find([text[:end]])
+
+    def finish(self) -> list[Secret]:
+        """What is found in the rest."""
+        return [] if self._recorded is None else self._recorded.find([self._rest])
+
+
+NO_RECALL = PiecewiseRecall(NO_PLACEHOLDERS, ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,9 +114,16 @@ class LeakGuard:
     def _first_shown(self, text: bytes, content_type: bytes, *, in_response: bool) -> Secret | None:
         if (secret := self._first_secret(text)) is not None:
             return secret
-        named = body_fields.find(text, content_type, in_response=in_response)
-        spans = [*named, *patterns.find_in_text(text), *coded_texts.find(text, _find_decoded)]
+        spans = [
+            *self._shown(text, content_type, in_response=in_response),
+            *coded_texts.find(text, lambda decoded: self._shown(decoded, b"", in_response=True)),
+        ]
         return next((span.secret for span in spans if span.secret is not None), None)
+
+    def _shown(self, text: bytes, content_type: bytes, *, in_response: bool) -> list[Span]:
+        """What the names of fields and the forms of keys show."""
+        named = body_fields.find(text, content_type, in_response=in_response)
+        return [*self._known.allowed.without_spans([*named, *patterns.find_in_text(text)])]
 
     def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the pieces of a large body. Raises StoreError before a piece that contains a
@@ -156,10 +163,6 @@ def find_places(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[P
         text = value.encode() if isinstance(value, str) else dump(value)
         if _first_secret(text, known) is not None:
             yield at
-
-
-def _find_decoded(text: bytes) -> list[Span]:
-    return [*body_fields.find(text, b"", in_response=True), *patterns.find_in_text(text)]
 
 
 def _first_secret(data: bytes, known: KnownValues) -> Secret | None:

@@ -46,7 +46,6 @@ from tapeway.core.redaction.credentials import (
     holds_secret,
     is_credential_header,
     is_special_header,
-    issued_credentials,
     own_parameters,
     value_credentials,
 )
@@ -54,20 +53,25 @@ from tapeway.core.redaction.known_values import (
     NO_KNOWN_VALUES,
     NO_PLACEHOLDERS,
     KnownValues,
+    PiecewiseRecall,
     RecordedPlaceholders,
+    issued_credentials,
 )
 from tapeway.core.redaction.patterns import secret_prefilter
 from tapeway.core.redaction.spans import (
     PLACEHOLDER,
     Span,
+    digest_start,
     json_safe_spans,
     label_for,
     merge_spans,
     move_chunk_ends,
     moved_ends,
+    placeholder_digest,
     replace_spans,
     replacement,
     secret_placeholder,
+    shown_label,
 )
 from tapeway.core.streams import aws_frames
 from tapeway.core.streams.aws_frames import AwsFrame
@@ -83,6 +87,9 @@ _LONGEST_CHARACTER = 48
 # Each is looked for in the whole body: a list of users with their passwords is not gone through
 # as many times as it has users.
 _MOST_LEARNED = 64
+
+_MOST_NAMED = 1024
+"""Secrets of a large body that are remembered, and whose placeholders its recording names."""
 
 
 class Redactor:
@@ -195,7 +202,7 @@ class Redactor:
             readable, taught_inside = self._uncoded_response(decoded)
             if readable.body != decoded.body:
                 stored, taught = readable, taught_inside
-        return stored, [*issued_credentials(response.head), *taught]
+        return stored, [*issued_credentials(response.head, self._known.allowed), *taught]
 
     def _uncoded_response(self, response: Response) -> tuple[Response, list[Secret]]:
         content_type, body = response.head.value(b"content-type") or b"", response.body
@@ -255,7 +262,7 @@ class Redactor:
         if not (
             self._is_suspect(data)
             or _may_have_framed_keys(data, content_type)
-            or self._recorded.find([data])
+            or self._recalled([data])
         ):
             return data, []
         found = self._found_in(
@@ -295,6 +302,39 @@ class Redactor:
             max(patterns.MAX_LENGTH, _LONGEST_CHARACTER * longest),
         )
 
+    def recall(self) -> PiecewiseRecall:
+        """A search for values of recorded placeholders that are not replaced everywhere yet."""
+        return PiecewiseRecall(self._recorded, self.secrets)
+
+    def taught_by(self, found: Iterable[Secret], recalled: Iterable[Secret]) -> list[Secret]:
+        """What found secrets and recalled ones teach that is not replaced everywhere yet."""
+        return self._unknown([*_taught_by(found), *self._known.allowed.without(recalled)])
+
+    def learning(self, learned: Sequence[Secret]) -> "Redactor":
+        """A redactor that also replaces the given values everywhere."""
+        if not learned:
+            return self
+        return Redactor(
+            self._salt.decode(),
+            (*self._of_exchange.secrets, *learned),
+            self._known,
+            self._recorded,
+            keeps_lengths=self._keeps_lengths,
+        )
+
+    def only(self, placeholders: Iterable[str]) -> "Redactor":
+        """A redactor for those of its values alone that have these placeholders."""
+        values = {digest_start(self._salt, secret.value): secret.value for secret in self.secrets}
+        return Redactor(
+            self._salt.decode(),
+            [
+                Secret(shown_label(placeholder), values[digest])
+                for placeholder in placeholders
+                if (digest := placeholder_digest(placeholder.encode())) in values
+            ],
+            KnownValues((), self._known.allowed),
+        )
+
     def target(self, target: str, own: frozenset[str] = frozenset()) -> str:
         """A raw target or URL without credential parameters or secret values.
 
@@ -324,6 +364,10 @@ class Redactor:
         """The placeholder of a secret in this cassette."""
         return secret_placeholder(self._salt, label, value)
 
+    def shown(self, secret: Secret) -> str:
+        """The placeholder of a secret as a text."""
+        return self.placeholder(secret.label, secret.value).decode()
+
     @cached_property
     def _prefilter(self) -> Prefilter:
         return secret_prefilter(self._known.constant_parts)
@@ -345,16 +389,18 @@ class Redactor:
         return chain(
             self._known.find(data, start),
             self._of_exchange.find(data, start),
-            patterns.find_in_text(data, start),
+            self._known.allowed.without_spans(patterns.find_in_text(data, start)),
         )
 
     def _find_decoded(self, text: bytes) -> list[Span]:
         """The secrets of a text that was decoded, or assembled from pieces."""
         if not self._is_plainly_suspect(text):
             return []
-        framed = list(framed_keys.find(text)) if has_controls(text) else []
+        allowed = self._known.allowed
+        framed = list(allowed.without_spans(framed_keys.find(text))) if has_controls(text) else []
         plain = _ending_with(framed, self._find_plain(text))
-        return [*body_fields.find(text, b"", in_response=True), *framed, *plain]
+        named = allowed.without_spans(body_fields.find(text, b"", in_response=True))
+        return [*named, *framed, *plain]
 
     def _found_in(
         self,
@@ -379,17 +425,22 @@ class Redactor:
         framed: list[Span] = []
         if suspect:
             if places := binary_places(body, content_type, wide):
-                framed = [span for span in framed_keys.find(text) if _is_within(span, places)]
+                framed = [
+                    span
+                    for span in self._known.allowed.without_spans(framed_keys.find(text))
+                    if _is_within(span, places)
+                ]
             plain = _ending_with(framed, json_safe_spans(text, self._find_plain(text)))
             spans += [*framed, *plain]
         texts: StreamedTexts | None = None
         if streamed and in_response and may_be_stream(text, content_type):
             texts = StreamedTexts(text, content_type)
             spans += _find_streamed(texts, self._find_in_streamed)
-        recorded = self._recorded.find(chain([head, text], map(_whole, texts or ())))
+        recorded = self._recalled(chain([head, text], map(_whole, texts or ())))
         if not (spans or suspect or recorded):
             return _Found([], [], [], self)
-        taught = _taught_by([*spans, *(self._newly_found(head) if suspect else ())])
+        told = [*spans, *(self._newly_found(head) if suspect else ())]
+        taught = _taught_by(span.secret for span in told if span.secret is not None)
         taught += recorded
         if new := self._unknown(taught):
             values = KnownValues(new)
@@ -398,7 +449,11 @@ class Redactor:
             if texts is not None:
                 spans += _find_streamed(texts, values.find_all)
         places = binary_places(body, content_type, wide) if spans else []
-        return _Found(spans, places, taught, self._with_learned(new))
+        return _Found(spans, places, taught, self.learning(new))
+
+    def _recalled(self, texts: Iterable[bytes]) -> list[Secret]:
+        """The values in the texts whose placeholders are recorded."""
+        return [*self._known.allowed.without(self._recorded.find(texts))]
 
     def _in_fields(
         self,
@@ -411,20 +466,11 @@ class Redactor:
     ) -> list[Span]:
         """What the names of fields show, and what is encoded in the body."""
         if body and (suspect or body_fields.reads_whole(content_type)):
-            named = body_fields.find(body, content_type, in_response=in_response, own=own)
-            return named + (coded_texts.find(body, self._find_decoded) if suspect else [])
+            named = self._known.allowed.without_spans(
+                body_fields.find(body, content_type, in_response=in_response, own=own)
+            )
+            return [*named] + (coded_texts.find(body, self._find_decoded) if suspect else [])
         return []
-
-    def _with_learned(self, learned: Sequence[Secret]) -> "Redactor":
-        """A redactor that also replaces the given values everywhere."""
-        if not learned:
-            return self
-        return Redactor(
-            self._salt.decode(),
-            (*self._of_exchange.secrets, *learned),
-            self._known,
-            keeps_lengths=self._keeps_lengths,
-        )
 
     def _newly_found(self, head: bytes) -> Iterable[Span]:
         """The secrets of a head, if there may be others than those of this exchange."""
@@ -512,9 +558,11 @@ class Redactor:
     def _parameters(self, target: str, parameters: Iterable[tuple[str, int, int, bytes]]) -> str:
         pieces: list[str] = []
         at = 0
+        allowed = self._known.allowed
         for name, start, end, value in parameters:
-            if not PLACEHOLDER.fullmatch(value):
-                hidden = self.placeholder(label_for(name, value), value).decode()
+            label = label_for(name, value)
+            if not (PLACEHOLDER.fullmatch(value) or allowed.allows(Secret(label, value))):
+                hidden = self.placeholder(label, value).decode()
                 pieces += target[at:start], hidden
                 at = end
         return "".join([*pieces, target[at:]])
@@ -596,6 +644,8 @@ class StreamRedactor:
         self._window_start = 0
         self.replaced: list[tuple[int, int, int]] = []
         """For each replaced secret: start, end, and the length of the placeholder."""
+        self.secrets: dict[Secret, None] = {}
+        """The replaced secrets, those met first."""
 
     def feed(self, piece: bytes) -> bytes:
         """Add a piece; returns the text that is final now, often nothing."""
@@ -617,6 +667,8 @@ class StreamRedactor:
         base = self._window_start
         for span, hidden in settled:
             self.replaced.append((base + span.start, base + span.end, len(hidden)))
+            if span.secret is not None and len(self.secrets) < _MOST_NAMED:
+                self.secrets[span.secret] = None
         redacted = replace_spans(self._window[:end], settled)
         out = redacted[self._sent :]
         released = max(0, end - LONGEST_CONTEXT)
@@ -729,10 +781,10 @@ def _searched_text(first: bytes, headers: Headers) -> bytes:
     return b"\n".join([first, *[value for _, value in headers]])
 
 
-def _taught_by(spans: Iterable[Span]) -> list[Secret]:
+def _taught_by(found: Iterable[Secret]) -> list[Secret]:
     """The values that were found in one place and are to be replaced in every other place."""
     secrets: dict[Secret, None] = {}
-    for span in spans:
-        if span.secret is not None and len(secrets) < _MOST_LEARNED:
-            secrets |= dict.fromkeys(value_credentials(span.secret.label, span.secret.value))
+    for secret in found:
+        if len(secrets) < _MOST_LEARNED:
+            secrets |= dict.fromkeys(value_credentials(secret.label, secret.value))
     return list(secrets)

@@ -81,7 +81,7 @@ def secret_digest(salt: bytes, value: bytes) -> bytes:
 
 def placeholder(label: str, digest: bytes) -> bytes:
     """The placeholder of a secret seen in this place; the digest distinguishes it from others."""
-    return f"REDACTED.{_written_label(label)}.{_letters(digest)}".encode()
+    return f"REDACTED.{written_label(label)}.{_letters(digest)}".encode()
 
 
 def fitted_placeholder(label: str, digest: bytes, size: int) -> bytes:
@@ -92,12 +92,22 @@ def fitted_placeholder(label: str, digest: bytes, size: int) -> bytes:
     letters = _letters(digest)
     if size >= _LEAST_LABELLED:
         room = size - _LEAST_LABELLED + 1
-        return f"REDACTED.{_written_label(label)[:room].ljust(room, '-')}.{letters}".encode()
+        return f"REDACTED.{written_label(label)[:room].ljust(room, '-')}.{letters}".encode()
     if size >= _LEAST_UNLABELLED:
         return f"RED.{letters.rjust(size - len('RED.'), '-')}".encode()
     if size >= _LEAST_SHORT:
         return f"RED.{letters[: size - len('RED.-')]}-".encode()
     return b"*" * size
+
+
+def placeholders_of(text: bytes) -> tuple[str, ...]:
+    """The placeholders in a text, each once."""
+    return tuple([found.decode() for found in sorted({*PLACEHOLDER.findall(text)})])
+
+
+def digests_of(placeholders: Iterable[str]) -> set[bytes | None]:
+    """The parts of digests in placeholders."""
+    return {placeholder_digest(placeholder.encode()) for placeholder in placeholders}
 
 
 def digest_start(salt: bytes, value: bytes) -> bytes:
@@ -115,15 +125,20 @@ def placeholder_digest(placeholder: bytes) -> bytes | None:
 
 def label_of(placeholder: bytes) -> str:
     """The label that a placeholder shows."""
-    label = placeholder.split(b".")[1].decode() if placeholder.count(b".") > 1 else "value"
-    return label.removeprefix(SHORT_PREFIX).rstrip("-")
+    return shown_label(placeholder.decode()).removeprefix(SHORT_PREFIX).rstrip("-")
+
+
+def shown_label(placeholder: str) -> str:
+    """The label in a placeholder as it stands there."""
+    return placeholder.split(".")[1] if placeholder.count(".") > 1 else "value"
 
 
 def _letters(digest: bytes) -> str:
     return digest[:_DIGEST_PART].hex().translate(_LETTERS)
 
 
-def _written_label(label: str) -> str:
+def written_label(label: str) -> str:
+    """A label as placeholders have it."""
     return _NOT_IN_LABEL.sub("-", label) or "value"
 
 

@@ -38,7 +38,7 @@ from tapeway.engine.cassettes.source import (
     too_many,
 )
 from tapeway.engine.correlation import CorrelationMatches, first_of_earlier, refers_to_earlier
-from tapeway.engine.decision import is_large
+from tapeway.engine.decision import BodyUnread, is_large
 from tapeway.engine.renamed_calls import for_this_client
 from tapeway.errors import DocumentAway
 
@@ -119,6 +119,11 @@ class Cassettes:
                 except DocumentAway as away:
                     await source.bring(view, away)
                     continue
+                except BodyUnread:
+                    search.incoming = await self._planner.with_stored_digests(
+                        view.cassette, search.incoming, search.mode
+                    )
+                    continue
                 if not isinstance(plan, Replay):
                     if not await source.has_news(view, plan):
                         return view, plan
@@ -181,15 +186,12 @@ class Cassettes:
 
     def _settled(self, view: View, plan: LiveCall | Miss, seen: CorrelationMatches) -> Plan:
         search, cassette = view.search, view.cassette
-        take = search.take or search.incoming.take
+        take = cassette.running(search.take or search.incoming.take)
         if isinstance(plan, LiveCall) and plan.cassette is not cassette:
             plan = plan._replace(cassette=cassette)
         elif isinstance(plan, Miss) and plan.searched is not cassette:
             plan = replace(plan, searched=cassette)
-        if take is None:
-            return self._context.correlation.settle(cassette, plan, seen)
-        with cassette.in_take(take):
-            return self._context.correlation.settle(cassette, plan, seen)
+        return self._context.correlation.settle(cassette, take, plan, seen)
 
     async def at_path(self, name: str, incoming: Incoming) -> CassetteIndex:
         """A cassette with the newest recordings of a path, if not with all. Raises StoreError."""

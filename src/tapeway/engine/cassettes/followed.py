@@ -199,10 +199,7 @@ class Followed(Source):
         # From the first row once more: under another token the keys would not be those of the head.
         if not await self._read_on(followed):
             return None
-        if followed.documents.hold_credentials:
-            await asyncio.to_thread(followed.cassette.index_credentials)
-        else:
-            followed.cassette.index_credentials()
+        await asyncio.to_thread(followed.cassette.index_credentials)
         return followed
 
     async def _read_on(self, followed: FollowedIndex) -> bool:
@@ -284,10 +281,10 @@ class Followed(Source):
             return
         found = await self.store.cursors(search.name, take, [*stale, *writes])
         followed.restore(take, [key for key in stale if (take, key) in followed.stale], found)
-        with cassette.in_take(take):
-            for key in writes:
-                if key in found:
-                    cassette.take.restore_key(key, found[key].state)
+        running = cassette.running(take)
+        for key in writes:
+            if key in found:
+                running.restore_key(key, found[key].state)
 
     async def has_news(self, view: View, plan: LiveCall | Miss) -> bool:
         """Whether cassette or cursors have changed: without a replay, no step of a cursor would tell."""
@@ -392,8 +389,7 @@ class Followed(Source):
         if (before := view.bindings) is None:
             return True
         name, number = view.cassette.name, view.search.take
-        with view.cassette.in_take(number):
-            states = view.cassette.take.bindings.states()
+        states = view.cassette.running(number).bindings.states()
         for key, state in states.items():
             known = before.get(key)
             if known is None or known.state != state:
@@ -613,10 +609,9 @@ class Followed(Source):
             return {}
         cassette, number = view.cassette, view.search.take
         turns = await self.store.cursors(cassette.name, number, keys)
-        with cassette.in_take(number):
-            cassette.take.bindings = IdBindings.from_states(
-                {key: turn.state for key, turn in turns.items()}
-            )
+        cassette.running(number).bindings = IdBindings.from_states(
+            {key: turn.state for key, turn in turns.items()}
+        )
         return turns
 
     async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:

@@ -100,13 +100,11 @@ class CassetteDocuments:
         self._thread = threading.get_ident()
         self._under_way: list[set[int]] = []
         """The indexes of each read under way, without the recordings that changed meanwhile."""
-        self._lazy: set[int] = set()
         self._with_credentials: set[int] = set()
         self._with_conditions: set[int] = set()
 
     def add(self, index: int, marks: int) -> LazyInteraction:
         """A recording of the cassette; the document is read when somebody looks."""
-        self._lazy.add(index)
         if marks & CREDENTIALS:
             self._with_credentials.add(index)
         if marks & CONDITIONS:
@@ -115,14 +113,9 @@ class CassetteDocuments:
 
     def discard(self, index: int) -> None:
         """Forget a changed or removed recording, and drop the result of a read under way."""
-        for known in (self._lazy, self._with_credentials, self._with_conditions, *self._under_way):
+        for known in (self._with_credentials, self._with_conditions, *self._under_way):
             known.discard(index)
         self.memory.discard(self, index)
-
-    @property
-    def hold_credentials(self) -> bool:
-        """Whether any recording may hold credentials."""
-        return bool(self._with_credentials)
 
     def may_hold_credentials(self, index: int) -> bool:
         return index in self._with_credentials
@@ -139,8 +132,7 @@ class CassetteDocuments:
             return held
         if threading.get_ident() == self._thread:
             raise document_away(index)
-        ahead = [at for at in range(index, index + READ_AHEAD) if at in self._lazy]
-        wanted = self.bring([index, *ahead])
+        wanted = self.bring(range(index, index + READ_AHEAD))
         brought = asyncio.run_coroutine_threadsafe(wanted, self._loop).result()
         if (found := brought.get(index)) is None:
             raise CassetteEdited(
@@ -219,6 +211,7 @@ class FollowedIndex:
         """By take and key: the cursor, or the last step under way."""
         self.stale: set[tuple[int, bytes]] = set()
         """Takes and keys whose cursors the next decision reads first."""
+        self._in_force: tuple[int, frozenset[int]] | None = None
         self.own: set[int] = set()
         """Indexes of recordings made here whose rows of the log were not read yet."""
         self._store = store
@@ -279,7 +272,13 @@ class FollowedIndex:
     # Cursors.
 
     def begin_take(self, number: int, running: Collection[int]) -> None:
-        """Go on in this take; `running` are those of slots."""
+        """Go on in this take; `running` are those of slots.
+
+        A request of a slot that has just ended goes on in the slot's take, until the next change.
+        """
+        if (in_force := (number, frozenset(running))) == self._in_force:
+            return
+        self._in_force = in_force
         if self.cassette.take.number != number:
             # The takes of slots begin anew in the index too.
             self.cassette.start_take(number)
@@ -293,14 +292,14 @@ class FollowedIndex:
     def restore(self, take: int, keys: Iterable[bytes], found: Mapping[bytes, CursorState]) -> None:
         """Take over the cursors of some keys as the store has them."""
         cassette = self.cassette
-        with cassette.in_take(take):
-            for key in keys:
-                self.stale.discard((take, key))
-                self.turns.pop((take, key), None)
-                cassette.take.forget_key(key, cassette.indexes(key))
-                if (turn := found.get(key)) is not None:
-                    self.turns[take, key] = turn
-                    cassette.take.restore_key(key, turn.state)
+        running = cassette.running(take)
+        for key in keys:
+            self.stale.discard((take, key))
+            self.turns.pop((take, key), None)
+            running.forget_key(key, cassette.indexes(key))
+            if (turn := found.get(key)) is not None:
+                self.turns[take, key] = turn
+                running.restore_key(key, turn.state)
 
     def knows(self, key: bytes) -> bool:
         """Whether the cursor of a key in the take in force need not be read first."""
@@ -319,8 +318,7 @@ class FollowedIndex:
         `touched` is the recording that was used for the first time, if one was. The step depends on
         the keys that were `asked`; without any it depends on all recordings.
         """
-        with self.cassette.in_take(take):
-            state = self.cassette.cursor_state(key)
+        state = self.cassette.cursor_state(key, self.cassette.running(take))
         seen = SeenCassette(self.token, self.revision, tuple(asked))
         move = CursorMove(
             self.cassette.name,

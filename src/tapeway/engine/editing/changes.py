@@ -8,7 +8,7 @@ import os
 from array import array
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import overload
 
 from tapeway.body_files import TemporaryFile
@@ -216,4 +216,4 @@ class SpooledInteractions(Sequence[AnyInteraction]):
         return replace_large_bodies(item, self._body)
 
     def _body(self, file: BodyFile) -> BodyFile:
-        return replace(self._bodies[file.digest], parts=file.parts)
+        return file.copied_to(self._bodies[file.digest])

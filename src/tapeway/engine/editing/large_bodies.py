@@ -16,6 +16,7 @@ from tapeway.core.model.interaction import (
     replace_large_bodies,
 )
 from tapeway.core.model.messages import LARGE_BODY, BodyFile, Request, Response
+from tapeway.core.redaction.spans import placeholders_of
 from tapeway.errors import AdminError
 from tapeway.ports import CassetteStore
 
@@ -63,7 +64,7 @@ def _stored_body(file: BodyFile, stored: Mapping[str, BodyFile]) -> BodyFile:
             status=422,
             code="body_missing",
         )
-    return replace(kept, parts=file.parts)
+    return file.copied_to(kept)
 
 
 async def moved_to_files(
@@ -93,7 +94,8 @@ async def _move_request(store: CassetteStore, name: str, request: Request) -> Re
     digester = BodyDigester(request.fields)
     digester.feed(request.body)
     kept: BodyFile = await store.keep(name, [request.body])
-    return replace(request, body=b"", file=replace(kept, parts=digester.finish().parts))
+    described = replace(digester.finish(), placeholders=placeholders_of(request.body))
+    return replace(request, body=b"", file=described.copied_to(kept))
 
 
 async def _move_response(store: CassetteStore, name: str, response: Response) -> Response:

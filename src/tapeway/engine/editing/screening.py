@@ -14,7 +14,7 @@ from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import AdminError
 from tapeway.formats.errors import pointer_text
 from tapeway.formats.native.document import encode
-from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
+from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_changed
 
 Secrets = Literal["refuse", "redact", "keep"]
 """What to do where a secret is found; `keep` does not search."""
@@ -67,12 +67,12 @@ def screen(
         note(seen, ("interactions", number))
         note(ScanResult(document, (), tuple(_in_files(scanner, item))), ("interactions", number))
         interactions.append(
-            item if seen.document is document else decode_redacted(item, seen.document)
+            item if seen.document is document else decode_changed(item, seen.document)
         )
     values = {secret.value for secret in known.secrets}
     if len(items) > 1 and any(secret.value not in values for secret in scanner.taught):
         # An interaction may show what a later one has taught.
-        known = KnownValues([*scanner.taught, *known.secrets])
+        known = KnownValues([*scanner.taught, *known.secrets], known.allowed)
         return screen(head, items, known, secrets, meta=meta, first=first)
     if meta:
         about = scanner.document(dict(head.meta))

@@ -54,18 +54,22 @@ def framing(fields: Fields) -> Framing:
     return fields.choice("framing", _FRAMINGS, "length") if "framing" in fields.values else "length"
 
 
-def decode(fields: Fields, body: bytes, content_type: str) -> tuple[float, ChunkTimes]:
+def decode(fields: Fields, body: bytes | None, content_type: str) -> tuple[float, ChunkTimes]:
     """The `at_ms` and `chunk_times` of a body; a body of edited length is divided anew.
 
     An edited event stream is divided after each event, JSON Lines after each line; any other body
-    is one chunk. The chunks get the recorded times, all further ones the last. Raises FormatFault.
+    is one chunk. The chunks get the recorded times, all further ones the last. Without a body the
+    fields are only checked. Raises FormatFault.
     """
     pairs = fields.list("chunks") if "chunks" in fields.values else ()
     recorded = [_pair(pair, fields, index) for index, pair in enumerate(pairs)] if pairs else ()
+    marked = framing(fields)
     if not recorded:
-        return fields.number("at_ms") if body else 0.0, NO_CHUNK_TIMES
-    if framing(fields) == "length":
+        return fields.number("at_ms") if body or body is None else 0.0, NO_CHUNK_TIMES
+    if marked == "length":
         raise fields.fault("chunks", _UNFRAMED)
+    if body is None:
+        return 0.0, NO_CHUNK_TIMES
     chunk_times = ChunkTimes(recorded)
     if chunk_times.total != len(body):
         pieces = _divided_by_media_type(body, content_type.partition(";")[0].strip().lower())
@@ -73,17 +77,6 @@ def decode(fields: Fields, body: bytes, content_type: str) -> tuple[float, Chunk
         times = [recorded[min(at, last)][0] for at in range(len(pieces))]
         chunk_times = ChunkTimes(zip(times, map(len, pieces), strict=True))
     return chunk_times.of_response()
-
-
-def check(fields: Fields) -> None:
-    """Raise FormatFault where `decode` would, and for an `at_ms` of no body."""
-    pairs, marked = fields.list("chunks") if "chunks" in fields.values else (), framing(fields)
-    for index, pair in enumerate(pairs):
-        _pair(pair, fields, index)
-    if not pairs:
-        fields.number("at_ms")
-    elif marked == "length":
-        raise fields.fault("chunks", _UNFRAMED)
 
 
 def decode_of_file(fields: Fields, size: int) -> tuple[float, ChunkTimes]:

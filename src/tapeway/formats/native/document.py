@@ -13,11 +13,11 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, tee
+from itertools import count
 from json import JSONDecoder
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import orjson
 
@@ -43,7 +43,7 @@ from tapeway.core.text import nearest_names, occurs
 from tapeway.formats import conflict_markers, errors
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
-from tapeway.formats.native import http_exchange, repeated_parts, sdk_calls
+from tapeway.formats.native import http_exchange, layout, sdk_calls
 from tapeway.formats.native.assets import (
     REFERENCE_NAME,
     FetchAsset,
@@ -51,8 +51,16 @@ from tapeway.formats.native.assets import (
     no_assets,
     with_previews,
 )
-from tapeway.formats.native.repeated_parts import OWN_KINDS, HasReferences, PartSharer, is_own
+from tapeway.formats.native.repeated_parts import (
+    OWN_KINDS,
+    EarlierRequests,
+    HasReferences,
+    PartSharer,
+    is_own,
+)
 from tapeway.formats.native.text_lines import joined, spread
+
+T = TypeVar("T")
 
 VERSION = 1
 """The format version that every cassette file names: AgentTape's.
@@ -73,22 +81,8 @@ _BLANKS = re.compile(r"[ \t\n\r]*")
 _read_value = JSONDecoder().raw_decode
 _MOST_FILED = 1024 * 1024
 """Longer texts of recordings stay in memory: reading long texts would hold up the event loop."""
-_LINE = 100
-"""A longer object or list does not share a line."""
-_LEVELS_ON_A_LINE = 4
-_MOST_SEARCHED = 256 * 1024
-"""Larger interactions have each value on a separate line."""
-# Complete lines after an opening bracket, up to the closing one. Not the document itself, no
-# headers, and no list of texts that are a stream's events.
-_FEW_LINES = re.compile(
-    # A single character first makes the search three times as fast.
-    rb"([\[{])(?<=[ \[][\[{])(?<!\"headers\": \{)(?<!\"text\": \[)"
-    rb"(?<!\"text_lines\": \[)"
-    rb"\n ++((?:(?![}\]])[^\n]{1,%d}+(?<![\[{])\n ++){1,%d}+)(?=[}\]])" % (_LINE, _LINE // 8)
-)
-_LINE_BREAK = re.compile(rb"\n +")
-_PART = 64 * 1024
-"""Large files are parsed in parts of about so many bytes."""
+_MOST_LAID_OUT = 256 * 1024
+"""Larger interactions have each value on a separate line: to lay out takes longer than to write."""
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http", "websocket")
 _OTHER_FILES = "move it away, or convert another tool's file with tapeway cassette convert"
 _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
@@ -104,9 +98,6 @@ class Text(Protocol):
 
     def find(self, sought: bytes, start: int = ..., end: int = ..., /) -> int: ...
 
-
-Texts = Callable[[], Iterator[tuple[int, bytes]]]
-"""Begins to go through the texts of a file's interactions, each with the place of the text."""
 
 FileRecording = Callable[[int, Request, ReadJson | None, int, bytes], AnyInteraction]
 """Takes a recording and returns the recording to load. The arguments are the index; the request;
@@ -152,10 +143,11 @@ class Serializer:
     """The file of a head and documents in this order, in pieces. Equal input gives equal bytes.
 
     Raises FormatFault for a file that could not be read again."""
-    load_one_by_one: Callable[[Text, BeginFiling | None], StoredCassette | None] = lambda *_: None
-    """A quicker `load`; None for a file that needs `load`, such as a file with a fault."""
-    documents_one_by_one: Callable[[Text], "DocumentsOfFile | None"] = lambda _: None
-    """The documents of a file, one in memory at a time; None for a file that needs `read`."""
+    divide: Callable[..., "FileParts | None"] = lambda *_, **__: None
+    """The parts of a file, also in another layout than `pieces` writes if `scans`.
+
+    None for a file that has to be parsed as a whole, such as a file with a fault.
+    """
 
     def write(self, head: CassetteHead, documents: Iterable[Document]) -> bytes:
         """The file in a single piece."""
@@ -165,13 +157,32 @@ class Serializer:
         self, text: Text, fetch: FetchAsset = no_assets, filing: BeginFiling | None = None
     ) -> StoredCassette:
         """The cassette a file holds. Raises FormatFault with line, place and reason."""
-        if (quick := self.load_one_by_one(text, filing)) is not None:
-            return quick
+        in_parts = self._in_parts(text, lambda parts: parts.load(filing), scans=filing is not None)
+        if in_parts is not None:
+            return in_parts
         whole = text[: len(text)]
         parsed = self.read(whole)
         cassette = StoredCassette(parsed.head, tuple(self.decode_all(whole, parsed, fetch)))
         parsed.discard(cassette)
         return cassette
+
+    def documents(self, text: Text) -> "DocumentsOfFile":
+        """The documents of a file, if possible one in memory at a time. Raises FormatFault."""
+        in_parts = self._in_parts(text, FileParts.documents, scans=True)
+        return in_memory(self.read(text[: len(text)])) if in_parts is None else in_parts
+
+    def _in_parts(self, text: Text, read: "Callable[[FileParts], T]", *, scans: bool) -> T | None:
+        """What `read` makes of a file's parts; None for a file that has to be parsed as a whole."""
+        if (parts := self.divide(text, scans=scans)) is None:
+            return None
+        # A fault is found again in the whole, with its place.
+        with suppress(FormatFault, NotJson):
+            try:
+                return read(parts)
+            except HasReferences:
+                # Most cassettes have no references, and the first one is soon found.
+                return read(replace(parts, keeps=True))
+        return None
 
     def save(self, cassette: StoredCassette) -> bytes:
         """The file of a cassette, the interactions numbered by position."""
@@ -217,8 +228,11 @@ def parse_root(value: Json) -> ParsedFile:
     fields.require("interactions")
     objects = _objects(fields.list("interactions"))
     indexes = _indexes(objects)
-    whole = repeated_parts.gathered(zip(indexes, objects, strict=True))
-    documents = [joined(document) if own else document for _, document, own, _ in whole]
+    earlier = EarlierRequests()
+    documents = [
+        _whole(index, document, position, earlier)[0]
+        for position, (index, document) in enumerate(zip(indexes, objects, strict=True))
+    ]
     head = CassetteHead(
         created_at=fields.text("created_at"),
         run_id=fields.text("run_id"),
@@ -355,76 +369,17 @@ def cassette_digest(head: str, digests: Iterable[str]) -> str:
 
 
 def _indented(index: int, document: Document) -> bytes:
-    text = dump(numbered(index, document), indent=True)
-    match document.get("response", document.get(http_exchange.PARTIAL)):
-        case {"chunks": [[int() | float(), int()], *_] as chunks}:
-            text = text.replace(*_chunk_line(chunks))
-    if is_own(document):
-        text = _short_lines_joined(text)
+    in_lines = layout.chunk_line(numbered(index, document))
+    text = dump(in_lines, indent=True)
+    if len(text) <= _MOST_LAID_OUT and is_own(document):
+        text = dump(layout.short_lines(in_lines), indent=True)
     # A line break inside a string is an escape: each line break begins a line.
     return b"    " + json_text.write_non_finite(text).replace(b"\n", b"\n    ")
 
 
 def _head_text(head: CassetteHead) -> bytes:
-    text = dump(root_fields(head), indent=True)
-    match head.meta.get("rules"):
-        case dict(rules_of_head) if rules_of_head:
-            return text.replace(*_rule_lines(rules_of_head))
-    return text
-
-
-def _short_lines_joined(text: bytes) -> bytes:
-    # A search lets no other thread run.
-    if len(text) > _MOST_SEARCHED:
-        return text
-    for _ in range(_LEVELS_ON_A_LINE):
-        if (joined_up := _FEW_LINES.sub(_on_one_line, text)) == text:
-            break
-        text = joined_up
-    return text
-
-
-def _on_one_line(match: re.Match[bytes]) -> bytes:
-    # The tools of an agent would have four lines for each parameter.
-    text = _LINE_BREAK.sub(b" ", match[2]).strip()
-    # Each message of a list stays on a separate line: a diff shows the changed message.
-    fits = len(text) <= _LINE and text[:1] not in b"{["
-    return match[1] + text if fits else match[0]
-
-
-def _chunk_line(chunks: list[Json]) -> tuple[bytes, bytes]:
-    # A stream has hundreds of chunks; four lines for each would bury the answer.
-    spread = dump(chunks, indent=True).replace(b"\n", b"\n    ")
-    name = b'\n    "chunks": '
-    return name + spread, name + dump(chunks).replace(b",", b", ")
-
-
-def _rule_lines(rules: Document) -> tuple[bytes, bytes]:
-    # Of a rule with a path, a line would have the path and another one the pattern.
-    label = b'\n    "rules": '
-    spread = label + dump(rules, indent=True).replace(b"\n", b"\n    ")
-    members = [dump(name) + b": " + _rules_of_a_kind(value) for name, value in rules.items()]
-    return spread, label + _lines_in(b"{}", members, b"\n    ")
-
-
-def _rules_of_a_kind(value: Json) -> bytes:
-    match value:
-        case dict() if value:
-            entries = [dump(name) + b": " + _rule(rule) for name, rule in value.items()]
-            return _lines_in(b"{}", entries, b"\n      ")
-        case list() if value:
-            return _lines_in(b"[]", [*map(_rule, value)], b"\n      ")
-    return dump(value)
-
-
-def _rule(value: Json) -> bytes:
-    return b"[%b]" % b", ".join(map(dump, value)) if isinstance(value, list) else dump(value)
-
-
-def _lines_in(brackets: bytes, lines: list[bytes], end: bytes) -> bytes:
-    """Lines between brackets, a step further to the right than `end`, the last line's beginning."""
-    begin = end + b"  "
-    return brackets[:1] + begin + (b"," + begin).join(lines) + end + brackets[1:]
+    root = root_fields(head)
+    return dump({**root, "meta": layout.rule_lines(dict(head.meta))}, indent=True)
 
 
 def _is_custom(request: Json) -> bool:
@@ -517,25 +472,17 @@ def parse_in_parts(text: bytes) -> tuple[Json, bool] | None:
 
     None for a file in another layout, and for a file with a fault.
     """
-    if (split := _split(text)) is None:
+    if (parts := divide(text)) is None:
         return None
-    root, start, end = split
-    items: list[Json] = []
-    non_finite = NON_FINITE_KEY.encode() in text
-    for part in _parts(text, start, end):
-        if (value := parse_as_dumped(part)) is None:
-            try:
-                value = parse(part, constant=json_text.non_finite_object)
-            except NotJson:
-                return None
-            non_finite = non_finite or may_be_non_finite(part)
-        match value:
-            case [list(items_of_root)] if all(isinstance(item, dict) for item in items_of_root):
-                items += items_of_root
-            case _:
-                return None
-    root["interactions"] = items
-    return root, non_finite
+    try:
+        parsed = [(*_parsed(part), part) for _, part in parts.texts()]
+    except NotJson:
+        return None
+    non_finite = NON_FINITE_KEY.encode() in text or any(
+        not plain and may_be_non_finite(part) for _, plain, part in parsed
+    )
+    items: list[Json] = [document for document, _, _ in parsed]
+    return {**parts.root, "interactions": items}, non_finite
 
 
 def is_laid_out_as_written(text: Text) -> bool:
@@ -562,15 +509,6 @@ def _split(text: Text) -> tuple[Document, int, int] | None:
     return root, start, end
 
 
-def _parts(text: bytes, start: int, end: int) -> Iterator[bytes]:
-    while start < end:
-        cut = text.find(_NEXT, start + _PART, end)
-        stop = end if cut < 0 else cut + 6
-        # In the file, interactions are as deep.
-        yield b"[[%b]]" % text[start:stop]
-        start = stop + 1
-
-
 @dataclass(frozen=True, slots=True)
 class DocumentsOfFile:
     """The head of a cassette file, and the documents singly."""
@@ -589,56 +527,88 @@ def in_memory(parsed: ParsedFile) -> DocumentsOfFile:
     )
 
 
-def _documents_one_by_one(text: Text) -> DocumentsOfFile | None:
-    """The documents of a file without a fault, None like `_load_one_by_one`."""
-    if (outlined := _outlined(text, scans=True)) is None:
-        return None
-    head, texts = outlined
-    try:
-        for shared in (False, True):
-            with suppress(HasReferences):
-                indexes = array("Q", (index for index, _ in _whole_documents(texts, shared=shared)))
-                return DocumentsOfFile(head, indexes, partial(_documents, texts, shared=shared))
-    except (FormatFault, NotJson):
-        pass
-    return None
+@dataclass(slots=True)
+class FoundDocument:
+    """A whole document of a file, and the place and the text of its interaction there."""
+
+    index: int
+    document: Document
+    start: int
+    text: bytes
+    alone: bool
+    """Whether tapeway recorded it, and the text has all of it."""
+    plain: bool
+    """Whether orjson reads the text exactly."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether the recording can stay in its file, where orjson reads it."""
+        return (
+            self.alone
+            and http_exchange.is_all_in(self.document)
+            and (self.plain or _reads_alike(self.text, self.document))
+        )
 
 
-def _documents(texts: Texts, *, shared: bool) -> Iterator[Document]:
-    return (document for _, document in _whole_documents(texts, shared=shared))
+@dataclass(frozen=True, slots=True)
+class FileParts:
+    """The root of a file without its interactions, and the text of each interaction.
 
-
-def _whole_documents(texts: Texts, *, shared: bool) -> Iterator[tuple[int, Document]]:
-    indexed = _indexed(texts(), set())
-    for index, document, own, _ in repeated_parts.gathered(indexed, shared=shared):
-        yield index, joined(document) if own else document
-
-
-def _load_one_by_one(text: Text, filing: BeginFiling | None = None) -> StoredCassette | None:
-    """The cassette in a file in the layout of `write`, each document decoded before the next is
-    parsed.
-
-    Values are freed while in the processor's cache, which saves a quarter of the time. None for a
-    file to be read as a whole: a different layout or version, assets, NaN and infinities, indexes
-    that do not ascend, and any fault, to find the place.
+    Each interaction is read before the next one is parsed: values are freed while in the processor's
+    cache, which saves a quarter of the time. The methods raise NotJson for a file that has to be
+    parsed as a whole: another version, assets, NaN and infinities, indexes that do not ascend.
     """
-    if (outlined := _outlined(text, scans=filing is not None)) is None:
-        return None
-    head, texts = outlined
-    try:
-        try:
-            interactions = _interactions(texts(), head, filing, shared=False)
-        except HasReferences:
-            # Most cassettes have no references, and the first reference is soon found.
-            interactions = _interactions(texts(), head, filing, shared=True)
-    except (FormatFault, NotJson):
-        return None
-    return StoredCassette(head, interactions)
+
+    root: Document
+    texts: Callable[[], Iterator[tuple[int, bytes]]]
+    """Begins to go through the texts, each with its place in the file."""
+    keeps: bool = False
+    """Whether requests are kept for later ones; otherwise the first reference raises HasReferences."""
+
+    def load(self, filing: BeginFiling | None) -> StoredCassette:
+        """The cassette. Raises FormatFault."""
+        head, items = self._head(), list[AnyInteraction]()
+        file = None if filing is None else filing(head)
+        as_sent = bool(rules.rules_of_meta(head.meta))
+        for found in self._found():
+            at = _place(len(items))
+            if file is not None and found.stays:
+                request, read = http_exchange.check(found.document, at, as_sent=as_sent)
+                items.append(file(found.index, request, read, found.start, found.text))
+            else:
+                items.append(decode(found.document, found.index, at))
+        return StoredCassette(head, tuple(items))
+
+    def documents(self) -> DocumentsOfFile:
+        """The head and the documents. Raises FormatFault."""
+        indexes = array("Q", (found.index for found in self._found()))
+        return DocumentsOfFile(
+            self._head(), indexes, lambda: (found.document for found in self._found())
+        )
+
+    def _head(self) -> CassetteHead:
+        if self.root.get("version") != str(VERSION):
+            raise NotJson("this may be another version")
+        return parse_root({**self.root, "interactions": []}).head
+
+    def _found(self) -> Iterator[FoundDocument]:
+        earlier, least = EarlierRequests(keeps=self.keeps), 0
+        for position, (start, text) in enumerate(self.texts()):
+            if _RESERVED in text:
+                raise NotJson("a name in it may be one of AgentTape's")
+            document, plain = _parsed(text)
+            if not plain and may_be_non_finite(text):
+                raise NotJson("a number in it may not be finite")
+            index = document.get("index")
+            if type(index) is not int or not least <= index <= _MOST_INDEXES:
+                raise NotJson("the index is missing or lower than the one before")
+            least = index + 1
+            whole, alone = _whole(index, document, position, earlier)
+            yield FoundDocument(index, whole, start, text, alone, plain)
 
 
-def _outlined(text: Text, *, scans: bool) -> tuple[CassetteHead, Texts] | None:
-    """Head and texts of the interactions of a file; without `scans` only in `write`'s layout."""
-    texts: Texts
+def divide(text: Text, *, scans: bool = False) -> FileParts | None:
+    """The parts of a file in the layout of `write`, or in any layout if `scans`."""
     if (split := _split(text)) is not None:
         root, start, end = split
         texts = partial(_texts, text, start, end)
@@ -647,12 +617,28 @@ def _outlined(text: Text, *, scans: bool) -> tuple[CassetteHead, Texts] | None:
         texts = partial(_texts_at, whole, places)
     else:
         return None
-    if root.get("version") != str(VERSION):
-        return None
-    try:
-        return parse_root({**root, "interactions": []}).head, texts
-    except FormatFault:
-        return None
+    return FileParts(root, texts)
+
+
+def _parsed(text: bytes) -> tuple[Document, bool]:
+    """The document in a text, and whether orjson reads it exactly. Raises NotJson."""
+    if isinstance(plain := parse_as_dumped(text, levels=_LEVELS), dict):
+        return plain, True
+    # In the file, an interaction is as deep.
+    match parse(b"[[%b]]" % text, constant=json_text.non_finite_object):
+        case [[dict(document)]]:
+            return document, False
+    raise NotJson("this is no interaction")
+
+
+def _whole(
+    index: int, document: Document, position: int, earlier: EarlierRequests
+) -> tuple[Document, bool]:
+    """A document of a file made whole, and whether tapeway recorded it without references."""
+    if not is_own(document):
+        return document, False
+    whole = earlier.whole(index, document, position)
+    return joined(whole), whole is document
 
 
 def _scan(text: bytes) -> "tuple[Document, array[int]] | None":
@@ -722,31 +708,6 @@ def _texts_at(text: bytes, places: "array[int]") -> Iterator[tuple[int, bytes]]:
         yield places[at], text[places[at] : places[at + 1]]
 
 
-def _interactions(
-    documents: Iterable[tuple[int, bytes]],
-    head: CassetteHead,
-    filing: BeginFiling | None,
-    *,
-    shared: bool,
-) -> tuple[AnyInteraction, ...]:
-    texts, same_texts = tee(documents)
-    read_otherwise: set[int] = set()
-    file, as_sent = None if filing is None else filing(head), bool(rules.rules_of_meta(head.meta))
-    items: list[AnyInteraction] = []
-    whole = repeated_parts.gathered(_indexed(same_texts, read_otherwise), shared=shared)
-    for (start, text), (index, document, own, alone) in zip(texts, whole, strict=True):
-        pointer = _place(len(items))
-        if own:
-            document = joined(document)
-        can_stay = alone and index not in read_otherwise and http_exchange.is_all_in(document)
-        if file is not None and can_stay:
-            request, read = http_exchange.check(document, pointer, as_sent=as_sent)
-            items.append(file(index, request, read, start, text))
-        else:
-            items.append(decode(document, index, pointer))
-    return tuple(items)
-
-
 def _texts(text: Text, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     """The text of each interaction, and the place of the text."""
     while start < end:
@@ -756,48 +717,15 @@ def _texts(text: Text, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         start = stop + 1
 
 
-def _indexed(
-    texts: Iterable[tuple[int, bytes]], read_otherwise: set[int]
-) -> Iterator[tuple[int, Document]]:
-    """The documents in the texts with indexes; notes documents that orjson cannot read exactly.
-
-    Raises NotJson, also for a file that has to be read as a whole.
-    """
-    least = 0
-    for _, text in texts:
-        if _RESERVED in text:
-            raise NotJson("a name in it may be one of AgentTape's")
-        plain = (document := parse_as_dumped(text, levels=_LEVELS)) is not None
-        if not plain:
-            if may_be_non_finite(text):
-                raise NotJson("a number in it may not be finite")
-            match parse(b"[[%b]]" % text):
-                case [[item]]:
-                    document = item
-                case _:
-                    raise NotJson("this is no interaction")
-        if not isinstance(document, dict):
-            raise NotJson("this is no interaction")
-        index = document.get("index")
-        if type(index) is not int or not least <= index <= _MOST_INDEXES:
-            raise NotJson("the index is missing or lower than the one before")
-        least = index + 1
-        if not plain and not _reads_alike(text, document):
-            read_otherwise.add(index)
-        yield index, document
-
-
 def _reads_alike(text: bytes, document: Document) -> bool:
     """Whether orjson reads exactly this value from a text spelled otherwise, as with escapes."""
     if len(text) > _MOST_FILED:
         return False
     try:
-        return orjson.dumps(orjson.loads(text)) == orjson.dumps(document)
+        return orjson.dumps(joined(orjson.loads(text))) == orjson.dumps(document)
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return False
 
 
-JSON = Serializer(
-    "json", (".json",), _parse_json, errors.line_of, pieces, _load_one_by_one, _documents_one_by_one
-)
+JSON = Serializer("json", (".json",), _parse_json, errors.line_of, pieces, divide)
 load, save, write = JSON.load, JSON.save, JSON.write

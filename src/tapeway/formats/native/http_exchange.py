@@ -38,7 +38,8 @@ from tapeway.core.model.messages import (
     ResponseHead,
     Verdict,
 )
-from tapeway.core.model.request_fields import stored_fields
+from tapeway.core.model.request_fields import RequestFields, stored_fields
+from tapeway.core.redaction.spans import PLACEHOLDER
 from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields, millis
@@ -47,7 +48,7 @@ from tapeway.formats.native.text_lines import joined
 
 _BODY_FILE = "body_file"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_BODY_FILE_FIELDS = ("sha256", "size", "parts")
+_BODY_FILE_FIELDS = ("sha256", "size", "parts", "placeholders")
 _PART_FIELDS = ("name", "filename", "type", "sha256")
 _MAX_SIZE = 2**53
 
@@ -228,16 +229,11 @@ def check(
     _decode_status(response)
     _decode_verdict(response)
     header_map.check(response)
-    bodies.check(response)
-    chunk_times.check(response)
+    bodies.decode(response, written=False)
+    chunk_times.decode(response, None, "")
     if _AFTER_REQUESTS in response.values:
         _decode_after_requests(response)
-    fields.text("match_key")
-    fields.number("latency_ms")
-    fields.texts("tags")
-    for name in ("usage", "metadata"):
-        if name in document:
-            fields.object(name)
+    _decode_rest(fields)
     return request
 
 
@@ -255,20 +251,20 @@ def filed_content(document: Document, *, request: bool) -> Mapping[str, object]:
 
 def decode_request(fields: Fields) -> Request:
     """The request in a document. Raises FormatFault."""
-    headers = header_map.decode(fields)
-    return _request(fields, headers, _decode_request_body(fields, headers))
+    header = stored_fields(header_map.decode(fields))
+    return _request(fields, header, _decode_request_body(fields, header.headers))
 
 
 def _check_request(fields: Fields, *, as_sent: bool) -> tuple[Request, ReadJson | None]:
-    headers, read = header_map.decode(fields), None
-    if not as_sent and bodies.is_plain_json(fields) and stored_fields(headers).is_plain_json:
-        bodies.check(fields)
+    header, read = stored_fields(header_map.decode(fields)), None
+    if not as_sent and bodies.is_plain_json(fields) and header.is_plain_json:
+        bodies.decode(fields, written=False)
         read = read_value(fields.values["json"])
-    body = _decode_request_body(fields, headers) if read is None else read.canonical
-    return _request(fields, headers, body), read
+    body = _decode_request_body(fields, header.headers) if read is None else read.canonical
+    return _request(fields, header, body), read
 
 
-def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
+def _request(fields: Fields, header: RequestFields, body: bytes) -> Request:
     fields.only(REQUEST)
     fields.require("method", "url")
     method, route = _shared(fields.text("method")), _shared(fields.text("route"))
@@ -278,7 +274,6 @@ def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
     if not route:
         target = target.partition("#")[0]
         target = target if target.startswith("/") else f"/{target}"
-    header = stored_fields(headers)
     return Request(
         route=route,
         method=method,
@@ -612,6 +607,8 @@ def _encode_body_file(file: BodyFile) -> dict[str, Json]:
     reference: dict[str, Json] = {"sha256": file.digest, "size": file.size}
     if file.parts is not None:
         reference["parts"] = [_encode_part_digest(part) for part in file.parts]
+    if file.placeholders:
+        reference["placeholders"] = [*file.placeholders]
     return {_BODY_FILE: reference}
 
 
@@ -631,8 +628,19 @@ def _decode_body_file(fields: Fields) -> BodyFile | None:
         size=reference.integer("size", low=0, high=_MAX_SIZE),
         digest=_digest(reference),
         parts=tuple(parts) if "parts" in reference else None,
+        placeholders=_placeholders(reference),
     )
     return file if file.size else None
+
+
+def _placeholders(reference: Fields) -> tuple[str, ...]:
+    placeholders = reference.texts("placeholders")
+    for text in placeholders:
+        if not PLACEHOLDER.fullmatch(text.encode("utf-8", "surrogatepass")):
+            raise reference.fault(
+                "placeholders", "must be placeholders such as REDACTED.key.abcdefgh"
+            )
+    return placeholders
 
 
 def _encode_part_digest(part: PartDigest) -> Json:

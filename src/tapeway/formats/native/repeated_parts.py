@@ -23,7 +23,6 @@ Everywhere else than in the file, documents are whole.
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -218,37 +217,6 @@ def _digits(text: bytes) -> str:
     return sha256(text).hexdigest()[:8]
 
 
-class HasReferences(Exception):
-    """A request has references, and earlier requests were not kept for it."""
-
-
-def gathered(
-    documents: Iterable[tuple[int, Document]], *, shared: bool = True
-) -> Iterator[tuple[int, Document, bool, bool]]:
-    """The documents of a file with their indexes, each made whole.
-
-    Also whether tapeway recorded the document, and whether the document was whole in the file.
-    Requests are kept for later requests only if `shared`; else the first reference raises
-    HasReferences. Raises FormatFault for a reference to a value that no earlier request has.
-    """
-    requests = _EarlierRequests()
-    for position, (index, document) in enumerate(documents):
-        request, alone = document.get("request"), False
-        if own := isinstance(request, dict) and is_own(document):
-            alone = NAME not in request
-            value = request.get("json")
-            if not alone and not shared:
-                raise HasReferences
-            if NAME in request and isinstance(value, dict):
-                at = ("interactions", position, "request")
-                value = requests.whole(value, Fields(request, at))
-                whole = {name: member for name, member in request.items() if name != NAME}
-                document = {**document, "request": {**whole, "json": value}}
-            if shared and isinstance(value, dict):
-                requests.add(index, value)
-        yield index, document, own, alone
-
-
 @dataclass(frozen=True, slots=True)
 class _Reference:
     """A value of an earlier request, or items of the list there: all after `start` without a stop."""
@@ -291,18 +259,39 @@ class _Reference:
         return f" with {f'{self.stop} items' if self.stop else f'an item {self.start}'}"
 
 
-class _EarlierRequests:
-    """The whole bodies of the requests before a request, by the index of the interaction."""
+class HasReferences(Exception):
+    """A request has references, and earlier requests were not kept for it."""
 
-    def __init__(self) -> None:
+
+class EarlierRequests:
+    """Makes the documents of a file whole, given in order."""
+
+    def __init__(self, *, keeps: bool = True) -> None:
+        """A file without references needs none of its requests kept."""
+        self._keeps = keeps
         self._bodies: dict[int, Document] = {}
+        """The whole bodies of the requests so far, by the index of the interaction."""
         self._known: dict[tuple[int, Pointer, int | None, int | None], str] = {}
 
-    def add(self, index: int, body: Document) -> None:
-        self._bodies.setdefault(index, body)
+    def whole(self, index: int, document: Document, position: int) -> Document:
+        """A document by tapeway with the values of its references, or the very object without any.
 
-    def whole(self, value: Document, request: Fields) -> Document:
-        """The body with the values of the references. Raises FormatFault."""
+        Raises FormatFault for a reference to a value that no earlier request has.
+        """
+        request = document["request"]
+        if not isinstance(request, dict) or not isinstance(body := request.get("json"), dict):
+            return document
+        if NAME in request:
+            if not self._keeps:
+                raise HasReferences
+            body = self._restored(body, Fields(request, ("interactions", position, "request")))
+            others = {name: member for name, member in request.items() if name != NAME}
+            document = {**document, "request": {**others, "json": body}}
+        if self._keeps:
+            self._bodies.setdefault(index, body)
+        return document
+
+    def _restored(self, value: Document, request: Fields) -> Document:
         document = dict(value)
         for name in request.texts(NAME):
             if name not in value:

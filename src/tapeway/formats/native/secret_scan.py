@@ -34,7 +34,7 @@ from tapeway.core.redaction.findings import (
     find_secrets,
     masked_prefix,
 )
-from tapeway.core.redaction.known_values import KnownValues
+from tapeway.core.redaction.known_values import KnownValues, issued_credentials
 from tapeway.core.redaction.leak_guard import HIDDEN_NAME
 from tapeway.core.redaction.patterns import MAX_LENGTH
 from tapeway.core.redaction.redactor import Redactor
@@ -99,9 +99,9 @@ class SecretScanner:
             return self.document(document)
         credentials_found = [
             *credentials.header_credentials(item.request.fields),
-            *credentials.target_credentials(item.request),
+            *self._known.allowed.without(credentials.url_credentials(item.request)),
             *credentials.userinfo_credentials(item.request.base),
-            *credentials.response_credentials(item.response.headers),
+            *issued_credentials(item.response.head, self._known.allowed),
         ]
         plain = replace(
             item,
@@ -129,7 +129,7 @@ class SecretScanner:
                 # What it says was redacted.
                 plain = replace(plain, response=leniently_readable(plain.response))
             replaced += tuple(find_replaced(encode(plain), redacted))
-        secrets = KnownValues(redactor.secrets)
+        secrets = KnownValues(redactor.secrets, self._known.allowed)
         inside = tuple(_in_coded_bodies(cleaned, secrets))
         if replaced:
             redacted = patched(document, encode(item), redacted)
@@ -155,7 +155,9 @@ class SecretScanner:
             redacted, taught = {**redacted, "request": asked}, [*taught, *more]
         self._learn(taught)
         replaced = tuple(find_replaced(document, redacted))
-        left = tuple(_findings(redacted, KnownValues([*redactor.secrets, *taught])))
+        left = tuple(
+            _findings(redacted, KnownValues([*redactor.secrets, *taught], self._known.allowed))
+        )
         return ScanResult(redacted if replaced else document, replaced, left)
 
     def body(
@@ -179,16 +181,16 @@ class SecretScanner:
             start += len(window) - len(before)
 
 
-def decode_redacted(item: AnyInteraction, document: Document) -> AnyInteraction:
-    """The interaction in a redacted document, with the large bodies of the original."""
-    redacted = decode(document, item.index)
-    if isinstance(redacted, Interaction) and isinstance(item, Interaction):
+def decode_changed(item: AnyInteraction, document: Document) -> AnyInteraction:
+    """The interaction in a changed document, with the large bodies of the original."""
+    changed = decode(document, item.index)
+    if isinstance(changed, Interaction) and isinstance(item, Interaction):
         return replace(
-            redacted,
-            request=replace(redacted.request, file=item.request.file),
-            response=replace(redacted.response, file=item.response.file),
+            changed,
+            request=replace(changed.request, file=item.request.file),
+            response=replace(changed.response, file=item.response.file),
         )
-    return redacted
+    return changed
 
 
 def _findings(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[Finding]:

@@ -316,14 +316,16 @@ def _not_used_up(
     cassette: CassetteIndex, take: int | None, recordings: Sequence[Interaction]
 ) -> Sequence[Interaction]:
     """The recordings without the sessions that the take has made or used: the service is asked anew."""
-    now = cassette.take.number if take is None else take
-    with cassette.in_take(now):
-        return [
-            recording
-            for recording in recordings
-            if not _is_session(recording)
-            or (cassette.take_of(recording.index) != now and cassette.why_asked(recording) is None)
-        ]
+    now = cassette.running(take)
+    return [
+        recording
+        for recording in recordings
+        if not _is_session(recording)
+        or (
+            cassette.take_of(recording.index) != now.number
+            and cassette.why_asked(recording, now) is None
+        )
+    ]
 
 
 def _finds(incoming: Incoming, cassette: CassetteIndex, item: Interaction) -> bool:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,8 +44,13 @@ class OfflineCassette:
                 item.forget()
 
 
-Change = Callable[[OfflineCassette], tuple[CassetteHead, Iterable[Document]] | None]
-"""Gives what to write instead, or None where nothing is to be changed."""
+@dataclass(frozen=True, slots=True)
+class ClaimedCassette:
+    """A cassette that nobody else records into, and its writer."""
+
+    cassette: OfflineCassette
+    replace: Callable[[CassetteHead, Iterable[Document]], None]
+    """Writes this instead, atomically. Raises StoreError."""
 
 
 def read(root: Path, name: str) -> OfflineCassette:
@@ -61,23 +66,25 @@ def read(root: Path, name: str) -> OfflineCassette:
         os.close(folder)
 
 
-def rewrite(root: Path, name: str, change: Change) -> None:
-    """Change a cassette in its place, atomically; nothing is touched where there is no change.
+@contextmanager
+def claimed(root: Path, name: str) -> Iterator[ClaimedCassette]:
+    """The cassette, claimed; what is not replaced is not touched.
 
-    Raises CassetteLocked while somebody records into it, and all that `read` and a write raise.
+    Raises CassetteLocked while somebody records into it, and all that `read` raises.
     """
     read(root, name)
     paths = Paths(root, name)
     writer = CassetteWriter.take(paths)
     try:
         now = snapshot.take(writer.folder, paths)
-        changed = change(_offline_cassette(now, writer.folder, paths))
-        if changed is not None:
+
+        def replace(head: CassetteHead, documents: Iterable[Document]) -> None:
             writer.resume(now)
-            head, documents = changed
             writer.replace(head, documents)
             # What was taken out of a body must not stay beside the cassette.
             writer.sweep()
+
+        yield ClaimedCassette(_offline_cassette(now, writer.folder, paths), replace)
     finally:
         writer.close()
 

@@ -233,10 +233,8 @@ def _snapshot(paths: Paths, file: FileText | None, journal_text: FileText | None
 def _documents(paths: Paths, file: FileText | None) -> DocumentsOfFile:
     if file is None:
         return in_memory(ParsedFile(CassetteHead("", ""), ()))
-    if (quick := paths.serializer.documents_one_by_one(file)) is not None:
-        return quick
     try:
-        return in_memory(paths.serializer.read(file[: len(file)]))
+        return paths.serializer.documents(file)
     except FormatFault as fault:
         raise _corrupt(paths.shown(paths.cassette), fault) from fault
 

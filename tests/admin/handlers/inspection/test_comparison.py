@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tapeway.cli.cassette.diff import compare_places
-from tapeway.cli.cassette_arguments import CassetteInStore
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.inspection.pairing import diff_document
+from tapeway.paging import CassetteRef
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings
 from tapeway.stores.file.store import FileStore
@@ -82,7 +82,7 @@ async def test_it_says_what_the_command_says(tmp_path: Any) -> None:
         await filled(store)
         compared = await found.got(f"{PATH}?other=b")
 
-    one, other = [CassetteInStore(FileStore(tmp_path), name, name) for name in ("a", "b")]
+    one, other = [CassetteRef(FileStore(tmp_path), name, name) for name in ("a", "b")]
     settings = Settings(store=f"file:{tmp_path}", upstream="http://service.invalid")
     said: Any = diff_document(await compare_places(settings, one, other, headers=False))
     for pair in compared["different"]:

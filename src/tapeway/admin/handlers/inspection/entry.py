@@ -21,6 +21,7 @@ from tapeway.core.misses.nearest import path_of
 from tapeway.core.misses.suggestion import rules_text
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, exchange_of
+from tapeway.engine.cassettes.followed import MOST_NEAR
 from tapeway.engine.correlation import FOUND_BY_IDENTIFIERS
 from tapeway.engine.decision import FOUND_BY_ALIAS
 from tapeway.engine.journal import ServedRequest
@@ -29,8 +30,6 @@ from tapeway.inspection import missed
 from tapeway.inspection.exchange import ReadableExchange
 from tapeway.inspection.summary import described
 from tapeway.ports import SharedStore
-
-MOST_NEAR = 1000
 
 
 @dataclass(frozen=True, slots=True)

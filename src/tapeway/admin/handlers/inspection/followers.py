@@ -12,7 +12,7 @@ from tapeway.core.cassette.plan import Answer
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Response
 from tapeway.engine.broker import Broker
-from tapeway.engine.recorder import RunningCall
+from tapeway.engine.recording.call import RunningCall
 from tapeway.errors import TapewayError
 from tapeway.inspection.exchange import answer_text
 from tapeway.inspection.reading import HEAD

@@ -13,16 +13,18 @@ from tapeway.stores.postgres.pool import Session
 PAGE = 1000
 """Rows of the log that are read at once: some milliseconds for whoever waits for the event loop."""
 
-_SINCE = """
-SELECT c.token, c.revision, l.revision, l.number, l.place, l.take, l.key, l.marks, l.live
-FROM @cassette c LEFT JOIN @log l ON l.cassette = c.id AND l.revision > $2
-WHERE c.name = $1 ORDER BY l.revision LIMIT $3
+# The limit stands inside: outside, the server would sort all rows behind the revision for each page.
+SINCE = """
+SELECT c.token, c.revision, row.* FROM @cassette c LEFT JOIN LATERAL (
+  SELECT l.revision, l.number, l.place, l.take, l.key, l.marks, l.live FROM @log l
+  WHERE l.cassette = c.id AND l.revision > $2 ORDER BY l.revision LIMIT $3
+) AS row ON true WHERE c.name = $1 ORDER BY row.revision
 """
 
 
 async def since(name: str, seen: int, session: Session) -> LogPage | None:
     """The first rows after a revision, None where there is no cassette. Raises CassetteCorrupt."""
-    found = await session.rows(_SINCE, name, seen, PAGE)
+    found = await session.rows(SINCE, name, seen, PAGE)
     if not found:
         return None
     token, revision = found[0][0], found[0][1]

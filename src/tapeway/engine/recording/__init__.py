@@ -1,0 +1,1 @@
+"""One call to the upstream, from the request to the durable recording."""
