@@ -593,8 +593,8 @@ async def test_a_recording_that_is_edited_while_it_is_read_is_answered_as_it_is_
         assert (await other.get("/v1/seen")).outcome == "replayed"
         documents, reading, gate = other.store.documents, asyncio.Event(), asyncio.Event()
 
-        async def held(name: str, numbers: Sequence[int]) -> Sequence[TakenRecording]:
-            read = await documents(name, numbers)
+        async def held(name: str, indexes: Sequence[int]) -> Sequence[TakenRecording]:
+            read = await documents(name, indexes)
             reading.set()
             await gate.wait()
             return read

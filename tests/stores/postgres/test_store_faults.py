@@ -177,7 +177,7 @@ async def test_every_method_says_that_the_server_is_away_and_works_again_by_itse
         lambda: store.stat("x"),
         lambda: store.outline("x"),
         lambda: recordings_under(store, "x", [key(0)]),
-        lambda: store.get("x", 0),
+        lambda: store.documents("x", [0]),
         lambda: store.page("x", after=None, limit=1),
         lambda: store.near("x", "POST", "/", 1),
         lambda: store.used("x", [1]),
