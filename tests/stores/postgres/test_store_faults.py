@@ -619,13 +619,11 @@ async def test_an_instance_says_why_the_database_lets_it_in_no_more(
         assert knows(store)
 
         await run(postgres_dsn, f"ALTER ROLE {role} PASSWORD 'second'")
-        await run(
-            postgres_dsn,
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1",
-            role,
-        )
+        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1"
         async with asyncio.timeout(TIMEOUT_S):
-            while "password authentication failed" not in str(store.trouble):  # noqa: ASYNC110
+            while "password authentication failed" not in str(store.trouble):
+                # A connection that was let in just before shows only now.
+                await run(postgres_dsn, end, role)
                 await asyncio.sleep(0.05)
         await store.close()
     finally:
