@@ -56,14 +56,14 @@ class FileEntryStore:
         self.shown = str(path)
         self._about = about
         self._head: CassetteHead | None = None
-        self._entries: Entries = {}
+        self._items: dict[str, ForeignInteraction] = {}
 
     def read(self) -> Entries | None:
         cassette = self._load()
         if cassette is None:
             return None
-        self._remember(cassette)
-        return dict(self._entries)
+        self._remember_items(cassette)
+        return {key: entry for key, entry, _ in _entries(cassette)}
 
     def run_id(self) -> str:
         return self._known_head().run_id
@@ -73,9 +73,8 @@ class FileEntryStore:
             # A second process may have added entries meanwhile.
             cassette = self._load()
             if cassette is not None:
-                self._remember(cassette)
-            _document(key, entry)  # Refuses an entry that could not be read back.
-            self._entries[key] = entry
+                self._remember_items(cassette)
+            self._items[key] = ForeignInteraction(0, _document(key, entry))
             text = self._text()
             try:
                 _replace(folder, self._path.name, text)
@@ -84,9 +83,9 @@ class FileEntryStore:
 
     def close(self) -> None: ...
 
-    def _remember(self, cassette: StoredCassette) -> None:
+    def _remember_items(self, cassette: StoredCassette) -> None:
         self._head = cassette.head
-        self._entries = {key: entry for key, entry, _ in _entries(cassette)}
+        self._items = {key: item for key, _, item in _entries(cassette)}
 
     def _load(self) -> StoredCassette | None:
         try:
@@ -114,7 +113,8 @@ class FileEntryStore:
         about: Document = {"created_at": head.created_at, **before, **self._about}
         about["last_updated"] = _now()
         about[dspy.EXTENSION_NAME] = conversion_loss.head_fields(replace(head, meta=meta))
-        entries: Document = {key: dict(entry) for key, entry in self._entries.items()}
+        cassette = StoredCassette(head, tuple(self._items.values()))
+        entries: Document = {key: dict(entry) for key, entry, _ in _entries(cassette)}
         document: Document = {"metadata": about, "entries": entries}
         return b"".join([*json_pieces(document, indent=True), b"\n"])
 

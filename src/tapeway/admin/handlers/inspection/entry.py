@@ -134,8 +134,7 @@ async def _searched_in(
     known = {compared.item.index for compared in near}
     # The nearest recordings may be older than the newest ones of the path.
     older = {nearest.index for nearest in entry.nearest} - known
-    stored = [await store.get(entry.cassette, index) for index in sorted(older)]
-    near += [recording for recording in stored if recording is not None]
+    near += await store.documents(entry.cassette, sorted(older)) if older else ()
     items = [assign_route(compared.item, context.broker.routes) for compared in near]
     return _Searched(outline.head.run_id, rules, items)
 
