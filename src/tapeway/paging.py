@@ -75,10 +75,10 @@ class CassetteRef:
 
     async def get(self, index: int) -> AnyInteraction | None:
         """One interaction. Raises ConfigError, StoreError."""
-        recording = await self.store.get(self.name, index)
-        if recording is None:
+        found = await self.store.documents(self.name, [index])
+        if not found:
             await self.check_exists()
-        return None if recording is None else recording.item
+        return found[0].item if found else None
 
     def rules(self, head: CassetteHead) -> Rules:
         """The matching rules in its head. Raises CassetteCorrupt."""

@@ -35,6 +35,14 @@ from tapeway.core.streams.end_marks import EndDetector
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.errors import StoreError, TapewayError
 
+PORT_VERSION = 1
+"""The version of `CassetteStore` and `SharedStore`.
+
+It counts up when a store of an earlier version would no longer do: a member was added, or removed, or
+has to do something else. A package that adds a store states the version that it was written for as a
+number of its own, and tapeway refuses another.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFacts:
@@ -72,7 +80,8 @@ class CassetteStore(Protocol):
     def shared(self) -> "SharedStore | None":
         """The store itself if several processes may use it at once, None otherwise."""
 
-    async def open(self) -> None: ...
+    async def open(self) -> None:
+        """Make the store ready. Raises StoreError, ConfigError for a place that cannot be used."""
 
     async def close(self, within_s: float = math.inf) -> None:
         """Write every cassette's final form and release all locks. A second call does nothing.
@@ -142,8 +151,8 @@ class CassetteStore(Protocol):
         Raises CassetteEdited where there is no recording of that index.
         """
 
-    async def get(self, name: str, index: int) -> TakenRecording | None:
-        """One recording."""
+    async def documents(self, name: str, indexes: Sequence[int]) -> Sequence[TakenRecording]:
+        """The recordings with these indexes, in the order of the cassette; the missing left out."""
 
     # Writing.
 
@@ -186,7 +195,11 @@ class CassetteStore(Protocol):
         """
 
     async def release(self, name: str) -> None:
-        """Write the cassette's final form and forget it. Raises CassetteEdited."""
+        """Write the cassette's final form, end the claim and forget it. Raises CassetteEdited.
+
+        In the final form, interactions are numbered by position, except in a shared store. A
+        cassette that was only read stays as it is. The cassette may be loaded and appended to again.
+        """
 
     async def remove(self, name: str, only: Unchanged | None = None) -> bool:
         """Delete a cassette with everything that belongs to it; False if there was none.
@@ -238,9 +251,6 @@ class SharedStore(CassetteStore, Protocol):
         Revisions begin with 1. No row before the last returned one is missing. Raises
         CassetteCorrupt.
         """
-
-    async def documents(self, name: str, numbers: Sequence[int]) -> Sequence[TakenRecording]:
-        """Those of some recordings that are there, in order."""
 
     async def cursors(
         self, name: str, take: int, keys: Sequence[bytes]

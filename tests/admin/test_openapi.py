@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -29,7 +29,43 @@ def described() -> Any:
 
 
 async def test_it_is_served_as_it_is_made(open_world: World) -> None:
-    assert await open_world.got("/openapi.json") == document(TABLE, "1.2.3", locked=False)
+    api = [operation for operation in TABLE if not operation.for_page]
+
+    assert await open_world.got("/openapi.json") == document(api, "1.2.3", locked=False)
+
+
+async def test_what_only_the_page_calls_is_answered_and_not_in_it(open_world: World) -> None:
+    await open_world.ask("/v1/a")
+    paths = (await open_world.got("/openapi.json"))["paths"]
+    left_out = {
+        (operation.method, operation.path)
+        for operation in TABLE
+        if operation.method.lower() not in paths.get(operation.path, {})
+    }
+
+    named = "/api/v1/cassettes/{name}"
+    assert left_out == {
+        ("GET", "/api/v1/eject"),
+        ("GET", "/api/v1/journal/{id}/call"),
+        ("GET", "/api/v1/recordings"),
+        ("GET", "/api/v1/recordings/{number}/events"),
+        ("GET", f"{named}/comparison"),
+        ("GET", f"{named}/comparison/events"),
+        ("GET", f"{named}/titles"),
+        ("GET", f"{named}/turns"),
+        ("GET", f"{named}/interactions/{{index}}/view"),
+        ("GET", f"{named}/interactions/{{index}}/live"),
+        ("POST", f"{named}/interactions/{{index}}/live"),
+    }
+    assert (await open_world.got("/api/v1/cassettes/default/titles"))["total"] == 1
+
+
+async def test_the_fields_of_one_entry_are_described(open_world: World) -> None:
+    schemas = (await open_world.got("/openapi.json"))["components"]["schemas"]
+
+    assert schemas["WholeEntry"]["properties"]["request"]["description"] == "Of a miss."
+    assert schemas["ComparedRequest"]["properties"]["size"]["description"] == "Bytes of its body."
+    assert schemas["Preview"]["description"] == "The recordings that would answer a request."
 
 
 async def test_it_is_made_when_it_is_first_asked_for_and_once(
@@ -149,7 +185,7 @@ def test_only_calls_with_fields_have_a_body(described: Any) -> None:
 
 async def test_answers_are_as_described() -> None:
     async with world() as found:
-        described = await found.got("/openapi.json")
+        described = cast("Any", document(TABLE, "1.2.3", locked=False))
         await found.ask("/v1/a")
         await found.done("PUT", "/api/v1/mode", {"mode": "replay"})
         await found.ask("/v1/b")

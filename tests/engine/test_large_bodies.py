@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import random
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tapeway.body_files import Spool, read_body
-from tapeway.core.http.content_codings import decoded_request, readable_response
+from tapeway.core.http.content_codings import MAX_DECODED, decoded_request, readable_response
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     NO_CHUNK_TIMES,
@@ -178,6 +179,19 @@ async def test_a_credential_that_is_not_taken_out_is_not_kept() -> None:
         await make_storage(guard=LeakGuard([other])).keep(asked, Interaction(0, asked, response))
 
     assert "another-0123456789" not in caught.value.message
+
+
+async def test_a_compressed_request_may_hold_more_than_is_decoded_in_memory(tmp_path: Path) -> None:
+    plain = random.Random(7).randbytes(2**18) * (1 + MAX_DECODED // 2**18)
+    spool = Spool(str(tmp_path))
+    await spool.add(gzip.compress(plain, 1))
+    headers = (*OCTETS, (b"Content-Encoding", b"gzip"))
+    asked = Request("openai", "POST", "/", headers, file=await spool.finish())
+
+    known = await digest_large_body(asked)
+
+    assert known.coding == b"gzip"
+    assert known.sent.size == len(plain) > MAX_DECODED
 
 
 async def test_a_compressed_request_is_known_by_its_text_and_as_earlier_versions_kept_it(

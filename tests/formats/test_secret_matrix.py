@@ -19,7 +19,7 @@ from tapeway.core.streams import aws_frames
 from tapeway.core.streams.streamed_texts import StreamedTexts, may_be_stream
 from tapeway.formats.native.document import encode
 from tapeway.formats.native.secret_scan import SecretScanner, decode_changed
-from tapeway.formats.registry import FORMATS, VCR_JSON
+from tapeway.formats.registry import WRITTEN
 from tests.formats.secret_carriers import (
     REQUESTS,
     RESPONSES,
@@ -30,7 +30,6 @@ from tests.formats.secret_carriers import (
 from tests.support.canary import canary, sightings
 
 SALT = "run-1"
-WRITTEN = [known for known in (*FORMATS, VCR_JSON) if known.save is not None]
 
 
 def letters(draw: random.Random, count: int) -> str:

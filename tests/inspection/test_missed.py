@@ -42,10 +42,10 @@ def test_a_large_body_is_not_kept_and_not_compared() -> None:
 
     assert (kept.request.body, kept.size, kept.is_whole) == (b"", 2**20 + 2, False)
     part = request_part(kept, NO_RULES)
-    assert part["note"] == "its body has 1048578 bytes, too many to be kept"
+    assert part.note == "its body has 1048578 bytes, too many to be kept"
     body = verdicts(kept, recorded(0, {"a": 1}), [], NO_RULES)[4]
     assert (body.part, body.verdict) == ("body", "not_compared")
-    assert nearest_part(kept, recorded(0, {"a": 1}), NO_RULES)["differences"] == []
+    assert nearest_part(kept, recorded(0, {"a": 1}), NO_RULES).differences == []
 
 
 def test_a_body_in_a_file_is_not_held_open() -> None:

@@ -25,8 +25,10 @@ from interposition import (
 )
 from interposition.services import LiveResponder
 
+from tapeway.formats.native import document
 from tapeway.integrations.interposition import TapewayCassetteStore, ThreadSafeBroker
 from tapeway.stores.memory import MemoryStore
+from tests.formats.other_tools.example_files import load, text
 
 
 def asked(
@@ -204,6 +206,20 @@ def test_equal_recordings_loaded_by_others_are_not_added_again(tmp_path: Path) -
             assert len(store.load().interactions) == 4
             store.replace(wanted)
             assert store.load() == wanted
+
+
+def test_the_file_of_a_cassette_store_comes_back_from_a_cassette(tmp_path: Path) -> None:
+    """The way back that the documentation names: tapeway itself writes no such file."""
+    theirs = tmp_path / "theirs.json"
+    theirs.write_bytes(text("interposition.json"))
+    cassette = load("interposition", theirs.read_bytes()).cassette
+    (tmp_path / "c.json").write_bytes(document.save(cassette))
+    again = JsonFileCassetteStore(tmp_path / "again.json")
+
+    with TapewayCassetteStore(str(tmp_path), "c") as store:
+        again.save(store.load())
+
+    assert again.load() == JsonFileCassetteStore(theirs).load()
 
 
 @pytest.mark.slow

@@ -36,9 +36,9 @@ class WatchedStore(ModelStore):
         """How many of the next steps fail."""
         self._held: list[tuple[CursorMove, MoveDone]] | None = None
 
-    async def documents(self, name: str, numbers: Sequence[int]) -> Sequence[TakenRecording]:
+    async def documents(self, name: str, indexes: Sequence[int]) -> Sequence[TakenRecording]:
         self.looks += 1
-        return await super().documents(name, numbers)
+        return await super().documents(name, indexes)
 
     async def cursors(
         self, name: str, take: int, keys: Sequence[bytes]

@@ -291,9 +291,9 @@ class ModelStore:
         sources = frozenset([(e.request.route, e.request.base) for e in held.exchanges()])
         return Outline(held.head, len(held.items), sources)
 
-    async def get(self, name: str, index: int) -> TakenRecording | None:
+    async def documents(self, name: str, indexes: Sequence[int]) -> Sequence[TakenRecording]:
         held = self._of(name)
-        return None if held is None else held.items.get(index)
+        return [] if held is None else held.in_order({*indexes} & held.items.keys())
 
     async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
         held = self._of(name)
@@ -396,10 +396,6 @@ class ModelStore:
     async def since(self, name: str, seen: int) -> LogPage | None:
         log = self._log(name)
         return None if log is None else log.page(seen)
-
-    async def documents(self, name: str, numbers: Sequence[int]) -> Sequence[TakenRecording]:
-        held = self._of(name)
-        return [] if held is None else held.in_order({*numbers} & held.items.keys())
 
     async def cursors(
         self, name: str, take: int, keys: Sequence[bytes]

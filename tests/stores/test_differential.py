@@ -4,6 +4,7 @@ Recordings are told apart by their bodies, and an index is named by the position
 has in its cassette: indexes may have gaps, which differ from store to store.
 """
 
+import asyncio
 import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -33,7 +34,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.errors import TapewayError
 from tapeway.formats.native.document import interaction_digest
 from tapeway.ports import CassetteStore, SharedStore
-from tests.stores.contract.kinds import KINDS, Kind
+from tests.stores.contract.kinds import KINDS, OUTSIDE, Kind
 from tests.stores.large_bodies import contents, kept, large
 from tests.stores.model_store import ModelPlace, ModelStore
 from tests.stores.recordings import HEAD, recording
@@ -261,9 +262,9 @@ class Calls:
         found = await self.s.cursors(self.n, self.take, [key(self.which)])
         return [cursor.state for cursor in found.values()]
 
-    async def get(self) -> object:
-        found = await self.s.get(self.n, await self._nth(self.at))
-        return found and self._labels([found])
+    async def documents(self) -> object:
+        at = await self._nth(self.at)
+        return self._labels(await self.s.documents(self.n, [at, await self._nth(0), at]))
 
     async def near(self) -> object:
         near = await self.s.near(self.n, "POST", f"/v1/{self.which}", 1 + self.at)
@@ -509,7 +510,7 @@ class WholeCalls:
 
     async def load(self) -> object:
         found = await self.s.load(self.n, writable=self.sometimes)
-        return found and (found.head, contents(found))
+        return found and (found.head, await asyncio.to_thread(contents, found))
 
     async def names_there(self) -> object:
         return [name for name in await self.s.names() if name in self.names]
@@ -522,7 +523,7 @@ WHOLE = ["append", "append", "append", "append_large", "save", "release", "remov
 WHOLE += ["names_there", "stat"]
 
 
-@pytest.mark.parametrize("against", KINDS, ids=str)
+@pytest.mark.parametrize("against", [*KINDS, OUTSIDE], ids=str)
 async def test_every_store_keeps_whole_cassettes_as_the_one_of_dictionaries_does(
     against: Kind, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

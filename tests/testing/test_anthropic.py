@@ -1,8 +1,6 @@
-import anthropic
 import orjson
 
 from tapeway.testing import StandIn
-from tapeway.testing.request import JsonObject
 from tests.clients.programs.raw_socket import exchange
 from tests.testing.wires import chat, post
 
@@ -88,37 +86,3 @@ async def test_the_model_list_is_that_of_the_client_that_asks() -> None:
 
         assert "has_more" in orjson.loads(ours.body)
         assert orjson.loads(other.body)["object"] == "list"
-
-
-async def test_the_client_package_follows_the_address_of_a_batch_s_results() -> None:
-    call: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Name a fox"}]}
-    params = [{"custom_id": name, "params": {**call, "stream": True}} for name in "ab"]
-    async with (
-        StandIn() as upstream,
-        anthropic.AsyncAnthropic(base_url=upstream.url, api_key="k", max_retries=0) as client,
-    ):
-        made = await client.messages.batches.create(requests=params)  # type: ignore[arg-type]
-        for _ in range(2):
-            await client.messages.batches.retrieve(made.id)
-        results = [result async for result in await client.messages.batches.results(made.id)]
-
-    assert [result.custom_id for result in results] == ["a", "b"]
-    assert [result.result.type for result in results] == ["succeeded"] * 2
-
-
-async def test_a_batch_of_nothing_of_one_name_twice_and_one_that_has_ended_are_refused() -> None:
-    twice = [{"custom_id": "a", "params": {}}] * 2
-    async with StandIn() as upstream:
-        path = "/v1/messages/batches"
-        empty = await post(upstream.url, path, {"requests": []})
-        doubled = await post(upstream.url, path, {"requests": twice})
-        made = orjson.loads((await post(upstream.url, path, {"requests": twice[:1]})).body)
-        early = await exchange(upstream.url, "GET", f"{path}/{made['id']}/results")
-        for _ in range(2):
-            await exchange(upstream.url, "GET", f"{path}/{made['id']}")
-        late = await post(upstream.url, f"{path}/{made['id']}/cancel", {})
-        unknown = await exchange(upstream.url, "GET", f"{path}/msgbatch_x")
-
-    assert (empty.status, doubled.status, early.status) == (400, 400, 404)
-    assert (late.status, unknown.status) == (400, 404)
-    assert orjson.loads(unknown.body)["error"]["type"] == "not_found_error"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tapeway.testing import StandIn, ThreadedStandIn
+from tapeway.testing import ThreadedStandIn
 from tests.clients.programs import (
     anthropic_agents,
     anthropic_sdk,
@@ -17,6 +17,7 @@ from tests.clients.programs import (
     openai_sdk,
 )
 from tests.clients.programs.target import Run, Target
+from tests.support.stand_in_extras import WiderStandIn
 
 # google-genai subclasses aiohttp's session, which warns at the first asynchronous call.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")
@@ -41,7 +42,7 @@ RUNS = {
 
 @pytest.fixture(scope="module")
 def upstream(one_certificate: None) -> Iterator[ThreadedStandIn]:
-    with ThreadedStandIn(StandIn(require_credential=True)) as stand_in:
+    with ThreadedStandIn(WiderStandIn(require_credential=True)) as stand_in:
         yield stand_in
 
 

@@ -216,35 +216,3 @@ async def test_an_upgrade_elsewhere_is_an_unknown_path() -> None:
         wire = await exchange(upstream.url, "GET", "/v1/chat/completions", upgrade)
 
         assert wire.status == 404
-
-
-async def test_a_batch_or_picture_of_nothing_is_an_error() -> None:
-    async with StandIn() as upstream:
-        batch = await post(upstream.url, "/v1/batches", {"input_file_id": "file-x"})
-        picture = await post(upstream.url, "/v1/images/edits", {"prompt": "A fox"})
-        unknown = await exchange(upstream.url, "GET", "/v1/batches/batch_x")
-
-        assert (batch.status, picture.status, unknown.status) == (400, 400, 404)
-
-
-async def test_a_batch_that_is_complete_cannot_be_cancelled() -> None:
-    state = fixed_state()
-    state.files["file-x"] = b""
-    async with StandIn(state=state) as upstream:
-        made = await post(upstream.url, "/v1/batches", {"input_file_id": "file-x"})
-        path = f"/v1/batches/{orjson.loads(made.body)['id']}"
-        for _ in range(2):
-            await exchange(upstream.url, "GET", path)
-        refused = await post(upstream.url, f"{path}/cancel", {})
-
-        assert refused.status == 400
-        assert "completed" in orjson.loads(refused.body)["error"]["message"]
-
-
-async def test_a_stream_of_pictures_breaks_off_where_the_model_s_name_says_so() -> None:
-    async with StandIn() as upstream:
-        body = {"model": "unmarked", "prompt": "A fox", "stream": True, "partial_images": 1}
-        wire = await post(upstream.url, "/v1/images/generations", body)
-
-        assert b"partial_image" in wire.body
-        assert b"completed" not in wire.body

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tapeway.testing import StandIn
 from tapeway.testing.reply import (
+    Conversation,
     InvalidToolResult,
     PendingTurn,
     Tool,
-    ToolResults,
     pieces,
     reply_to,
     sample,
@@ -114,22 +114,22 @@ def test_a_vector_survives_thirty_two_bit_floats() -> None:
 
 
 def test_results_come_in_the_order_of_their_calls() -> None:
-    results = ToolResults("no {}")
+    conversation = Conversation("no {}")
     for call_id in "ab":
-        results.called(call_id)
-    results.answered("b", "second")
-    results.answered("a", "first")
+        conversation.called(call_id)
+    conversation.answered("b", "second")
+    conversation.answered("a", "first")
 
-    assert results.texts == ("first", "second")
+    assert conversation.turn(()).results == ("first", "second")
 
 
 def test_a_result_for_no_call_is_refused_by_name() -> None:
-    results = ToolResults("no {}")
-    results.called("a")
-    results.clear()
+    conversation = Conversation("no {}")
+    conversation.called("a")
+    conversation.said("again")
 
     with pytest.raises(InvalidToolResult, match="no a"):
-        results.answered("a", "late")
+        conversation.answered("a", "late")
 
 
 @pytest.mark.parametrize("swapped", [False, True])

@@ -65,6 +65,7 @@ def make_application(
 
     Raises ConfigError if other machines could reach the listener and there is no token.
     """
+    described = [operation for operation in operations if not operation.for_page]
     guard = AdminGuard(listener[0], token, GuessLimiter(clock), hosts)
     context = HandlerContext(
         broker=broker,
@@ -78,7 +79,7 @@ def make_application(
         counts=InteractionCounts(),
         known=KnownCassettes(),
         # Made at the first call: it takes a tenth of the time of a start.
-        openapi=cache(lambda: dump(document(operations, version, locked=guard.locked))),
+        openapi=cache(lambda: dump(document(described, version, locked=guard.locked))),
         heartbeat_s=heartbeat_s,
     )
     public = frozenset(operation.path for operation in operations if operation.public)

@@ -96,6 +96,8 @@ class Operation:
     raw_body: RawBody | None = None
     other_types: tuple[str, ...] = ()
     """Media types of the response besides that of `response`: the query chooses."""
+    for_page: bool = False
+    """Whether only the web page calls it: the OpenAPI document that is served leaves it out."""
 
     @property
     def takes_body(self) -> bool:
@@ -114,6 +116,7 @@ def route(
     public: bool = False,
     raw_body: RawBody | None = None,
     other_types: tuple[str, ...] = (),
+    for_page: bool = False,
 ) -> Operation:
     """A row of the table; query, body and response have the types of the handler's annotations.
 
@@ -145,6 +148,7 @@ def route(
         serve=serve,
         raw_body=raw_body,
         other_types=other_types,
+        for_page=for_page,
     )
 
 

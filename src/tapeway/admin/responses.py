@@ -82,7 +82,7 @@ def from_http_exception(error: web.HTTPException) -> TapewayError:
     """The error for an error of aiohttp, without aiohttp's text, which may repeat the request."""
     if error.status == 404:
         return AdminError(
-            "there is nothing at this path: /openapi.json lists all paths",
+            "there is nothing at this path: /openapi.json lists the paths of the API",
             status=404,
             code="not_found",
         )

@@ -1,5 +1,7 @@
 """The route table of the admin API. Routing, 404, 405 and the OpenAPI document derive from it."""
 
+from functools import partial
+
 from tapeway.admin.handlers.bodies import BODY_TYPES, get_body, put_body
 from tapeway.admin.handlers.cassettes import list_cassettes
 from tapeway.admin.handlers.control import (
@@ -38,14 +40,7 @@ from tapeway.admin.handlers.slots import check, delete_slot, get_slot, list_slot
 from tapeway.admin.handlers.status import clients, healthz, index, metrics, openapi, readyz, status
 from tapeway.admin.models.cassettes import Imported
 from tapeway.admin.models.control import Index, Report
-from tapeway.admin.models.inspection import (
-    CassetteComparison,
-    InteractionView,
-    LiveComparison,
-    TitlePage,
-    TurnPage,
-    WholeEntry,
-)
+from tapeway.admin.models.inspection import WholeEntry
 from tapeway.admin.models.interactions import Additions, InteractionPage, MessagePage
 from tapeway.admin.models.run_report import EndedRun, RunReport
 from tapeway.admin.operation import Media, Operation, RawBody, route
@@ -54,17 +49,13 @@ from tapeway.admin.request_body import JSON_TYPES
 _OPENAPI = Media("application/json", "This document")
 _METRICS = Media("text/plain", "Prometheus text format, version 0.0.4")
 _EVENTS = Media("text/event-stream", "Events named `request`; the data of each is a journal entry")
-_RECORDING = Media(
-    "text/event-stream", "Events named `recording`; the last one says what came of it"
-)
-_COMPARISON = Media(
-    "text/event-stream", "Events named `progress`, and at the end one named `comparison`"
-)
 _CASSETTE = Media("application/json", "AgentTape's cassette schema, version 1")
 _INTERACTION = Media("application/json", "An interaction of AgentTape's cassette schema")
 _COPY = Media(
     "application/jsonl", "The cassette line by line; the last line has a digest of the whole"
 )
+_FOR_PAGE = Media("application/json", "What the web page shows")
+_EVENTS_FOR_PAGE = Media("text/event-stream", "Events for the web page")
 _BODY = Media("application/octet-stream", "The bytes of the body")
 
 _RUN_REPORT = Media("text/plain", "The report for people; or else for a build server or a browser")
@@ -82,6 +73,8 @@ _API = "/api/v1"
 _SLOT = f"{_API}/slots/{{slot}}"
 _NAMED = f"{_API}/cassettes/{{name}}"
 
+_page = partial(route, for_page=True)
+
 TABLE: tuple[Operation, ...] = (
     route("GET", "/", index, Index, other_types=("text/html",)),
     route("GET", "/healthz", healthz, public=True),
@@ -90,10 +83,39 @@ TABLE: tuple[Operation, ...] = (
     route("GET", "/openapi.json", openapi, _OPENAPI),
     route("GET", f"{_API}/status", status),
     route("GET", f"{_API}/clients", clients),
+    # What only the web page calls, up to `comparison/events`.
+    _page("GET", f"{_API}/eject", get_eject, errors=(503,)),
+    _page("GET", f"{_API}/journal/{{id}}/call", get_call, _FOR_PAGE, errors=(404, 500)),
+    _page("GET", f"{_API}/recordings", list_recordings, errors=(409,)),
+    _page(
+        "GET",
+        f"{_API}/recordings/{{number}}/events",
+        recording_events,
+        _EVENTS_FOR_PAGE,
+        errors=(404, 409),
+    ),
+    _page("GET", f"{_NAMED}/titles", list_titles, _FOR_PAGE, errors=(404, 500)),
+    _page("GET", f"{_NAMED}/interactions/{{index}}/view", get_view, _FOR_PAGE, errors=(404, 500)),
+    _page("GET", f"{_NAMED}/interactions/{{index}}/live", get_live, errors=(404, 409, 500)),
+    _page(
+        "POST",
+        f"{_NAMED}/interactions/{{index}}/live",
+        ask_live,
+        _FOR_PAGE,
+        errors=(404, 409, 500, 502, 503, 504),
+    ),
+    _page("GET", f"{_NAMED}/turns", list_turns, _FOR_PAGE, errors=(404, 500)),
+    _page("GET", f"{_NAMED}/comparison", get_comparison, _FOR_PAGE, errors=(404, 409, 413, 500)),
+    _page(
+        "GET",
+        f"{_NAMED}/comparison/events",
+        comparison_events,
+        _EVENTS_FOR_PAGE,
+        errors=(404, 409, 413, 500),
+    ),
     route("GET", f"{_API}/mode", get_mode),
     route("PUT", f"{_API}/mode", put_mode),
     route("POST", f"{_API}/insert", insert, errors=(500, 503)),
-    route("GET", f"{_API}/eject", get_eject, errors=(503,)),
     route("POST", f"{_API}/eject", eject, errors=(409, 503, 507)),
     route("POST", f"{_API}/rewind", rewind),
     route("POST", f"{_API}/check", check),
@@ -130,18 +152,6 @@ TABLE: tuple[Operation, ...] = (
     route(
         "GET", f"{_NAMED}/interactions/{{index}}", get_interaction, _INTERACTION, errors=(404, 500)
     ),
-    route("GET", f"{_NAMED}/titles", list_titles, TitlePage, errors=(404, 500)),
-    route(
-        "GET", f"{_NAMED}/interactions/{{index}}/view", get_view, InteractionView, errors=(404, 500)
-    ),
-    route("GET", f"{_NAMED}/interactions/{{index}}/live", get_live, errors=(404, 409, 500)),
-    route(
-        "POST",
-        f"{_NAMED}/interactions/{{index}}/live",
-        ask_live,
-        LiveComparison,
-        errors=(404, 409, 500, 502, 503, 504),
-    ),
     route(
         "PUT",
         f"{_NAMED}/interactions/{{index}}",
@@ -151,32 +161,8 @@ TABLE: tuple[Operation, ...] = (
     ),
     route("DELETE", f"{_NAMED}/interactions/{{index}}", delete_interaction, errors=_CHANGE_ERRORS),
     route("GET", f"{_NAMED}/messages", list_messages, MessagePage, errors=(404, 500)),
-    route("GET", f"{_NAMED}/turns", list_turns, TurnPage, errors=(404, 500)),
-    route(
-        "GET",
-        f"{_NAMED}/comparison",
-        get_comparison,
-        CassetteComparison,
-        errors=(404, 409, 413, 500),
-    ),
-    route(
-        "GET",
-        f"{_NAMED}/comparison/events",
-        comparison_events,
-        _COMPARISON,
-        errors=(404, 409, 413, 500),
-    ),
-    route("GET", f"{_API}/recordings", list_recordings, errors=(409,)),
-    route(
-        "GET",
-        f"{_API}/recordings/{{number}}/events",
-        recording_events,
-        _RECORDING,
-        errors=(404, 409),
-    ),
     route("GET", f"{_API}/journal", get_journal),
     route("GET", f"{_API}/journal/{{id}}", get_entry, WholeEntry, errors=(404,)),
-    route("GET", f"{_API}/journal/{{id}}/call", get_call, InteractionView, errors=(404, 500)),
     route("DELETE", f"{_API}/journal", delete_journal),
     route("POST", f"{_API}/journal/{{id}}/accept", accept, errors=(404, 409, 503, 507)),
     route("GET", f"{_API}/report", report, Report, other_types=("application/xml", "text/plain")),

@@ -112,11 +112,10 @@ async def _change_rows(
         item.index async for item, document in rows.found() if make(item, document) is not document
     ]
     for index in changed:
-        if (recording := await store.get(name, index)) is None:
-            continue
-        after = make(recording.item, document_of(recording.item))
-        item = None if after is None else decode_changed(recording.item, after)
-        await store.edit(name, index, item)
+        for recording in await store.documents(name, [index]):
+            after = make(recording.item, document_of(recording.item))
+            item = None if after is None else decode_changed(recording.item, after)
+            await store.edit(name, index, item)
     if head != rows.head:
         await store.replace_head(name, head)
 

@@ -43,6 +43,9 @@ from tapeway.ports import CassetteStore
 
 log = logging.getLogger(__name__)
 
+_MOST_DECODED = 1024 * 1024 * 1024
+"""The decoded size of a request's large body; a larger one is stored as it came."""
+
 _MOST_COMPARED = 8
 """Sets of values, as the last recordings of large bodies have them, without which one is looked up."""
 
@@ -161,7 +164,7 @@ def _pieces_of(request: Request) -> Iterable[bytes]:
 
 
 def _without_coding(coding: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    if (codec := decoder(coding)) is None:
+    if (codec := decoder(coding, limit=_MOST_DECODED)) is None:
         raise UndecodableBody
     for piece in pieces:
         # A few octets may stand for many, and a search of a long text lets nobody else go on.

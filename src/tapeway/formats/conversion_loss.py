@@ -7,21 +7,18 @@ with the tool, or by hand, wins.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tapeway.core import loose_json
 from tapeway.core.json_text import Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.interaction import Interaction
 from tapeway.formats.errors import pointer_text
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import http_exchange
 
 _OTHER_FIELDS = ("latency_ms", "usage", "tags", "metadata", "match_key")
 _FAILURE_FIELDS = ("error", http_exchange.PARTIAL)
-
-_BASE_URL = "base_url"
-"""The base URL of a target, for formats without hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,42 +67,19 @@ class ExportedCassette:
         return frozenset([at[1] for at in places if len(at) > 1 and isinstance(at[1], int)])
 
 
-def reason_unfit(item: AnyInteraction, tool: str, *, failures: bool = False) -> str:
-    """Why a format of HTTP calls cannot hold an interaction, "" if it can.
-
-    `failures` says that the format can hold recorded failures.
-    """
-    if isinstance(item, ForeignInteraction):
-        kind = item.document.get("kind")
-        what = "another tool's error" if kind == "http" else f"a recording of kind '{kind}'"
-        return f"is {what}, and {tool} holds only requests and their answers"
-    if item.failure is not None and not failures:
-        return f"is a recorded failure, which {tool} cannot express"
-    if item.request.file is not None or item.response.file is not None:
-        return (
-            f"its large body is in a file beside the cassette, and {tool} holds bodies in the text"
-        )
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class ExtensionField:
     """tapeway's extension field in a foreign format: the data that the fields of the format lack.
 
-    `request` and `response` name the fields of a cassette's document that the format has too;
-    `host` says whether requests in the format have a host.
+    `request` and `response` name the fields of a cassette's document that the format has too.
     """
 
     request: Collection[str]
     response: Collection[str]
-    host: bool = True
 
     def rest(self, interaction: Interaction, document: Document) -> Document:
         """The content of the extension field: everything else in the interaction's document."""
-        request = _without(document["request"], self.request)
-        if not self.host and interaction.request.base:
-            request[_BASE_URL] = interaction.request.base
-        kept: Document = {"request": request}
+        kept: Document = {"request": _without(document["request"], self.request)}
         if "response" in document:
             kept["response"] = _without(document["response"], self.response)
         names = _OTHER_FIELDS if interaction.stored_keys else _OTHER_FIELDS[:-1]
@@ -116,14 +90,11 @@ class ExtensionField:
     def merge(self, plain: Interaction, rest: Fields) -> Interaction:
         """The interaction from the format's fields and the rest. Raises FormatFault."""
         request, response = rest.object("request"), rest.object("response")
-        if not self.host and _BASE_URL in request:
-            based = replace(plain.request, base=request.text(_BASE_URL))
-            plain = replace(plain, request=based)
         own = http_exchange.encode(plain)
         document: Document = {name: own[name] for name in ("index", "kind")}
         document["request"] = {
             **_only(own["request"], self.request),
-            **_without(request.values, (*self.request, _BASE_URL)),
+            **_without(request.values, self.request),
         }
         if "error" not in rest:
             document["response"] = {

@@ -40,7 +40,6 @@ _YAML = (".yaml", ".yml")
 _OWN_FIELD = re.compile(rb"^run_id:", re.MULTILINE)
 _LIKE_YAML = re.compile(rb"(?:#[^\n]*\r?\n|\s)*(?:---|[A-Za-z_]+:\s|- )")
 _LISTS = ("entries", "interactions")
-_Write = Callable[[StoredCassette], tuple[dict[str, Json], list[Loss]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +61,8 @@ class Format:
     beginning: re.Pattern[bytes] | None = None
 
 
-def by_name(name: str, suffix: str = "") -> Format | None:
-    """The format of this name, in the variant for files with this suffix; None for no format."""
-    if name == VCR.name and suffix.lower() == ".json":
-        return VCR_JSON
+def by_name(name: str) -> Format | None:
+    """The format of this name; None for no format."""
     return next((known for known in FORMATS if known.name == name), None)
 
 
@@ -95,7 +92,7 @@ def detect(file: native.Text, suffix: str = "") -> Format | None:
             # VCR.py's files have no such field, and are not merged.
             own = _OWN_FIELD.search(plain) is not None
             raise (conflict_markers.fault_of(plain, fault) if own else fault) from None
-        detected = _of_value(value, yaml=True)
+        detected = _of_value(value)
     else:
         try:
             value = parse(plain, constant=non_finite_object)
@@ -125,7 +122,7 @@ def _of_yaml(text: bytes) -> Format | None:
     if not _LIKE_YAML.match(text):
         return None
     try:
-        return _of_value(documents.parse(text), yaml=True)
+        return _of_value(documents.parse(text))
     except FormatFault:
         return None
 
@@ -138,9 +135,8 @@ def _of_line(text: bytes) -> Format | None:
     return detected if detected is JSONL else None
 
 
-def _of_value(value: Json, *, yaml: bool = False) -> Format | None:
-    detected = next((known for known in FORMATS if known.recognises(value)), None)
-    return VCR if yaml and detected is VCR_JSON else detected
+def _of_value(value: Json) -> Format | None:
+    return next((known for known in FORMATS if known.recognises(value)), None)
 
 
 def loader(read: _Read) -> Callable[[bytes, CassetteHead], ImportedCassette]:
@@ -169,21 +165,11 @@ def _free(value: Json) -> None:
                 entries.pop()
 
 
-def _save_vcr(cassette: StoredCassette) -> ExportedCassette:
-    document, losses = vcr.write(cassette, binary=True)
-    return ExportedCassette(vcr.dump(document), tuple(losses))
-
-
-def saver(write: _Write) -> Callable[[StoredCassette], ExportedCassette]:
-    """The `save` of a format whose value, which is written as JSON, comes from `write`."""
-
-    def save(cassette: StoredCassette) -> ExportedCassette:
-        document, losses = write(cassette)
-        text = b"".join([*json_pieces(document, indent=True), b"\n"])
-        _free(document)
-        return ExportedCassette(text, tuple(losses))
-
-    return save
+def _save_har(cassette: StoredCassette) -> ExportedCassette:
+    document, losses = har.write(cassette)
+    text = b"".join([*json_pieces(document, indent=True), b"\n"])
+    _free(document)
+    return ExportedCassette(text, tuple(losses))
 
 
 def _is_native(value: Json) -> bool:
@@ -206,11 +192,6 @@ TAPEWAY = Format(
 )
 """A cassette file outside a store; within a store, the store reads and writes it."""
 
-VCR = Format("vcr", (), lambda value: False, loader(vcr.read), _save_vcr, tool="VCR.py")
-"""VCR.py's default, YAML."""
-
-VCR_JSON = Format("vcr-json", (), vcr.recognises, loader(vcr.read), saver(vcr.write), tool="VCR.py")
-
 JSONL = Format(
     "jsonl",
     (".jsonl", ".ndjson"),
@@ -224,25 +205,19 @@ def _read_only(name: str, tool: str, recognises: Callable[[Json], bool], read: _
     return Format(name, (), recognises, loader(read), None, tool)
 
 
+VCR = _read_only("vcr", "VCR.py", vcr.recognises, vcr.read)
+
 FORMATS = (
     TAPEWAY,
     _read_only("polly", "Polly.JS", polly.recognises, polly.read),
-    Format("har", (".har",), har.recognises, loader(har.read), saver(har.write), "an HTTP archive"),
+    Format("har", (".har",), har.recognises, loader(har.read), _save_har, "an HTTP archive"),
     _read_only("test-server", "test-server", test_server.recognises, test_server.read),
-    VCR_JSON,
     VCR,
     _read_only("go-vcr", "go-vcr", go_vcr.recognises, go_vcr.read),
     _read_only("ruby-vcr", "Ruby's VCR", ruby_vcr.recognises, ruby_vcr.read),
-    Format(
-        "interposition",
-        (),
-        interposition.recognises,
-        loader(interposition.read),
-        saver(interposition.write),
-        tool="interposition",
-    ),
+    _read_only("interposition", "interposition", interposition.recognises, interposition.read),
     JSONL,
-    Format("dspy", (), dspy.recognises, loader(dspy.read), saver(dspy.write), tool="DSPy"),
+    _read_only("dspy", "DSPy", dspy.recognises, dspy.read),
     _read_only("nock", "nock", nock.recognises, nock.read),
     _read_only("hoverfly", "Hoverfly", hoverfly.recognises, hoverfly.read),
     _read_only(
@@ -269,3 +244,6 @@ FORMATS = (
     _read_only("wiremock", "WireMock", wiremock.recognises, wiremock.read),
 )
 """The formats, in the order of detection."""
+
+WRITTEN = tuple([known for known in FORMATS if known.save is not None])
+"""The formats that are written too."""

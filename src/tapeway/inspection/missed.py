@@ -3,7 +3,7 @@
 Both are shown as matching sees them: under the rules in force, without credential fields.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,6 +29,32 @@ _NOTHING_NEAR = "there is no recording to compare it with"
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedRequest:
+    """A missed request as matching sees it: redacted, under the cassette's rules."""
+
+    document: Mapping[str, object] | None
+    """Route, method, path, query, headers, content and body; null if it is too large."""
+    size: int
+    """Bytes of its body."""
+    note: str | None
+    """Why the document is not there, or not whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearestCompared:
+    """The nearest recording as matching sees it, and how the missed request differs."""
+
+    index: int
+    document: Mapping[str, object] | None
+    note: str | None
+    differences: Sequence[Mapping[str, object]]
+    """At most 200. Each has `path`; `steps`, the keys and positions that lead there; `recorded_steps`
+    if the place in the recording differs; and `recorded` and `requested` where there is a value."""
+    more: bool
+    """Whether there may be further differences."""
+
+
+@dataclass(frozen=True, slots=True)
 class PartVerdict:
     """Whether a part of a request equals the same part of a recording, and why."""
 
@@ -36,29 +62,16 @@ class PartVerdict:
     verdict: Finding
     reason: str
 
-    @property
-    def document(self) -> dict[str, Json]:
-        return {"part": self.part, "verdict": self.verdict, "reason": self.reason}
-
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The recordings that would answer a request, in order.
-
-    `complete` is False if there were too many to look at all of them.
-    """
+    """The recordings that would answer a request."""
 
     answers: tuple[int, ...]
+    """Their indexes, in order."""
     searched: int
     complete: bool
-
-    @property
-    def document(self) -> dict[str, Json]:
-        return {
-            "answers": list(self.answers),
-            "searched": self.searched,
-            "complete": self.complete,
-        }
+    """Whether all recordings of the method were searched."""
 
 
 def compared(request: Request, rules: Rules, *, recorded: bool = False) -> dict[str, Json]:
@@ -66,7 +79,7 @@ def compared(request: Request, rules: Rules, *, recorded: bool = False) -> dict[
     return {"route": request.route, **compared_document(request, rules, recorded=recorded)}
 
 
-def shown_document(document: dict[str, Json]) -> tuple[Json, str | None]:
+def shown_document(document: dict[str, Json]) -> tuple[dict[str, Json] | None, str | None]:
     """A document, or None and why it is not shown."""
     size = len(dump(document))
     if size > LARGE_BODY:
@@ -74,27 +87,22 @@ def shown_document(document: dict[str, Json]) -> tuple[Json, str | None]:
     return document, None
 
 
-def request_part(missed: MissedRequest, rules: Rules) -> dict[str, Json]:
+def request_part(missed: MissedRequest, rules: Rules) -> ComparedRequest:
     """The missed request as it was compared."""
     if not missed.is_whole:
         note = f"its body has {missed.size} bytes, too many to be kept"
         head = compared(missed.request, rules)
-        return {"document": {**head, "body": None}, "size": missed.size, "note": note}
+        return ComparedRequest({**head, "body": None}, missed.size, note)
     document, why = shown_document(compared(missed.request, rules))
-    return {"document": document, "size": missed.size, "note": why}
+    return ComparedRequest(document, missed.size, why)
 
 
-def nearest_part(missed: MissedRequest, item: Interaction, rules: Rules) -> dict[str, Json]:
+def nearest_part(missed: MissedRequest, item: Interaction, rules: Rules) -> NearestCompared:
     """The nearest recording, with the request redacted, and the differences to the missed request."""
     document, why = shown_document(compared(item.request, rules, recorded=True))
     differences = _differences(missed, item.request, rules)
-    return {
-        "index": item.index,
-        "document": document,
-        "note": why,
-        "differences": [difference_at(difference) for difference in differences],
-        "more": len(differences) >= MOST_DIFFERENCES,
-    }
+    more = len(differences) >= MOST_DIFFERENCES
+    return NearestCompared(item.index, document, why, [*map(difference_at, differences)], more)
 
 
 def difference_at(difference: Difference) -> dict[str, Json]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,7 +19,11 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _FORMAT_OPTION = "?format="
 
 GROUP = "tapeway.stores"
-"""The entry points by which installed packages add stores: a scheme, and its `Opener`."""
+"""The entry points by which installed packages add stores: a scheme, and its `Opener`.
+
+The module of the opener states as `PORT_VERSION` the version of `tapeway.ports` it was written for.
+"""
+_VERSION = "PORT_VERSION"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +83,35 @@ def _installed(scheme: str) -> "Opener | None":
     from importlib.metadata import entry_points
 
     for entry_point in entry_points(group=GROUP, name=scheme):
+        package = entry_point.dist.name if entry_point.dist else entry_point.value
+        shown = f"the store {scheme}:… of the package {package}"
         try:
             opener: Opener = entry_point.load()
         except Exception as exc:
-            package = entry_point.dist.name if entry_point.dist else entry_point.value
             raise ConfigError(
-                f"the store {scheme}:… of the package {package} "
-                f"cannot be imported ({describe(exc)}): install a version that fits this tapeway"
+                f"{shown} cannot be imported ({describe(exc)}): "
+                "install a version that fits this tapeway"
             ) from exc
+        _check_port_version(getattr(import_module(entry_point.module), _VERSION, None), shown)
         return opener
     return None
+
+
+def _check_port_version(stated: object, shown: str) -> None:
+    from tapeway.ports import PORT_VERSION
+
+    if stated == PORT_VERSION:
+        return
+    known = f"this tapeway has version {PORT_VERSION}"
+    if not isinstance(stated, int):
+        raise ConfigError(
+            f"{shown} does not state for which version of the port it was written, and {known}: "
+            f"install a version of the package whose module has {_VERSION}"
+        )
+    advice = "update tapeway" if stated > PORT_VERSION else "install a newer version of the package"
+    raise ConfigError(
+        f"{shown} was written for version {stated} of the port, and {known}: {advice}"
+    )
 
 
 def _memory(address: StoreAddress) -> "CassetteStore":

@@ -93,12 +93,10 @@ class WholeCassettes(ABC):
         following = items_after(name, items, after)[:limit]
         return [TakenRecording(item, 0, item.index) for item in following]
 
-    async def get(self, name: str, index: int) -> TakenRecording | None:
+    async def documents(self, name: str, indexes: Sequence[int]) -> Sequence[TakenRecording]:
         stored = await self.load(name, writable=False)
-        for interaction in () if stored is None else stored.interactions:
-            if interaction.index == index:
-                return TakenRecording(interaction, 0, index)
-        return None
+        items = () if stored is None else stored.interactions
+        return [TakenRecording(item, 0, item.index) for item in items if item.index in indexes]
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         # All at once: a store may sync the disk once for all.

@@ -20,14 +20,14 @@ from tapeway.testing.answer import (
 )
 from tapeway.testing.anthropic import messages as anthropic
 from tapeway.testing.reply import (
+    Conversation,
     PendingTurn,
     Reply,
     StandInState,
-    Tool,
-    ToolResults,
     pieces,
     reply_to,
     slices,
+    tools_of,
 )
 from tapeway.testing.request import JsonObject, StandInRequest, at, objects_at, text_at
 
@@ -159,22 +159,18 @@ def _padded(kind: str, value: JsonObject) -> tuple[str, bytes]:
 
 
 def _turn(body: JsonObject) -> PendingTurn:
-    prompt, results = "", ToolResults(_NO_CALL)
+    conversation = Conversation(_NO_CALL)
     for message in objects_at(body, "messages"):
         for part in objects_at(message, "content"):
             if "toolUse" in part:
-                results.called(text_at(part, "toolUse", "toolUseId"))
+                conversation.called(text_at(part, "toolUse", "toolUseId"))
             elif "toolResult" in part:
                 words = "".join(_words(one) for one in objects_at(part, "toolResult", "content"))
-                results.answered(text_at(part, "toolResult", "toolUseId"), words)
+                conversation.answered(text_at(part, "toolResult", "toolUseId"), words)
             elif text_at(message, "role") == "user":
-                prompt = text_at(part, "text")
-                results.clear()
-    tools = tuple(
-        Tool(text_at(tool, "toolSpec", "name"), at(tool, "toolSpec", "inputSchema", "json"))
-        for tool in objects_at(body, "toolConfig", "tools")
-    )
-    return PendingTurn(prompt, tools, results.texts)
+                conversation.said(text_at(part, "text"))
+    offered = [at(tool, "toolSpec") for tool in objects_at(body, "toolConfig", "tools")]
+    return conversation.turn(tools_of(offered, "inputSchema", "json"))
 
 
 def _words(content: JsonObject) -> str:

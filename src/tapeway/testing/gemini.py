@@ -16,11 +16,11 @@ from tapeway.testing.answer import (
     with_stream_fault,
 )
 from tapeway.testing.reply import (
+    Conversation,
     PendingTurn,
     Reply,
     StandInState,
     Tool,
-    ToolResults,
     pieces,
     reply_to,
     vector,
@@ -104,25 +104,24 @@ def _event(value: JsonObject) -> bytes:
 
 
 def _turn(body: JsonObject) -> PendingTurn:
-    prompt, results, last_called = "", ToolResults(_NO_CALL), dict[str, str]()
+    conversation, last_called = Conversation(_NO_CALL), dict[str, str]()
     for content in objects_at(body, "contents"):
         for part in objects_at(content, "parts"):
             if "functionCall" in part:
                 call_id = text_at(part, "functionCall", "id")
                 last_called[text_at(part, "functionCall", "name")] = call_id
-                results.called(call_id)
+                conversation.called(call_id)
             elif "functionResponse" in part:
                 name = text_at(part, "functionResponse", "name")
                 # Older clients send no id back; then the function's name has to do.
                 call_id = text_at(part, "functionResponse", "id") or last_called.get(name, "")
                 answered = orjson.dumps(at(part, "functionResponse", "response")).decode()
-                results.answered(call_id, answered)
+                conversation.answered(call_id, answered)
             elif text_at(content, "role") != "model" and text_at(part, "text"):
-                prompt = text_at(part, "text")
-                results.clear()
+                conversation.said(text_at(part, "text"))
     config = at(body, "generationConfig")
     schema = at(config, "responseJsonSchema") or at(config, "responseSchema")
-    return PendingTurn(prompt, _tools(body), results.texts, schema)
+    return conversation.turn(_tools(body), schema)
 
 
 def _tools(body: JsonObject) -> tuple[Tool, ...]:

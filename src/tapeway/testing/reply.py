@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -149,12 +149,14 @@ def slices(text: str) -> list[str]:
     return [text[start : start + 7] for start in range(0, len(text), 7)]
 
 
+def tools_of(offered: Iterable[object], *schema: str) -> tuple[Tool, ...]:
+    """The tools in these objects, each with its schema at that path."""
+    return tuple([Tool(text_at(tool, "name"), at(tool, *schema)) for tool in offered])
+
+
 def function_tools(body: JsonObject) -> tuple[Tool, ...]:
     """The tools of a request that wraps each in a `function`."""
-    return tuple(
-        Tool(text_at(tool, "function", "name"), at(tool, "function", "parameters"))
-        for tool in objects_at(body, "tools")
-    )
+    return tools_of([at(tool, "function") for tool in objects_at(body, "tools")], "parameters")
 
 
 def vector(text: str, dimensions: int) -> list[float]:
@@ -170,13 +172,22 @@ class InvalidToolResult(Exception):
     """A tool result for no call; the message is the provider's."""
 
 
-class ToolResults:
-    """The calls of a conversation since the user last spoke, and the results that came back."""
+class Conversation:
+    """A conversation that is read: the last user text, the calls since, and their results."""
 
-    def __init__(self, unknown: str) -> None:
-        """`unknown` is the message for a result without a call, with `{}` for its id."""
+    def __init__(self, unknown: str = "") -> None:
+        """`unknown` is the message for a result without a call, with `{}` for its id.
+
+        Without a message, results need no calls.
+        """
         self._unknown = unknown
+        self._prompt = ""
         self._results: dict[str, str | None] = {}
+
+    def said(self, prompt: str) -> None:
+        """Take a user text. It begins a new turn: the calls before it do not count."""
+        self._prompt = prompt
+        self._results.clear()
 
     def called(self, call_id: str) -> None:
         """Expect a result under that id."""
@@ -184,18 +195,14 @@ class ToolResults:
 
     def answered(self, call_id: str, text: str) -> None:
         """Take the result of a call. Raises InvalidToolResult for an unknown call."""
-        if call_id not in self._results:
+        if self._unknown and call_id not in self._results:
             raise InvalidToolResult(self._unknown.format(call_id))
         self._results[call_id] = text
 
-    def clear(self) -> None:
-        """Forget the calls: a user message begins a new turn."""
-        self._results.clear()
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The results in the order of the calls."""
-        return tuple([text for text in self._results.values() if text is not None])
+    def turn(self, tools: tuple[Tool, ...], schema: object = None) -> PendingTurn:
+        """The turn that is to be answered, with the results in the order of the calls."""
+        results = [text for text in self._results.values() if text is not None]
+        return PendingTurn(self._prompt, tools, tuple(results), schema)
 
 
 @dataclass(frozen=True, slots=True)

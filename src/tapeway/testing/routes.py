@@ -1,21 +1,17 @@
 """Which provider answers which path, and how."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tapeway.testing import bedrock, gemini, ollama
 from tapeway.testing.answer import StandInAnswer
-from tapeway.testing.anthropic import batches as message_batches
 from tapeway.testing.anthropic import envelope as anthropic_envelope
 from tapeway.testing.anthropic import messages
 from tapeway.testing.openai import (
-    batches,
     chat,
     envelope,
-    images,
-    moderations,
     resources,
     responses,
 )
@@ -32,7 +28,9 @@ class _Failure(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Route:
+class Route:
+    """What answers a path; `keyed` says that a call needs a key where the stand-in requires keys."""
+
     method: str
     path: re.Pattern[str]
     answer: _Answer
@@ -41,6 +39,7 @@ class _Route:
     keyed: bool = True
 
     def match(self, call: StandInRequest) -> dict[str, str] | None:
+        """The parameters in the path of a call that is this route's, else None."""
         match = self.path.fullmatch(call.path)
         if match is None or call.method != self.method:
             return None
@@ -49,36 +48,29 @@ class _Route:
         return match.groupdict()
 
 
-def _openai(method: str, path: str, answer: _Answer) -> _Route:
+def openai_route(method: str, path: str, answer: _Answer) -> Route:
+    """A route of OpenAI, and of what speaks its API."""
     # Groq, OpenRouter and Azure have these endpoints below prefixes.
-    return _Route(method, re.compile(_OPENAI_PREFIX + path), answer, envelope.failure)
+    return Route(method, re.compile(_OPENAI_PREFIX + path), answer, envelope.failure)
 
 
-def _anthropic(method: str, path: str, answer: _Answer) -> _Route:
-    return _Route(method, re.compile(path), answer, anthropic_envelope.failure)
+def anthropic_route(method: str, path: str, answer: _Answer) -> Route:
+    """A route of Anthropic."""
+    return Route(method, re.compile(path), answer, anthropic_envelope.failure)
 
 
-def _gemini(method: str, path: str, answer: _Answer) -> _Route:
+def _gemini(method: str, path: str, answer: _Answer) -> Route:
     # Vertex has the same methods below /v1/projects/…/publishers/google.
-    return _Route(method, re.compile(_GEMINI_PREFIX + path), answer, gemini.failure)
+    return Route(method, re.compile(_GEMINI_PREFIX + path), answer, gemini.failure)
 
 
-def _bedrock(action: str, answer: _Answer) -> _Route:
+def _bedrock(action: str, answer: _Answer) -> Route:
     path = re.compile("/model/(?P<model>.+)/" + action)
-    return _Route("POST", path, answer, bedrock.failure)
+    return Route("POST", path, answer, bedrock.failure)
 
 
-def _ollama(method: str, path: str, answer: _Answer) -> _Route:
-    return _Route(method, re.compile(path), answer, ollama.failure, keyed=False)
-
-
-def _retrieve_batch(call: StandInRequest, state: StandInState) -> StandInAnswer:
-    # The calls of a batch are answered by these routes.
-    return batches.retrieve(call, state, respond)
-
-
-def _retrieve_message_batch(call: StandInRequest, state: StandInState) -> StandInAnswer:
-    return message_batches.retrieve(call, state, respond)
+def _ollama(method: str, path: str, answer: _Answer) -> Route:
+    return Route(method, re.compile(path), answer, ollama.failure, keyed=False)
 
 
 _OPENAI_PREFIX = r"(?:/openai|/api)?(?:/v1|/openai/deployments/[^/]+|/deployments/[^/]+)"
@@ -90,15 +82,10 @@ _SUBPROTOCOLS = "sec-websocket-protocol"
 _MODEL = r"/(?P<model>[^/:]+)"
 
 ROUTES = (
-    _anthropic("POST", "/v1/messages", messages.create),
-    _anthropic("POST", "/v1/messages/count_tokens", messages.count_tokens),
-    _anthropic("POST", "/v1/messages/batches", message_batches.create),
-    _anthropic("GET", "/v1/messages/batches", message_batches.list_batches),
-    _anthropic("GET", "/v1/messages/batches/(?P<id>[^/]+)", _retrieve_message_batch),
-    _anthropic("GET", "/v1/messages/batches/(?P<id>[^/]+)/results", message_batches.results),
-    _anthropic("POST", "/v1/messages/batches/(?P<id>[^/]+)/cancel", message_batches.cancel),
+    anthropic_route("POST", "/v1/messages", messages.create),
+    anthropic_route("POST", "/v1/messages/count_tokens", messages.count_tokens),
     # The three providers' model lists share a path; the header tells whose client asks.
-    replace(_anthropic("GET", "/v1/models", messages.list_models), header="anthropic-version"),
+    replace(anthropic_route("GET", "/v1/models", messages.list_models), header="anthropic-version"),
     _gemini("POST", _MODEL + ":generateContent", gemini.generate),
     _gemini("POST", _MODEL + ":streamGenerateContent", gemini.stream_generate),
     _gemini("POST", _MODEL + ":embedContent", gemini.embed),
@@ -116,26 +103,19 @@ ROUTES = (
     _ollama("GET", "/api/tags", ollama.list_models),
     _ollama("POST", "/api/show", ollama.show),
     _ollama("GET", "/api/version", ollama.version),
-    _openai("POST", "/chat/completions", chat.complete),
-    _openai("POST", "/realtime/client_secrets", resources.client_secret),
-    _openai("POST", "/responses", responses.create),
-    _openai("GET", "/responses/(?P<id>[^/]+)", responses.retrieve),
-    _openai("POST", "/embeddings", resources.embed),
-    _openai("POST", "/files", resources.upload_file),
-    _openai("GET", "/files", resources.list_files),
-    _openai("GET", "/files/(?P<id>[^/]+)", resources.retrieve_file),
-    _openai("GET", "/files/(?P<id>[^/]+)/content", resources.file_content),
-    _openai("DELETE", "/files/(?P<id>[^/]+)", resources.delete_file),
-    _openai("GET", "/models", resources.list_models),
-    _openai("POST", "/audio/speech", resources.speak),
-    _openai("POST", "/audio/transcriptions", resources.transcribe),
-    _openai("POST", "/images/generations", images.generate),
-    _openai("POST", "/images/edits", images.edit),
-    _openai("POST", "/moderations", moderations.moderate),
-    _openai("POST", "/batches", batches.create),
-    _openai("GET", "/batches", batches.list_batches),
-    _openai("GET", "/batches/(?P<id>[^/]+)", _retrieve_batch),
-    _openai("POST", "/batches/(?P<id>[^/]+)/cancel", batches.cancel),
+    openai_route("POST", "/chat/completions", chat.complete),
+    openai_route("POST", "/realtime/client_secrets", resources.client_secret),
+    openai_route("POST", "/responses", responses.create),
+    openai_route("GET", "/responses/(?P<id>[^/]+)", responses.retrieve),
+    openai_route("POST", "/embeddings", resources.embed),
+    openai_route("POST", "/files", resources.upload_file),
+    openai_route("GET", "/files", resources.list_files),
+    openai_route("GET", "/files/(?P<id>[^/]+)", resources.retrieve_file),
+    openai_route("GET", "/files/(?P<id>[^/]+)/content", resources.file_content),
+    openai_route("DELETE", "/files/(?P<id>[^/]+)", resources.delete_file),
+    openai_route("GET", "/models", resources.list_models),
+    openai_route("POST", "/audio/speech", resources.speak),
+    openai_route("POST", "/audio/transcriptions", resources.transcribe),
 )
 
 
@@ -155,10 +135,14 @@ def socket_refusal(
 
 
 def respond(
-    call: StandInRequest, state: StandInState, *, require_credential: bool = False
+    call: StandInRequest,
+    state: StandInState,
+    routes: Sequence[Route] = ROUTES,
+    *,
+    require_credential: bool = False,
 ) -> StandInAnswer:
     """The provider's answer, the error that the model's name asks for, or OpenAI's 404."""
-    for route in ROUTES:
+    for route in routes:
         params = route.match(call)
         if params is None:
             continue

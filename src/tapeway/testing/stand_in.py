@@ -23,7 +23,7 @@ from tapeway.testing.openai.realtime_socket import RealtimeSocket
 from tapeway.testing.openai.responses_socket import ResponsesSocket
 from tapeway.testing.reply import StandInState
 from tapeway.testing.request import JsonObject, StandInRequest, form_parts, parsed
-from tapeway.testing.routes import respond, socket_refusal, speaks_websocket
+from tapeway.testing.routes import ROUTES, Route, respond, socket_refusal, speaks_websocket
 
 _SWITCHED = StandInAnswer(101, (), ())
 _PROTOCOL = "realtime"
@@ -98,6 +98,9 @@ class StandIn:
     names ask for faults: `error-429` (any 4xx or 5xx) for an error, `reflect` for an answer
     that repeats the caller's key, and the names in `tapeway.testing.answer` for broken connections.
     """
+
+    routes: Sequence[Route] = ROUTES
+    """What is answered, the first that fits a call."""
 
     def __init__(
         self,
@@ -186,7 +189,7 @@ class StandIn:
             if refused is None:
                 return await self._converse(request, call)
             return await self._send(request, refused, None)
-        plain = respond(call, self._state, require_credential=self._require_credential)
+        plain = respond(call, self._state, self.routes, require_credential=self._require_credential)
         answer = encode_answer(plain, self._codings, call.headers.get("accept-encoding", ""))
         self.requests.append(self._received(request, body, answer, plain))
         return await self._send(request, answer, fault_of(call))

@@ -16,8 +16,7 @@ from tests.cli.invocation import KEY, cassette_text, run_tapeway
 from tests.formats.other_tools.example_files import text
 from tests.support.canary import sightings
 
-# DSPy's caches hold no HTTP calls.
-FORMATS = [kind.name for kind in registry.FORMATS if kind.save and kind.name != "dspy"]
+FORMATS = [kind.name for kind in registry.WRITTEN]
 TOOL = ForeignInteraction(1, {"kind": "tool", "request": {"name": "f"}, "response": 1})
 
 
@@ -37,7 +36,7 @@ def smoke() -> Path:
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("a.har.gz", ()), ("a.json.gz", ()), ("a.gz", ("--to", "vcr")), ("A.YAML.GZ", ())],
+    [("a.har.gz", ()), ("a.json.gz", ()), ("a.gz", ("--to", "har")), ("A.YAML.GZ", ())],
 )
 def test_a_file_that_ends_in_gz_is_written_compressed_and_read_again(
     capsys: pytest.CaptureFixture[str], smoke: Path, name: str, options: tuple[str, ...]
@@ -98,11 +97,10 @@ def test_yaml_is_read_as_a_cassette_or_vcr_by_its_content(
     assert run(capsys, "smoke", "ours.yaml")[0] == 0
     assert run(capsys, "ours.yaml", "again")[0] == 0
     assert run(capsys, "v.yaml", "theirs.yml")[0] == 0
-    assert run(capsys, "theirs.yml", "vcr.yaml", "--to", "vcr")[0] == 0
 
     assert Path("ours.yaml").read_text().startswith("version: '1'\n")
     assert Path("cassettes/again.json").read_bytes() == save(load(smoke.read_bytes()))
-    assert Path("vcr.yaml").read_text().startswith("version: 1\n")
+    assert Path("theirs.yaml").read_text().startswith("version: '1'\n")
     Path("odd.yaml").write_text("a: [")
     assert "odd.yaml line 2: " in run(capsys, "odd.yaml", "b")[2]
 
@@ -182,6 +180,11 @@ def test_an_existing_target_is_replaced_only_with_force(
         ("odd.yaml", "b", "odd.yaml: its format is not recognised; give --from one of"),
         ("half.json", "b", "half.json line 1: the field 'version' is missing; the file was left"),
         ("smoke", "b/c.odd?", "b/c.odd?: no format is known for this suffix; give --to one of"),
+        (
+            "smoke",
+            "a.mitm",
+            "tapeway reads the format 'mitmproxy' and does not write it; give --to",
+        ),
         ("smoke", "none/a.har", "none/a.har: could not write the file"),
     ],
 )
@@ -201,6 +204,26 @@ def test_a_conversion_that_cannot_be_done_writes_nothing(
     assert (code, out) == (2, "")
     assert err.startswith(f"tapeway: {said}")
     assert sorted(Path().rglob("[!.]*.*")) == before
+
+
+@pytest.mark.usefixtures("smoke")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        *[
+            (name, f"tapeway reads the format '{name}' and does not write it; give --to one of")
+            for name in ("vcr", "interposition", "dspy", "wiremock")
+        ],
+        ("vcr-json", "there is no format 'vcr-json': known are"),
+    ],
+)
+def test_the_error_for_a_format_that_is_only_read_names_those_that_are_written(
+    capsys: pytest.CaptureFixture[str], name: str, said: str
+) -> None:
+    code, out, err = run(capsys, "smoke", "there.json", "--to", name)
+
+    assert (code, out, err) == (2, "", f"tapeway: {said} tapeway, har, jsonl\n")
+    assert not Path("there.json").exists()
 
 
 @pytest.mark.parametrize("name", ["browser.har", "vcr_httpx.json", "vcr_requests.yaml"])

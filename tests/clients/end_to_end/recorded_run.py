@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tapeway.testing import Received, StandIn, ThreadedStandIn
+from tapeway.testing import Received, ThreadedStandIn
 from tests.clients.end_to_end.process import Tapeway
 from tests.clients.programs.raw_calls import SECRET_FIELDS
 from tests.clients.programs.raw_socket import Wire, exchange
 from tests.clients.programs.target import Run, Target
 from tests.support.canary import canary, sightings
+from tests.support.stand_in_extras import WiderStandIn
 
 # A client's own connection, which raw replay makes anew.
 UNSENT = {"host", "content-length", "transfer-encoding", "connection"}
@@ -149,7 +150,7 @@ def taken(
 
     `more` are further options of both processes.
     """
-    with ThreadedStandIn(StandIn(require_credential=True, codings=codings)) as upstream:
+    with ThreadedStandIn(WiderStandIn(require_credential=True, codings=codings)) as upstream:
         options = ("--route", f"{route}={upstream.url}", *more)
         own = _aws_credentials() if route == "bedrock" else {}
         with Tapeway(folder, "--mode", "record", *options, name="recording", **own) as recording:

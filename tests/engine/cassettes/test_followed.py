@@ -510,6 +510,24 @@ async def test_passthrough_needs_no_head_that_can_be_read() -> None:
             await other.get()
 
 
+async def test_a_cassette_that_cannot_be_read_is_left_out_where_all_in_use_are_counted() -> None:
+    async with shared_brokers("record") as found:
+        one, _ = found.instances
+        await one.get()
+        await one.broker.source.prepare("other")
+        since = one.store.since
+
+        async def damaged(name: str, seen: int) -> LogPage | None:
+            if name == "other":
+                raise CassetteCorrupt("its log lacks rows")
+            return await since(name, seen)
+
+        one.store.since = damaged  # type: ignore[method-assign]  # damaged in the database
+        counts = await one.broker.source.counts()
+
+        assert [(count.interactions, count.unused) for count in counts] == [(1, 0)]
+
+
 async def test_a_recording_that_holds_a_credential_is_met_by_an_instance_that_follows() -> None:
     async with shared_brokers(rules=REUSED) as found:
         one, other = found.instances
@@ -593,8 +611,8 @@ async def test_a_recording_that_is_edited_while_it_is_read_is_answered_as_it_is_
         assert (await other.get("/v1/seen")).outcome == "replayed"
         documents, reading, gate = other.store.documents, asyncio.Event(), asyncio.Event()
 
-        async def held(name: str, numbers: Sequence[int]) -> Sequence[TakenRecording]:
-            read = await documents(name, numbers)
+        async def held(name: str, indexes: Sequence[int]) -> Sequence[TakenRecording]:
+            read = await documents(name, indexes)
             reading.set()
             await gate.wait()
             return read

@@ -7,12 +7,14 @@ import pytest
 from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.matching.key import request_key
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.formats.other_tools.interposition import fingerprint
-from tests.formats.other_tools.example_files import calls, fault, kind, load, losses, text
-from tests.support.exchanges import interaction
-
-SSE = ((b"Content-Type", b"text/event-stream"),)
+from tapeway.formats.native import document
+from tapeway.formats.other_tools.interposition import (
+    Chunk,
+    InterpositionInteraction,
+    fingerprint,
+    to_interposition,
+)
+from tests.formats.other_tools.example_files import calls, fault, load, losses, text
 
 
 @pytest.mark.parametrize(
@@ -100,18 +102,18 @@ def test_content_without_a_meaning_in_http_comes_back_too() -> None:
     }
     content = json.dumps({"interactions": [one, other]}).encode()
     loaded = load("interposition", content)
-    save = kind("interposition").save
-    assert save is not None
 
-    saved = save(loaded.cassette)
+    stored = document.load(document.save(loaded.cassette))
 
     assert losses(loaded) == ["interactions[1]: is no HTTP call: kept, and served to no client"]
-    assert losses(saved) == []
-    again = json.loads(saved.text)["interactions"]
-    assert [pair[0] for pair in again[0]["metadata"]] == ["who", "who", "tapeway"]
-    del again[0]["metadata"][2:]
-    assert again == [one, other]
-    assert load("interposition", saved.text).cassette == loaded.cassette
+    first, second = [to_interposition(item) for item in stored.interactions]
+    assert first is not None
+    assert first.metadata == (("who", "me"), ("who", "you"))
+    assert first.chunks[-1] == Chunk(b"", (("last", ""),))
+    assert ("took", "1") in first.chunks[0].metadata
+    assert second == InterpositionInteraction(
+        "mqtt", "PUBLISH", "t", (), b"", (Chunk(b"ok", (("qos", "1"),)),)
+    )
 
 
 def test_fields_it_ignores_are_named() -> None:
@@ -148,31 +150,7 @@ def test_an_edited_request_without_its_fingerprint_is_refused_as_interposition_d
     ],
 )
 def test_a_broken_interaction_is_named_with_its_place(change: dict[str, object], said: str) -> None:
-    document = json.loads(text("interposition.json"))
-    document["interactions"][2] |= change
+    written = json.loads(text("interposition.json"))
+    written["interactions"][2] |= change
 
-    assert fault("interposition", json.dumps(document).encode())[0] == f"interactions[2].{said}"
-
-
-def test_interactions_it_cannot_hold_are_named() -> None:
-    halves = ((b"data: \xc3", 0.0), (b"\xa9\n\n", 0.0))
-    binary = interaction(body=b"\xff")
-    stream = interaction(chunks=halves, framing="chunked", response_headers=SSE)
-    cassette = StoredCassette(CassetteHead("", "r"), (binary, stream, stream))
-
-    save = kind("interposition").save
-    assert save is not None
-    saved = save(cassette)
-
-    assert losses(saved) == [
-        "interactions[0]: the answer's body is no UTF-8, and interposition's files hold only that: "
-        "left out",
-        "interactions[1].response: chunks that ended inside a character end after it",
-        "interactions[2].response: chunks that ended inside a character end after it",
-        "interactions[2]: interposition always replays interactions[1], of an equal request, instead",
-    ]
-    chunks = json.loads(saved.text)["interactions"][0]["response_chunks"]
-    assert [chunk["data"] for chunk in chunks] == ["data: ", "é\n\n"]
-    # Here the chunks end where they did.
-    again = calls(load("interposition", saved.text))
-    assert [one.response.pieces() for one in again] == [[half for half, _ in halves]] * 2
+    assert fault("interposition", json.dumps(written).encode())[0] == f"interactions[2].{said}"

@@ -1,35 +1,21 @@
-"""VCR.py's files in JSON and YAML, as it writes them and as it replays ours."""
+"""VCR.py's files in JSON and YAML, as it writes them."""
 
 import base64
 import gzip
 import json
 import re
-import urllib.error
-import urllib.request
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-import vcr as vcrpy  # type: ignore[import-untyped, unused-ignore]
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
-from vcr.errors import CannotOverwriteExistingCassetteException  # type: ignore[import-untyped, unused-ignore]
 
 from tapeway.core.http.headers import find_header
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.formats import registry
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.other_tools import vcr
-from tapeway.formats.other_tools.reading.http_call import with_match_key
-from tests.formats.other_tools.example_files import FRESH, calls, fault, kind, load, losses, text
-from tests.support.exchanges import interaction
-
-BASE = "http://api.example"
-ALL = ["method", "scheme", "host", "port", "path", "query", "body"]
+from tests.formats.other_tools.example_files import calls, fault, load, losses, text
 
 
 def document(**response: Any) -> bytes:
@@ -49,7 +35,7 @@ def document(**response: Any) -> bytes:
 
 
 def test_a_json_file_it_wrote_is_read() -> None:
-    loaded = load("vcr-json", text("vcr_httpx.json"))
+    loaded = load("vcr", text("vcr_httpx.json"))
     first, second = calls(loaded)
 
     assert first.request.url == "http://127.0.0.1:8000/v1/x?b=2&a=1"
@@ -70,7 +56,7 @@ def test_a_json_file_it_wrote_is_read() -> None:
 def test_framing_headers_are_left_out() -> None:
     names = {
         name.lower()
-        for recorded in calls(load("vcr-json", text("vcr_httpx.json")))
+        for recorded in calls(load("vcr", text("vcr_httpx.json")))
         for name, _ in (*recorded.request.headers, *recorded.response.headers)
     }
 
@@ -83,7 +69,7 @@ def test_a_coded_body_is_read_plain_whether_or_not_vcr_decoded_it(*, coded: bool
     content = {"base64_string": base64.b64encode(body).decode()}
     headers = {"Content-Encoding": ["gzip"], "X": "1"}
 
-    (one,) = calls(load("vcr-json", document(body=content, headers=headers)))
+    (one,) = calls(load("vcr", document(body=content, headers=headers)))
 
     assert one.response.body == b"hello"
     assert one.response.headers == ((b"X", b"1"),)
@@ -103,7 +89,7 @@ def test_a_coded_body_that_its_client_wanted_as_it_came_stays_coded(
     if offered:
         written["interactions"][0]["request"]["headers"] = {"Accept-Encoding": [offered]}
 
-    (one,) = calls(load("vcr-json", json.dumps(written).encode()))
+    (one,) = calls(load("vcr", json.dumps(written).encode()))
 
     assert one.response.body == (coded if kept else b"hello")
 
@@ -115,13 +101,13 @@ def test_an_answer_as_older_versions_stored_it_is_read() -> None:
         "headers": {},
     }
 
-    (one,) = calls(load("vcr-json", json.dumps(written).encode()))
+    (one,) = calls(load("vcr", json.dumps(written).encode()))
 
     assert (one.response.status, one.response.body) == (404, b"gone")
 
 
 def test_a_status_that_is_no_answer_is_left_out() -> None:
-    loaded = load("vcr-json", document(status={"code": 100, "message": ""}))
+    loaded = load("vcr", document(status={"code": 100, "message": ""}))
 
     assert loaded.cassette.interactions == ()
     assert losses(loaded) == [
@@ -140,7 +126,7 @@ def test_a_status_that_is_no_answer_is_left_out() -> None:
     ],
 )
 def test_a_broken_file_is_named_with_line_and_place(response: dict[str, Any], said: str) -> None:
-    told_place, line = fault("vcr-json", document(**response))
+    told_place, line = fault("vcr", document(**response))
 
     assert told_place.startswith(f"interactions[0].{said}")
     assert line == 1
@@ -152,7 +138,7 @@ def test_fields_without_a_place_in_a_cassette_are_named() -> None:
     written["interactions"][0]["request"]["cookies"] = {"a": "1"}
     written["metadata"] = {"a": 1}
 
-    assert losses(load("vcr-json", json.dumps(written).encode())) == [
+    assert losses(load("vcr", json.dumps(written).encode())) == [
         "interactions[0].recorded_at: is not kept",
         "interactions[0].request.cookies: is not kept",
         "interactions[0].response.url: is not kept",
@@ -162,7 +148,7 @@ def test_fields_without_a_place_in_a_cassette_are_named() -> None:
 
 
 def test_the_url_that_aiohttp_answers_once_repeated_is_not_named() -> None:
-    assert losses(load("vcr-json", document(url="http://h/a?b=1"))) == []
+    assert losses(load("vcr", document(url="http://h/a?b=1"))) == []
 
 
 PARSED = """\
@@ -202,7 +188,7 @@ def test_a_side_without_any_field_for_a_body_is_refused(side: str) -> None:
     written = json.loads(document())
     del written["interactions"][0][side]["body"]
 
-    told, line = fault("vcr-json", json.dumps(written, indent=1).encode())
+    told, line = fault("vcr", json.dumps(written, indent=1).encode())
 
     assert told.startswith(f"interactions[0].{side}: there is no body: one of body, ")
     assert told.endswith("parsed_body must be there, null for an empty one")
@@ -214,7 +200,7 @@ def test_a_body_that_is_there_twice_is_refused(side: str) -> None:
     written = json.loads(document())
     written["interactions"][0][side] |= {"body": "{}", "parsed_body": {"a": 1}}
 
-    told, _ = fault("vcr-json", json.dumps(written).encode())
+    told, _ = fault("vcr", json.dumps(written).encode())
 
     assert told == (
         f"interactions[0].{side}.parsed_body: "
@@ -224,7 +210,7 @@ def test_a_body_that_is_there_twice_is_refused(side: str) -> None:
 
 @pytest.mark.parametrize("body", [None, "", {"string": ""}, {}])
 def test_an_empty_body_stays_empty(body: object) -> None:
-    (one,) = calls(load("vcr-json", document(body=body)))
+    (one,) = calls(load("vcr", document(body=body)))
 
     assert one.response.body == b""
 
@@ -234,47 +220,16 @@ def test_a_parsed_body_is_never_taken_for_an_empty_one(value: object) -> None:
     written = json.loads(document(body=None, parsed_body=value))
     del written["interactions"][0]["response"]["body"]
 
-    (one,) = calls(load("vcr-json", json.dumps(written).encode()))
+    (one,) = calls(load("vcr", json.dumps(written).encode()))
 
     assert one.response.body == json.dumps(value).encode()
 
 
 def test_another_version_is_refused() -> None:
-    assert fault("vcr-json", document().replace(b'"version": 1', b'"version": 2')) == (
+    assert fault("vcr", document().replace(b'"version": 1', b'"version": 2')) == (
         "version: must be 1, the only one that VCR.py reads",
         1,
     )
-
-
-def test_what_its_json_cannot_hold_is_named() -> None:
-    binary = interaction(body=b"\xff")
-    homeless = interaction(base="")
-    save = kind("vcr-json").save
-    assert save is not None
-
-    saved = save(StoredCassette(CassetteHead("", "r"), (binary, homeless)))
-
-    assert losses(saved) == [
-        "interactions[0]: the answer's body is no UTF-8, which VCR.py holds in YAML only: left out",
-        "interactions[1].request.url: names no host, and VCR.py matches nothing without one",
-        vcr.ONCE,
-    ]
-
-
-def test_an_edit_with_vcr_or_by_hand_wins() -> None:
-    save = kind("vcr-json").save
-    assert save is not None
-    written = json.loads(save(StoredCassette(CassetteHead("", "r"), (interaction(),))).text)
-    one = written["interactions"][0]
-    one["response"] |= {"status": {"code": 500, "message": "No"}, "body": {"string": "{}"}}
-    one["request"]["uri"] = "https://api.openai.com/v1/models"
-    one["tapeway"]["response"]["status_code"] = 404
-
-    (found,) = calls(load("vcr-json", json.dumps(written).encode()))
-
-    assert (found.response.status, found.response.head.reason) == (500, "No")
-    assert found.response.body == b"{}"
-    assert (found.request.route, found.request.target) == ("openai", "/v1/models")
 
 
 def test_a_yaml_file_it_wrote_is_read() -> None:
@@ -311,23 +266,6 @@ def test_a_text_that_pyyaml_writes_is_a_text(body: str) -> None:
     (found,) = calls(load("vcr", yaml.dump(document).encode()))
 
     assert (found.request.body, found.response.body) == (body.encode(), body.encode())
-
-
-def test_its_own_loader_reads_what_is_written() -> None:
-    items = (interaction(body=b"\x00\xff"), interaction(request_body=b"\xfe"))
-    save = kind("vcr").save
-    assert save is not None
-    saved = save(StoredCassette(CassetteHead("", "r"), items))
-
-    document = yaml.safe_load(saved.text)
-
-    assert losses(saved) == [vcr.ONCE]
-    first, second = document["interactions"]
-    assert document["version"] == 1
-    assert first["response"]["body"]["string"] == b"\x00\xff"
-    assert first["request"]["uri"] == "https://api.openai.com/v1/chat/completions"
-    assert second["request"]["body"] == b"\xfe"
-    assert second["response"]["status"] == {"code": 200, "message": "OK"}
 
 
 @pytest.mark.parametrize(
@@ -371,13 +309,10 @@ def test_bytes_are_allowed_in_bodies_and_headers_alone() -> None:
 
     loaded = load("vcr", document(request, answer))
     (found,) = calls(loaded)
-    again = kind("vcr").save
-    assert again is not None
 
     assert found.request.headers == ((b"a", b"x"), (b"a", b"\xfe"))
     assert found.response.headers == ((b"b", b"\xe9"),)
     assert (found.request.body, found.response.body) == (b"\xff", b"\xff")
-    assert calls(load("vcr", again(loaded.cassette).text)) == [found]
     for broken, place in (
         (document(request | {"uri": b"http://h/\xff"}, answer), "request.uri"),
         (
@@ -385,103 +320,29 @@ def test_bytes_are_allowed_in_bodies_and_headers_alone() -> None:
             "status.message",
         ),
         (document(request | {"headers": {b"\xff": ["a"]}}, answer), "request.headers"),
-        (document(request, answer, tapeway={"tags": [b"\xff"]}), "tapeway.tags[0]"),
+        (document(request, answer, recorder={"tags": [b"\xff"]}), "recorder.tags[0]"),
     ):
         said, line = fault("vcr", broken)
         assert f"{place}: must be text" in said
         assert line is not None
 
 
-def test_the_suffix_decides_whether_json_is_written() -> None:
-    assert registry.by_name("vcr", ".json") is registry.VCR_JSON
-    assert registry.by_name("vcr", ".yaml") is registry.VCR
-    assert registry.detect(text("vcr_requests.yaml"), ".yaml") is registry.VCR
-    assert registry.detect(text("vcr_httpx.json"), ".json") is registry.VCR_JSON
+def test_its_two_spellings_are_one_format() -> None:
+    for content, suffix in (
+        (text("vcr_requests.yaml"), ".yaml"),
+        (text("vcr_httpx.json"), ".json"),
+    ):
+        assert registry.detect(content, suffix) is registry.VCR
     assert registry.detect(b"just: text", ".yaml") is None
 
 
-def call(
-    method: str, target: str, body: bytes, status: int, *chunks: bytes, headers: Headers = ()
-) -> Interaction:
-    framing = "chunked" if len(chunks) > 1 else "length"
-    answer = Response.of_chunks(
-        ResponseHead(status, "Fine", headers, framing),  # type: ignore[arg-type]
-        [(chunk, 0.0) for chunk in chunks],
-    )
-    return with_match_key(Interaction(0, Request("", method, target, (), body, BASE), answer))
+def test_what_an_older_tapeway_added_to_its_files_is_named() -> None:
+    written = json.loads(document())
+    written["interactions"][0]["tapeway"] = {"request": {"route": "openai"}}
+    loaded = load("vcr", json.dumps(written).encode())
 
-
-CALLS = (
-    call("GET", "/a?x=1&y=%C3%A9", b"", 200, "été".encode(), headers=((b"Set-Cookie", b"a=1"),)),
-    call("GET", "/a?x=1&y=%C3%A9", b"", 200, b"second"),
-    call("GET", "/image", b"", 200, bytes(range(256))),
-    call("POST", "/p", '{"q":"é"}'.encode(), 201, b'{"ok": 1.0}'),
-    call("POST", "/p", b"\xff\xfe", 500, b"no\r\n\x85\t1e5"),
-    call("GET", "/events", b"", 200, b"data: 1\n\n", b"data: \xc3", b"\xa9\n\n"),
-    call("DELETE", "/gone", b"", 204),
-)
-
-
-def play(file: Path, **more: Any) -> Any:
-    return vcrpy.VCR(record_mode="none", match_on=ALL, **more).use_cassette(str(file))
-
-
-def ask(item: Interaction) -> tuple[int, bytes]:
-    request = urllib.request.Request(  # noqa: S310 - nothing is asked
-        item.request.url, item.request.body or None, method=item.request.method
-    )
-    try:
-        with urllib.request.urlopen(request) as answer:  # noqa: S310
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as exc:
-        with exc:
-            return exc.code, exc.read()
-
-
-@pytest.mark.parametrize("name", ["vcr", "vcr-json"])
-def test_it_gives_each_recording_once_and_in_order(name: str, tmp_path: Path) -> None:
-    save = kind(name).save
-    assert save is not None
-    items = [item for item in CALLS if name == "vcr" or _is_text(item)]
-    saved = save(StoredCassette(CassetteHead("", "r", {"repeats": "miss"}), tuple(items)))
-    assert saved.losses == ()
-    file = tmp_path / "cassette"
-    file.write_bytes(saved.text)
-
-    with play(file, serializer="yaml" if name == "vcr" else "json") as cassette:
-        assert [ask(item) for item in items] == [
-            (item.response.status, item.response.body) for item in items
-        ]
-        assert cassette.all_played
-        with pytest.raises(CannotOverwriteExistingCassetteException):
-            ask(items[0])
-    assert (
-        load(name, saved.text).cassette.interactions
-        == load(name, file.read_bytes()).cassette.interactions
-    )
-
-
-def test_an_empty_body_stays_one(tmp_path: Path) -> None:
-    # httpx sends one, and VCR.py tells it from none where it matches bodies.
-    text = (
-        b"version: 1\ninteractions:\n- request: {method: GET, uri: 'http://api.example/x', "
-        b"body: '', headers: {}}\n  response: {status: {code: 200, message: OK}, headers: {}, "
-        b"body: {string: fine}}\n"
-    )
-    save = kind("vcr").save
-    assert save is not None
-    file = tmp_path / "cassette"
-    file.write_bytes(save(kind("vcr").load(text, FRESH).cassette).text)
-
-    with play(file):
-        assert httpx.get(BASE + "/x").text == "fine"
-
-
-def _is_text(item: Interaction) -> bool:
-    try:
-        return bool((item.request.body + item.response.body).decode()) or True
-    except UnicodeDecodeError:
-        return False
+    assert losses(loaded) == ["interactions[0].tapeway: is not kept"]
+    assert calls(loaded)[0].response.body == b"x"
 
 
 ISTR = "!!python/object/{}.istr"
@@ -543,7 +404,7 @@ def test_the_two_lists_of_langchain_are_read_as_pairs() -> None:
     }
 
     assert calls(load("vcr", yaml.safe_dump(both).encode())) == calls(
-        load("vcr-json", json.dumps({"version": 1, "interactions": [one, other]}).encode())
+        load("vcr", json.dumps({"version": 1, "interactions": [one, other]}).encode())
     )
     both["responses"].pop()
     with pytest.raises(FormatFault, match="as many as there are requests: 2"):
@@ -564,7 +425,7 @@ def test_the_two_lists_of_langchain_are_read_as_pairs() -> None:
 def test_a_form_of_aiohttp_is_told_from_json(headers: Any, body: Any, sent: bytes) -> None:
     written = json.loads(document())
     written["interactions"][0]["request"] |= {"headers": headers, "body": body}
-    loaded = load("vcr-json", json.dumps(written).encode())
+    loaded = load("vcr", json.dumps(written).encode())
 
     (call,) = calls(loaded)
     assert call.request.body == sent

@@ -69,6 +69,17 @@ def test_a_file_is_readable_private_and_says_where_it_came_from(tmp_path: Path) 
     assert [path.name for path in file.parent.iterdir()] == ["qa.json"]
 
 
+def test_an_entry_has_the_same_lines_however_often_the_file_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "qa.json"
+    fields = entry("a", "1")
+    fields["request"] = {"_fn_identifier": "dspy.f", "model": "m"}
+    FileEntryStore(file, ABOUT).put("k1", fields)
+    first = file.read_text("utf-8").partition('"k1"')[2].partition("\n    }")[0]
+    FileEntryStore(file, ABOUT).put("k2", entry("b", "2"))
+
+    assert first in file.read_text("utf-8")
+
+
 def test_a_file_that_another_process_wrote_meanwhile_keeps_both(tmp_path: Path) -> None:
     one, other = (FileEntryStore(tmp_path / "qa.json", ABOUT) for _ in range(2))
     assert one.read() is other.read() is None

@@ -15,6 +15,7 @@ from tapeway.stores.opening import open_store
 from tapeway.stores.postgres.store import PostgresStore
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.model_store import ModelPlace, ModelStore
+from tests.stores.object_server import object_server
 from tests.stores.outside import install
 from tests.stores.postgres_server import fresh
 from tests.stores.remote.far_side import far_side
@@ -132,13 +133,12 @@ async def _remote(folder: Path, server: str) -> AsyncIterator[Place]:
 
 @asynccontextmanager
 async def _outside(folder: Path, server: str) -> AsyncIterator[Place]:
-    url = f"shelf:{folder / 'cassettes.shelf'}"
-    yield Place(lambda: open_store(url), url)
+    async with object_server() as objects:
+        yield Place(lambda: open_store(objects.url), objects.url)
 
 
-def _no_shelf(folder: Path, server: str) -> Unusable:
-    (folder / "taken").write_bytes(b"no database, " * 500)
-    return Unusable(f"shelf:{folder / 'taken'}", str(folder / "taken"), cause=True)
+def _no_bucket(folder: Path, server: str) -> Unusable:
+    return Unusable("objects://127.0.0.1:1/bucket", "127.0.0.1:1", cause=True)
 
 
 def _an_absent_listener(folder: Path, server: str) -> Unusable:
@@ -166,7 +166,7 @@ KINDS = [
     Kind("remote", _remote, _an_absent_listener),
 ]
 
-OUTSIDE = Kind("outside", _outside, _no_shelf, concurrent_writers=True)
+OUTSIDE = Kind("outside", _outside, _no_bucket)
 """A store of another package, which tapeway finds by an entry point."""
 
 MODEL = Kind(

@@ -100,6 +100,17 @@ async def test_saving_replaces_the_whole_cassette(store: CassetteStore) -> None:
     assert indexes(await store.load("x", writable=True)) == [0, 1, 2]
 
 
+async def test_single_recordings_are_read_by_their_indexes(store: CassetteStore) -> None:
+    for index in (5, 3, 8):
+        await store.append("x", HEAD, recording(index))
+
+    found = await store.documents("x", [5, 4, 3])
+    assert [taken.item for taken in found] == [recording(at).interaction for at in (3, 5)]
+    assert await store.documents("x", [4]) == []
+    assert await store.documents("x", []) == []
+    assert await store.documents("y", [3]) == []
+
+
 async def test_a_cassette_may_be_saved_where_there_was_none(store: CassetteStore) -> None:
     await store.save("x", StoredCassette(HEAD, (recording(5).interaction,)))
     await store.save("bare", StoredCassette(HEAD))

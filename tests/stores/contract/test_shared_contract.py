@@ -74,8 +74,7 @@ async def test_a_recording_that_supersedes_takes_the_place_of_the_first(
     await append_recordings(store, 0, 1, 2, 3)
     await store.append("x", HEAD, other_answer(1, 4, 1, 3, body=b"new"))
 
-    assert await store.get("x", 1) is None
-    assert await store.get("x", 3) is None
+    assert await store.documents("x", [1, 3]) == []
     assert found_bodies(await recordings_under(store, "x", [key(1)])) == [b"new"]
     assert found_indexes(await store.page("x", after=None, limit=10)) == [0, 4, 2]
     outline = await store.outline("x")
@@ -106,16 +105,6 @@ async def test_an_outline_says_what_there_is(pair: list[SharedStore]) -> None:
     outline = await other.outline("x")
     assert outline is not None
     assert (outline.count, len(outline.sources)) == (3, 1)
-
-
-async def test_one_recording_is_read_by_its_index(store: SharedStore) -> None:
-    await append_recordings(store, 5, 3)
-
-    found = await store.get("x", 3)
-    assert found is not None
-    assert found.item == recording(3).interaction
-    assert await store.get("x", 4) is None
-    assert await store.get("y", 3) is None
 
 
 async def test_pages_go_through_everything_in_order(store: SharedStore) -> None:
@@ -257,7 +246,7 @@ async def test_an_index_that_is_taken_is_not_given_to_two(store: SharedStore) ->
     await append_recordings(store, 0, 1)
     await store.append("x", HEAD, recording(0))
 
-    assert await store.get("x", 0) is not None
+    assert len(await store.documents("x", [0])) == 1
     found = await store.load("x", writable=False)
     assert bodies(found) == answers(0, 1, 0)
     assert len(set(indexes(found))) == 3

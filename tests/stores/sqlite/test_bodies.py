@@ -64,8 +64,7 @@ async def test_a_request_may_have_one_too(store: SqliteStore) -> None:
     made = replace(made, request=replace(made.request, body=b"", file=kept))
     await store.append("x", HEAD, Recording(made))
 
-    found = await store.get("x", 0)
-    assert found is not None
+    (found,) = await store.documents("x", [0])
     (exchange,) = exchanges([found.item])
     assert exchange.request.file is not None
     assert b"".join(body_pieces(exchange.request.file)) == body(1)
@@ -140,8 +139,7 @@ async def test_a_recording_whose_body_is_not_there_is_refused(store: SqliteStore
 
 async def test_a_body_that_is_gone_when_it_is_read_says_so(store: SqliteStore, file: Path) -> None:
     await keep(store, 0, body(0))
-    found = await store.get("x", 0)
-    assert found is not None
+    (found,) = await store.documents("x", [0])
     await store.remove("x")
     await keep(store, 1, body(1))
     await store.release("x")

@@ -89,15 +89,8 @@ class BitByBitStore(MemoryStore):
             for interaction in self.held[name][start : start + limit]
         ]
 
-    async def get(self, name: str, index: int) -> TakenRecording | None:
-        return next(
-            (
-                TakenRecording(recording)
-                for recording in self.held[name]
-                if recording.index == index
-            ),
-            None,
-        )
+    async def documents(self, name: str, indexes: Sequence[int]) -> Sequence[TakenRecording]:
+        return [TakenRecording(item) for item in self.held[name] if item.index in indexes]
 
     async def since(self, name: str, seen: int) -> LogPage | None:
         if name not in self.heads:

@@ -117,10 +117,6 @@ class InstanceStore(BitByBitStore):
                     )
         return found
 
-    async def get(self, name: str, index: int) -> TakenRecording | None:
-        found = [recording for recording in self.held.get(name, []) if recording.index == index]
-        return self._dated(name, found[0]) if found else None
-
     async def used(self, name: str, takes: Sequence[int]) -> Collection[int]:
         return set[int]().union(*[self.common.touched.get((name, take), ()) for take in takes])
 
@@ -151,10 +147,10 @@ class InstanceStore(BitByBitStore):
         log = self._log(name)
         return None if log is None else log.page(seen)
 
-    async def documents(self, name: str, numbers: Sequence[int]) -> Sequence[TakenRecording]:
+    async def documents(self, name: str, indexes: Sequence[int]) -> Sequence[TakenRecording]:
         self.calls["documents"] += 1
         return [
-            self._dated(name, item) for item in self.held.get(name, ()) if item.index in numbers
+            self._dated(name, item) for item in self.held.get(name, ()) if item.index in indexes
         ]
 
     async def cursors(

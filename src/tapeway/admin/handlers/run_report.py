@@ -1,9 +1,9 @@
 """The report of a whole test run, made of the reports of the cassettes that its runner ejected."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlunsplit
 
 from aiohttp import web
@@ -16,7 +16,6 @@ from tapeway.admin.request_body import JSON_TYPES, check_content_type, parse_mod
 from tapeway.core.matching.key import key_text, request_key
 from tapeway.core.matching.rules import RulesFault, merged_rules, rules_of_meta
 from tapeway.core.model.interaction import exchange_of
-from tapeway.engine.journal import UnrecordedAnswer
 from tapeway.engine.report.forms import TEXT_FORMS, SourcePlace, annotations
 from tapeway.engine.report.lines import (
     causes,
@@ -26,11 +25,10 @@ from tapeway.engine.report.lines import (
     unrecorded_title,
 )
 from tapeway.engine.report.summary import (
-    DatedRecording,
+    CassetteReport,
     Document,
     cassette_report,
     dated_notices,
-    missed_call,
 )
 from tapeway.errors import AdminError, TapewayError
 
@@ -118,43 +116,32 @@ def _page(
 
 
 def _notes(sent: EndedRun, renamed: Mapping[str, str]) -> RunNotes:
-    documents = _documents(sent)
-    reports = [cassette_report(document) for document in documents]
+    reports = [cassette_report(document) for document in _documents(sent)]
     places = {name: SourcePlace(place.file, place.line) for name, place in sent.places.items()}
-    common = causes([missed_call(miss) for document in documents for miss in document["misses"]])
     return RunNotes(
-        causes=[cause.line for cause in common],
+        causes=[
+            cause.line for cause in causes([miss for report in reports for miss in report.misses])
+        ],
         gains=[*gains_of_all(reports)],
-        notices=[*_notices(documents)],
-        unreached=[
-            f"{tail.title} (cassette {report.name})"
-            for report in reports
-            for tail in report.unreached
+        notices=[
+            *dated_notices(recording for report in reports for recording in report.dated),
+            *repeated_notices([recording for report in reports for recording in report.repeated]),
         ],
-        failed=[
-            f"{title} (cassette {report.name})"
-            for report in reports
-            for title in failure_titles(report.failed)
-        ],
-        unrecorded=[
-            f"{unrecorded_title(UnrecordedAnswer(**answer))} (cassette {document['name']})"
-            for document in documents
-            for answer in document["unrecorded"]
-        ],
+        unreached=_titles(reports, lambda report: [tail.title for tail in report.unreached]),
+        failed=_titles(reports, lambda report: failure_titles(report.failed)),
+        unrecorded=_titles(reports, lambda report: map(unrecorded_title, report.unrecorded)),
         annotations=annotations(reports, places.get),
         renamed=dict(renamed),
     )
 
 
-def _notices(documents: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    documents = [*documents]
-    dated = [
-        DatedRecording(**recording) for document in documents for recording in document["dated"]
+def _titles(
+    reports: Iterable[CassetteReport], titles_of: Callable[[CassetteReport], Iterable[str]]
+) -> list[str]:
+    """Titles from each cassette's report, with the name of the cassette."""
+    return [
+        f"{title} (cassette {report.name})" for report in reports for title in titles_of(report)
     ]
-    yield from dated_notices(dated)
-    yield from repeated_notices(
-        [repeated for document in documents for repeated in document["repeated"]]
-    )
 
 
 async def _renamed(

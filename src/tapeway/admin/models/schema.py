@@ -43,6 +43,10 @@ class ResponseModel(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
 
+FIELDS_BY_DOCSTRINGS = ConfigDict(use_attribute_docstrings=True)
+"""For a model of dataclasses: the texts below fields describe them, there as here."""
+
+
 class ChangeResult(ResponseModel):
     """What a change of a cassette answers."""
 

@@ -28,7 +28,7 @@ from tapeway.stores.opening import open_store
 from tapeway.version import VERSION
 
 _READABLE = click.Choice([kind.name for kind in registry.FORMATS])
-_WRITABLE = click.Choice([kind.name for kind in registry.FORMATS if kind.save is not None])
+_WRITTEN = "|".join([kind.name for kind in registry.WRITTEN])
 
 
 @cassette_command(output_format=False, in_store=endpoints.is_in_store)
@@ -41,7 +41,7 @@ _WRITABLE = click.Choice([kind.name for kind in registry.FORMATS if kind.save is
     help="Convert all cassettes of store A to B, or without B other tools' recordings in folder A.",
 )
 @click.option("--from", "from_format", type=_READABLE, help="The format of A. [by its content]")
-@click.option("--to", "to_format", type=_WRITABLE, help="The format of B. [by its suffix]")
+@click.option("--to", "to_format", metavar=f"[{_WRITTEN}]", help="The format of B. [by its suffix]")
 @click.option("--force", is_flag=True, help="Replace B if it exists.")
 @click.option("--no-redact", is_flag=True, help="Keep secrets as they are.")
 def convert(
@@ -61,7 +61,7 @@ def convert(
 
     \b
         tapeway cassette convert session.har smoke
-        tapeway cassette convert smoke smoke.vcr.json --to vcr
+        tapeway cassette convert smoke smoke.har
         tapeway cassette convert smoke sqlite:./cassettes.db#smoke
         tapeway cassette convert --all ./cassettes sqlite:./cassettes.db
         tapeway cassette convert --all tests/cassettes

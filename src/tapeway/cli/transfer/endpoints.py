@@ -7,7 +7,7 @@ import gzip
 import os
 import secrets
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +47,7 @@ def source(argument: str, format_name: str | None, store: str) -> CassetteRef | 
     if is_address(argument):
         return _at_address(argument, format_name, "--from", store)
     if format_name is not None:
-        return _end(argument, _named(format_name, argument), store)
+        return _end(argument, _named(format_name, registry.FORMATS), store)
     path = Path(argument)
     return _end(argument, format_of(path) if path.is_file() else TAPEWAY, store)
 
@@ -59,13 +59,15 @@ def target(argument: str, format_name: str | None, store: str) -> CassetteRef | 
     """
     if is_address(argument):
         return _at_address(argument, format_name, "--to", store)
-    if format_name is not None:
-        return _end(argument, _named(format_name, argument), store)
     path = Path(argument)
-    file_format = registry.by_suffix(_suffix(path))
+    by_suffix = registry.by_suffix(_suffix(path))
+    file_format = by_suffix if format_name is None else _named(format_name, registry.WRITTEN)
     if file_format is None and (_is_compressed(path) or not valid_cassette_name(argument)):
-        raise ConfigError(f"{argument}: no format is known for this suffix; {_choice('--to')}")
-    return _end(argument, file_format or TAPEWAY, store)
+        choice = _choice("--to", registry.WRITTEN)
+        raise ConfigError(f"{argument}: no format is known for this suffix; {choice}")
+    file_format = file_format or TAPEWAY
+    _save_of(file_format)
+    return _end(argument, file_format, store)
 
 
 def _end(argument: str, file_format: Format, store: str) -> CassetteRef | FormatFile:
@@ -120,13 +122,10 @@ def check_is_cassette(path: Path) -> None:
 
 
 def serialize(file_format: Format, cassette: StoredCassette) -> ExportedCassette:
-    """The text of a cassette. Raises ConfigError if the format can only be read, StoreError."""
-    if file_format.save is None:
-        raise ConfigError(
-            f"the format '{file_format.name}' can only be read: choose another with --to"
-        )
+    """The text of a cassette. Raises ConfigError for a format that is only read, StoreError."""
+    save = _save_of(file_format)
     try:
-        return file_format.save(cassette)
+        return save(cassette)
     except FormatFault as fault:
         raise StoreError(
             f"this cassette cannot be written as {file_format.name}: {fault}"
@@ -181,7 +180,9 @@ def format_of(path: Path) -> Format:
     except FormatFault as fault:
         raise corrupt_file(path, fault) from fault
     if found is None:
-        raise ConfigError(f"{path}: its format is not recognised; {_choice('--from')}")
+        raise ConfigError(
+            f"{path}: its format is not recognised; {_choice('--from', registry.FORMATS)}"
+        )
     return found
 
 
@@ -222,16 +223,25 @@ def _at_address(argument: str, format_name: str | None, flag: str, store: str) -
     return locate(argument, store)
 
 
-def _named(format_name: str, argument: str) -> Format:
-    file_format = registry.by_name(format_name, _suffix(Path(argument)))
+def _named(format_name: str, known: Iterable[Format]) -> Format:
+    file_format = registry.by_name(format_name)
     if file_format is None:
-        raise ConfigError(f"there is no format '{format_name}': known are {_names()}")
+        raise ConfigError(f"there is no format '{format_name}': known are {_names(known)}")
     return file_format
 
 
-def _choice(flag: str) -> str:
-    return f"give {flag} one of {_names()}"
+def _save_of(file_format: Format) -> Callable[[StoredCassette], ExportedCassette]:
+    if file_format.save is None:
+        choice = _choice("--to", registry.WRITTEN)
+        raise ConfigError(
+            f"tapeway reads the format '{file_format.name}' and does not write it; {choice}"
+        )
+    return file_format.save
 
 
-def _names() -> str:
-    return ", ".join([known.name for known in registry.FORMATS])
+def _choice(flag: str, formats: Iterable[Format]) -> str:
+    return f"give {flag} one of {_names(formats)}"
+
+
+def _names(formats: Iterable[Format]) -> str:
+    return ", ".join([known.name for known in formats])

@@ -16,7 +16,7 @@ from tapeway.cli.transfer import endpoints
 from tapeway.cli.transfer.collected_tests import CollectedTest, collect, stem_of
 from tapeway.cli.transfer.endpoints import FormatFile
 from tapeway.errors import ConfigError
-from tapeway.formats.registry import FORMATS, TAPEWAY, VCR, VCR_JSON
+from tapeway.formats.registry import FORMATS, TAPEWAY, VCR
 from tapeway.pytest_plugin.names import cassette_name, distinct_names, path_name
 
 _DOCUMENTS = (".yaml", ".yml", ".json", ".har", ".httprr", ".mitm", ".flow", ".flows")
@@ -69,7 +69,7 @@ def named(sources: Sequence[FormatFile], folder: Path, root: Path) -> list[Named
     A file of several tests becomes a cassette for each. The files that a test's markers name become
     one cassette.
     """
-    of_vcr = [source for source in sources if source.format in (VCR, VCR_JSON)]
+    of_vcr = [source for source in sources if source.format is VCR]
     places = {file: _place(file.path, folder, root) for file in of_vcr}
     tests = collect(root) if any(_is_ambiguous(place, root) for place in places.values()) else []
     files: list[tuple[tuple[FormatFile, ...], str]] = []

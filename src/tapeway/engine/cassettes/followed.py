@@ -10,7 +10,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from uuid import UUID, uuid5
@@ -711,7 +711,12 @@ class Followed(Source):
         return RecordingsInStore(self.store, followed.cassette, self.control.takes_of(name))
 
     async def counts(self) -> list[CassetteCounts]:
-        return [await self._counts_of(name) for name in list(self._context.tallies)]
+        counts: list[CassetteCounts] = []
+        for name in list(self._context.tallies):
+            # One that cannot be read keeps no other out of a list.
+            with suppress(CassetteCorrupt):
+                counts.append(await self._counts_of(name))
+        return counts
 
     async def _counts_of(self, name: str) -> CassetteCounts:
         """How many recordings there are, and how many of them no instance has used."""

@@ -313,8 +313,8 @@ class Source(ABC):
 
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
         """One interaction, without loading its cassette."""
-        recording = await self.store.get(name, index)
-        return None if recording is None else recording.item
+        found = await self.store.documents(name, [index])
+        return found[0].item if found else None
 
     # What this process notes of cassettes.
 

@@ -78,9 +78,9 @@ class SharedEditor(Editor):
         """Change one interaction; all others keep their index."""
         if (outline := await self._shared.outline(name)) is None:
             raise no_cassette(name)
-        if (before := await self._shared.get(name, index)) is None:
+        if not (before := await self._shared.documents(name, [index])):
             raise no_interaction(name, index)
-        made = await make(outline.head, before.item)
+        made = await make(outline.head, before[0].item)
         changed = None if made is None else replace(made, index=index)
         if not await self._shared.edit(name, index, changed, condition):
             raise no_interaction(name, index)
@@ -138,10 +138,8 @@ class _SharedTarget:
         self.count += 1 - len(recording.supersedes)
 
     async def _holds(self, wanted: Reference) -> bool:
-        recording = await self._store.get(self.name, wanted.index)
-        return (
-            recording is not None and document.interaction_digest(recording.item) == wanted.sha256
-        )
+        found = await self._store.documents(self.name, [wanted.index])
+        return any(document.interaction_digest(held.item) == wanted.sha256 for held in found)
 
 
 async def _find_identical(

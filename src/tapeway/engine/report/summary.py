@@ -488,7 +488,7 @@ def cassette_report(document: Document) -> CassetteReport:
         recorded=document["recorded"],
         live=document["live"],
         retries=document["retries"],
-        misses=tuple(missed_call(miss) for miss in document["misses"]),
+        misses=tuple(_read_miss(miss) for miss in document["misses"]),
         unused=tuple(_read_summary(recording) for recording in document["unused"]),
         duplicates=tuple(tuple(map(_read_summary, group)) for group in document["duplicates"]),
         usage=document["usage"],
@@ -511,16 +511,19 @@ def _read_savings(saved: Document) -> Savings:
     return Savings(saved["usd"], unpriced, saved["prices"])
 
 
-def missed_call(miss: Document) -> MissedCall:
-    """A miss of a report, or a journal entry of one."""
+def _read_miss(miss: Document) -> MissedCall:
     nearest = tuple(
         NearestRecording(recording["index"], tuple(recording["differences"]), recording["more"])
         for recording in miss["nearest"]
     )
-    times = miss.get("times", 1)
     return MissedCall(
-        *(miss["method"], miss["path"], miss["message"], nearest, miss["suggestion"], times),
-        miss.get("record_command"),
+        method=miss["method"],
+        path=miss["path"],
+        message=miss["message"],
+        nearest=nearest,
+        suggestion=miss["suggestion"],
+        times=miss["times"],
+        record_command=miss.get("record_command"),
     )
 
 

@@ -15,7 +15,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import Loss, lost_interaction
+from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 
@@ -24,7 +24,9 @@ IGNORED = ("api_key", "api_base", "base_url")
 
 EXTENSION_NAME = "tapeway"
 
-_META = "dspy"
+META = "dspy"
+"""In the metadata of a cassette what its file says of itself, in that of an entry its key and type."""
+
 _FUNCTION = "_fn_identifier"
 _ENDPOINTS = {
     "completion": "chat.completions",
@@ -68,32 +70,8 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     began = replace(fresh, created_at=about.text("created_at") or fresh.created_at)
     head = conversion_loss.read_head(about.object(EXTENSION_NAME), began)
     if rest:
-        head = replace(head, meta={**head.meta, _META: rest})
+        head = replace(head, meta={**head.meta, META: rest})
     return StoredCassette(head, tuple(interactions)), []
-
-
-def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
-    """The document, and what a replay cache cannot hold."""
-    losses: list[Loss] = []
-    entries: Document = {}
-    last: dict[str, int] = {}
-    for index, item in enumerate(cassette.interactions):
-        entry_with_key = entry_of(item.document) if isinstance(item, ForeignInteraction) else None
-        if entry_with_key is None:
-            why = "was not recorded by DSPy, and a replay cache holds nothing else"
-            losses.append(lost_interaction(index, why))
-            continue
-        key, entry = entry_with_key
-        if key in last:
-            why = f"has the key of interactions[{index}], and a key has one value"
-            losses.append(lost_interaction(last[key], why))
-            del entries[key]
-        entries[key], last[key] = entry, index
-    meta = dict(cassette.head.meta)
-    noted = meta.pop(_META, None)
-    about: Document = dict(noted) if isinstance(noted, dict) else {}
-    about[EXTENSION_NAME] = conversion_loss.head_fields(replace(cassette.head, meta=meta))
-    return {"metadata": about, "entries": entries}, losses
 
 
 def document_of(key: str, entry: Fields) -> Document:
@@ -112,14 +90,14 @@ def document_of(key: str, entry: Fields) -> Document:
         "boundary": "llm",
         "request": {"endpoint": endpoint, **request} if endpoint else request,
         "response": response.values["data"],
-        "metadata": {_META: about},
+        "metadata": {META: about},
     }
 
 
 def entry_of(document: Mapping[str, Json]) -> tuple[str, Document] | None:
     """The key and the entry in a document, None for one that DSPy did not record."""
     metadata, request = document.get("metadata"), document.get("request")
-    about = metadata.get(_META) if isinstance(metadata, dict) else None
+    about = metadata.get(META) if isinstance(metadata, dict) else None
     if not isinstance(about, dict) or not isinstance(request, dict) or "response" not in document:
         return None
     key, rest = about.get("key"), about.get("response")

@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.text import decode_utf8, is_utf8
 from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import ExtensionField, Loss, lost_interaction, reason_unfit
+from tapeway.formats.conversion_loss import ExtensionField, Loss, lost_interaction
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
 from tapeway.formats.other_tools.reading.http_call import (
@@ -83,7 +83,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     entries: list[Json] = []
     created = cassette.head.created_at or _UNKNOWN
     for index, item in enumerate(cassette.interactions):
-        why = reason_unfit(item, "an archive", failures=True)
+        why = _reason_unfit(item)
         if why or isinstance(item, ForeignInteraction):
             losses.append(lost_interaction(index, why))
             continue
@@ -107,6 +107,17 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     return {
         "log": {"version": "1.2", "creator": creator, "entries": entries, EXTENSION_NAME: head}
     }, losses
+
+
+def _reason_unfit(item: AnyInteraction) -> str:
+    """Why an archive cannot hold an interaction, "" if it can."""
+    if isinstance(item, ForeignInteraction):
+        kind = item.document.get("kind")
+        what = "another tool's error" if kind == "http" else f"a recording of kind '{kind}'"
+        return f"is {what}, and an archive holds only requests and their answers"
+    if item.request.file is not None or item.response.file is not None:
+        return "its large body is in a file beside the cassette, and an archive holds bodies in the text"
+    return ""
 
 
 def _entry(item: Interaction, created: str) -> Document:

@@ -12,22 +12,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tapeway.core.cassette import cursors
 from tapeway.core.digests import sha256
-from tapeway.core.json_text import Json, NotJson, Pointer, dump, parse
+from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.text import decode_utf8, is_utf8
-from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import (
-    ExtensionField,
-    Loss,
-    lost_interaction,
-    reason_unfit,
-)
+from tapeway.core.text import decode_utf8
+from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
-from tapeway.formats.native import bodies, http_exchange
+from tapeway.formats.native import http_exchange
 from tapeway.formats.other_tools.reading.http_call import (
     CallReader,
     HttpCall,
@@ -41,21 +34,14 @@ from tapeway.formats.other_tools.reading.http_call import (
 NOTE = "interposition"
 """The name of the note in a recording's metadata."""
 
-LENGTHS = "lengths"
+_LENGTHS = "lengths"
 """In a note: the lengths of the chunks, where they differ from those of the recording."""
 
 KIND = "tool"
 """The kind of an interaction that is no HTTP call."""
 Pairs = tuple[tuple[str, str], ...]
 _STATUS = "status_code"
-EXTENSION_FIELD = ExtensionField(
-    ("method", "url", "headers", "header_order", *bodies.NAMES),
-    ("status_code", *bodies.NAMES),
-    host=False,
-)
-EXTENSION_NAME = "tapeway"
 _INTERACTION = ("request", "fingerprint", "response_chunks", "metadata")
-_OWN = ("index", "kind", "boundary", "request", "response")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,44 +96,13 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     root.require("interactions")
     calls = CallReader()
     for index, fields in enumerate(root.objects("interactions")):
-        item = _read_interaction(index, fields)
+        item = from_interposition(_parse_interaction(fields), index)
         if isinstance(item, ForeignInteraction):
             calls.note(fields.at, "is no HTTP call: kept, and served to no client")
         calls.found.append(item)
         calls.note_unknown(fields, _INTERACTION)
-    calls.note_unknown(root, ("interactions", EXTENSION_NAME))
-    cassette, losses = calls.cassette(fresh, "first")
-    head = conversion_loss.read_head(root.object(EXTENSION_NAME), cassette.head)
-    return replace(cassette, head=head), losses
-
-
-def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
-    """The document, and what interposition cannot hold or would never replay."""
-    losses: list[Loss] = []
-    written: list[Json] = []
-    first: dict[str, int] = {}
-    always_first = cursors.repeats_of_meta(cassette.head.meta) == "first"
-    for index, item in enumerate(cassette.interactions):
-        at: Pointer = ("interactions", index)
-        interposed = to_interposition(item)
-        why = _reason_unfit(item, interposed)
-        if why or interposed is None:
-            losses.append(lost_interaction(index, why))
-            continue
-        as_text = replace(interposed, chunks=tuple(_at_character_ends(interposed.chunks)))
-        if [chunk.data for chunk in as_text.chunks] != [chunk.data for chunk in interposed.chunks]:
-            losses.append(
-                Loss((*at, "response"), "chunks that ended inside a character end after it")
-            )
-        earlier = first.setdefault(interposed.fingerprint, index)
-        if earlier != index and not always_first:
-            what = f"interposition always replays interactions[{earlier}], of an equal request, instead"
-            losses.append(Loss(at, what))
-        written.append(_interaction(as_text, _extension(item)))
-    return {
-        "interactions": written,
-        EXTENSION_NAME: conversion_loss.head_fields(cassette.head),
-    }, losses
+    calls.note_unknown(root, ("interactions",))
+    return calls.cassette(fresh, "first")
 
 
 def from_interposition(interposed: InterpositionInteraction, index: int = 0) -> AnyInteraction:
@@ -173,21 +128,6 @@ def to_interposition(item: AnyInteraction) -> InterpositionInteraction | None:
     return _apply_note(_without_notes(item), item)
 
 
-def with_note(
-    item: Interaction, interposed: InterpositionInteraction, *, chunk_lengths: bool = True
-) -> Interaction:
-    """The recording with a note of what differs in interposition's interaction.
-
-    Without `chunk_lengths` the note keeps the lengths that it had.
-    """
-    before = item.metadata.get(NOTE)
-    bare = replace(item, metadata={k: v for k, v in item.metadata.items() if k != NOTE})
-    note = _note(_without_notes(bare), interposed, chunk_lengths=chunk_lengths)
-    if not chunk_lengths and isinstance(before, dict) and LENGTHS in before:
-        note[LENGTHS] = before[LENGTHS]
-    return replace(bare, metadata={**bare.metadata, NOTE: note}) if note else bare
-
-
 def pairs_of(fields: Fields, name: str) -> Pairs:
     """The pairs in a list field. Raises FormatFault for what is no pair."""
     return tuple([_pair(pair, (*fields.at, name, at)) for at, pair in enumerate(fields.list(name))])
@@ -207,9 +147,15 @@ def _http_recording(interposed: InterpositionInteraction, index: int) -> Interac
         chunks=tuple([chunk.data for chunk in interposed.chunks]),
     )
     try:
-        return with_note(with_match_key(call.interaction(index, ())), interposed)
+        return _with_note(with_match_key(call.interaction(index, ())), interposed)
     except (FormatFault, UnicodeError):
         return None
+
+
+def _with_note(item: Interaction, interposed: InterpositionInteraction) -> Interaction:
+    """The recording with a note of what differs in interposition's interaction."""
+    note = _note(_without_notes(item), interposed)
+    return replace(item, metadata={**item.metadata, NOTE: note}) if note else item
 
 
 def _without_notes(item: Interaction) -> InterpositionInteraction:
@@ -230,9 +176,7 @@ def _without_notes(item: Interaction) -> InterpositionInteraction:
     )
 
 
-def _note(
-    plain: InterpositionInteraction, wanted: InterpositionInteraction, *, chunk_lengths: bool
-) -> Document:
+def _note(plain: InterpositionInteraction, wanted: InterpositionInteraction) -> Document:
     note: Document = {}
     for name in ("protocol", "target"):
         if getattr(plain, name) != getattr(wanted, name):
@@ -240,8 +184,8 @@ def _note(
     if plain.headers != wanted.headers:
         note["headers"] = _pairs_as_lists(wanted.headers)
     lengths = [len(chunk.data) for chunk in wanted.chunks]
-    if chunk_lengths and lengths != [len(chunk.data) for chunk in plain.chunks]:
-        note[LENGTHS] = [*lengths]
+    if lengths != [len(chunk.data) for chunk in plain.chunks]:
+        note[_LENGTHS] = [*lengths]
     metadata = [chunk.metadata for chunk in wanted.chunks]
     if metadata != [plain.chunks[0].metadata, *[()] * (len(metadata) - 1)]:
         note["chunk_metadata"] = {
@@ -295,7 +239,7 @@ def _noted_headers(plain: InterpositionInteraction, item: Interaction, note: Fie
 
 
 def _divide_chunks(chunks: tuple[Chunk, ...], note: Fields) -> list[Chunk]:
-    lengths = [size for size in note.list(LENGTHS) if isinstance(size, int) and size >= 0]
+    lengths = [size for size in note.list(_LENGTHS) if isinstance(size, int) and size >= 0]
     body = b"".join([chunk.data for chunk in chunks])
     if not lengths or sum(lengths) != len(body):
         return list(chunks)
@@ -370,33 +314,6 @@ def _pair(value: Json, at: Pointer) -> tuple[str, str]:
             raise FormatFault("must be [name, value]", at)
 
 
-def _read_interaction(index: int, fields: Fields) -> AnyInteraction:
-    interposed = _parse_interaction(fields)
-    plain = replace(
-        interposed,
-        metadata=tuple([pair for pair in interposed.metadata if pair[0] != EXTENSION_NAME]),
-    )
-    item, rest = from_interposition(plain, index), dict(interposed.metadata).get(EXTENSION_NAME)
-    if rest is None:
-        return item
-    pointer = (*fields.at, "metadata")
-    try:
-        more = Fields.of(parse(rest), pointer)
-    except NotJson as exc:
-        raise FormatFault(f"the value of '{EXTENSION_NAME}' is no JSON: {exc}", pointer) from None
-    if isinstance(item, ForeignInteraction):
-        return replace(item, document=_with_extension(item.document, more.values))
-    # The rest has the chunk lengths: in the file a chunk may end later, after a whole character.
-    return with_note(EXTENSION_FIELD.merge(item, more), plain, chunk_lengths=False)
-
-
-def _with_extension(own: Mapping[str, Json], rest: Mapping[str, Json]) -> Document:
-    known, more = own.get("metadata"), rest.get("metadata")
-    metadata: Document = dict(more) if isinstance(more, dict) else {}
-    metadata |= known if isinstance(known, dict) else {}
-    return {**_without(rest, _OWN), **own, "metadata": metadata}
-
-
 def _parse_interaction(fields: Fields) -> InterpositionInteraction:
     fields.require("request", "fingerprint", "response_chunks")
     request = fields.object("request")
@@ -423,69 +340,3 @@ def _chunks(fields: Fields) -> Iterator[Chunk]:
         if chunk.integer("sequence", low=0, high=2**53) != position:
             raise chunk.fault("sequence", f"must be {position}: chunks are numbered without a gap")
         yield Chunk(chunk.text("data").encode(), pairs_of(chunk, "metadata"))
-
-
-def _reason_unfit(item: AnyInteraction, interposed: InterpositionInteraction | None) -> str:
-    if interposed is None:
-        return reason_unfit(item, "interposition")
-    answer = b"".join([chunk.data for chunk in interposed.chunks])
-    for name, content in (("request", interposed.body), ("answer", answer)):
-        if not is_utf8(content):
-            return f"the {name}'s body is no UTF-8, and interposition's files hold only that"
-    return reason_unfit(item, "interposition") if isinstance(item, Interaction) else ""
-
-
-def _extension(item: AnyInteraction) -> Document:
-    """What the file has no field for: the extension."""
-    if isinstance(item, ForeignInteraction):
-        rest = _without(item.document, _OWN)
-    else:
-        rest = EXTENSION_FIELD.rest(item, http_exchange.encode(item))
-    metadata = rest.get("metadata")
-    if isinstance(metadata, dict):
-        note = metadata.get(NOTE)
-        lengths = note.get(LENGTHS) if isinstance(note, dict) else None
-        lengths_note: Document = {NOTE: {LENGTHS: lengths}} if lengths else {}
-        rest["metadata"] = {**_without(metadata, (NOTE,)), **lengths_note}
-    return rest
-
-
-def _interaction(interposed: InterpositionInteraction, rest: Document) -> Document:
-    metadata = [
-        *interposed.metadata,
-        *([(EXTENSION_NAME, dump(rest).decode())] if any(rest.values()) else []),
-    ]
-    return {
-        "request": {
-            "protocol": interposed.protocol,
-            "action": interposed.action,
-            "target": interposed.target,
-            "headers": _pairs_as_lists(interposed.headers),
-            "body": interposed.body.decode(),
-        },
-        "fingerprint": {"value": interposed.fingerprint},
-        "response_chunks": [
-            {
-                "data": chunk.data.decode(),
-                "sequence": number,
-                "metadata": _pairs_as_lists(chunk.metadata),
-            }
-            for number, chunk in enumerate(interposed.chunks)
-        ],
-        "metadata": _pairs_as_lists(metadata),
-    }
-
-
-def _without(values: Mapping[str, Json], names: tuple[str, ...]) -> Document:
-    return {name: value for name, value in values.items() if name not in names}
-
-
-def _at_character_ends(chunks: tuple[Chunk, ...]) -> Iterator[Chunk]:
-    """The chunks as text: a chunk that ends within a character also gets the rest."""
-    before = b""
-    for chunk in chunks:
-        data = before + chunk.data
-        text = data.decode("utf-8", "ignore").encode() if not is_utf8(data) else data
-        before = data[len(text) :]
-        if text or chunk.metadata or not chunk.data:
-            yield replace(chunk, data=text)

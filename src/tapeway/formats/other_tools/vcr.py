@@ -1,7 +1,7 @@
 """VCR.py's cassettes, version 1, in JSON and in YAML, with equal documents.
 
-A body that is not UTF-8 is a string with lone surrogates in the document: `!!binary` in YAML, and
-not possible in JSON. VCR.py replays each recording once.
+A body that is not UTF-8 is `!!binary` in YAML, and a string with lone surrogates in the document.
+VCR.py replays each recording once.
 
 Some projects give VCR.py a serializer that writes the value of a JSON body, in `parsed_body`, and
 hands the client the text that `json.dumps` makes of the value (pydantic-ai,
@@ -13,29 +13,18 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from urllib.parse import urlencode
 
 from tapeway.core import json_text, loose_json
-from tapeway.core.cassette import cursors
-from tapeway.core.digests import sha256
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers
 from tapeway.core.text import is_utf8
-from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import (
-    ExtensionField,
-    Loss,
-    lost_interaction,
-    reason_unfit,
-    unknown_fields,
-)
+from tapeway.formats.conversion_loss import Loss, unknown_fields
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.fields import Document, Fields
-from tapeway.formats.native import bodies, http_exchange
+from tapeway.formats.fields import Fields
 from tapeway.formats.other_tools.reading.http_call import (
     JSON_TYPE,
     CallReader,
@@ -45,17 +34,11 @@ from tapeway.formats.other_tools.reading.http_call import (
     with_match_key,
     without_codings,
 )
-from tapeway.formats.yaml import writer
 
-EXTENSION_FIELD = ExtensionField(
-    ("method", "url", "headers", *bodies.NAMES),
-    ("status_code", "reason_phrase", "headers", *bodies.NAMES),
-)
-EXTENSION_NAME = "tapeway"
 VERSION = 1
-_ROOT = ("version", "interactions", EXTENSION_NAME)
+_ROOT = ("version", "interactions")
 _LANGCHAIN = ("requests", "responses")
-_INTERACTION = ("request", "response", EXTENSION_NAME)
+_INTERACTION = ("request", "response")
 _PARSED_BODY = "parsed_body"
 _REQUEST = ("method", "uri", "headers", "body", _PARSED_BODY)
 # `content`, `status_code` and `http_version` are how VCR.py once stored what httpx had got.
@@ -68,20 +51,12 @@ _FORM_TYPE = b"application/x-www-form-urlencoded"
 _TO_CHANGE = "give the request a Content-Type to change that"
 JSON_TAKEN = f"is a value and no text: taken for the JSON that was sent; {_TO_CHANGE}"
 FORM_TAKEN = f"is a value and no text: taken for the form that was sent; {_TO_CHANGE}"
-
-ONCE = "VCR.py answers each recording once, and then fails unless allow_playback_repeats is set"
-"""The loss for a cassette that replays a recording more than once."""
 _MAY_BE_BYTES = frozenset(
     {
         *(("request", "body"), ("request", "headers")),
         *(("response", "body"), ("response", "content"), ("response", "headers")),
     }
 )
-_METADATA = "vcr"
-
-_EMPTY_BODY = "empty_body"
-"""In an interaction's metadata: the request had an empty body, as httpx sends it, and not none at
-all. VCR.py distinguishes them where it matches bodies."""
 
 
 def recognises(value: Json) -> bool:
@@ -115,9 +90,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
         calls.losses += _unread_fields(fields)
         calls.found.append(_read_interaction(len(calls.found), fields, status))
     calls.note_unknown(root, _ROOT)
-    cassette, losses = calls.cassette(fresh, "miss")
-    head = conversion_loss.read_head(root.object(EXTENSION_NAME), cassette.head)
-    return replace(cassette, head=head), losses
+    return calls.cassette(fresh, "miss")
 
 
 def _in_pairs(value: Json) -> Json:
@@ -139,77 +112,6 @@ def _in_pairs(value: Json) -> Json:
             return value
 
 
-def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, list[Loss]]:
-    """The document, and what it cannot hold; `binary` allows bodies that are not UTF-8."""
-    losses: list[Loss] = []
-    written: list[Json] = []
-    for index, item in enumerate(cassette.interactions):
-        why = reason_unfit(item, "VCR.py") or ("" if binary else _not_text(item))
-        if why or isinstance(item, ForeignInteraction):
-            losses.append(lost_interaction(index, why))
-            continue
-        if not item.request.base:
-            pointer = ("interactions", index, "request", "url")
-            losses.append(Loss(pointer, "names no host, and VCR.py matches nothing without one"))
-        written.append(_interaction(item))
-    if written and cursors.repeats_of_meta(cassette.head.meta) != "miss":
-        losses.append(Loss((), ONCE))
-    head = conversion_loss.head_fields(cassette.head)
-    return {"version": VERSION, "interactions": written, EXTENSION_NAME: head}, losses
-
-
-def dump(document: Document) -> bytes:
-    """The YAML text that VCR.py reads as this document."""
-    binary: dict[str, str] = {}
-    text = writer.dump(_with_placeholders(document, binary))
-    for placeholder, content in binary.items():
-        text = text.replace(placeholder, content)
-    return text.encode()
-
-
-def _not_text(item: AnyInteraction) -> str:
-    if isinstance(item, Interaction):
-        for name, content in (("request", item.request.body), ("answer", item.response.body)):
-            if not is_utf8(content):
-                return f"the {name}'s body is no UTF-8, which VCR.py holds in YAML only"
-    return ""
-
-
-def _interaction(item: Interaction) -> Document:
-    document = http_exchange.encode(item)
-    request, response = map(loose_json.fields, (document["request"], document["response"]))
-    return {
-        "request": {
-            "method": request["method"],
-            "uri": request["url"],
-            "body": _text(item.request.body) or ("" if _has_empty_body(item) else None),
-            "headers": _value_lists(request["headers"]),
-        },
-        "response": {
-            "status": {"code": item.response.status, "message": response["reason_phrase"]},
-            "headers": _value_lists(response["headers"]),
-            "body": {"string": _text(item.response.body)},
-        },
-        EXTENSION_NAME: EXTENSION_FIELD.rest(item, document),
-    }
-
-
-def _has_empty_body(item: Interaction) -> bool:
-    note = item.metadata.get(_METADATA)
-    return isinstance(note, dict) and note.get(_EMPTY_BODY) is True
-
-
-def _value_lists(headers: Json) -> Json:
-    return {
-        name: value if isinstance(value, list) else [value]
-        for name, value in loose_json.fields(headers).items()
-    }
-
-
-def _text(content: bytes) -> str:
-    return content.decode("utf-8", "surrogateescape")
-
-
 def _read_interaction(index: int, fields: Fields, status: int) -> Interaction:
     request, response = fields.object("request"), fields.object("response")
     request.require("method", "uri")
@@ -225,12 +127,8 @@ def _read_interaction(index: int, fields: Fields, status: int) -> Interaction:
         version=response.text("http_version"),
         headers=headers_in(response),
         chunks=(_body(response, _RESPONSE_BODY),),
-        metadata={_METADATA: {_EMPTY_BODY: True}} if request.values.get("body") == "" else {},
     )
-    plain = call.interaction(index, fields.at)
-    if EXTENSION_NAME in fields:
-        return EXTENSION_FIELD.merge(plain, fields.object(EXTENSION_NAME))
-    return with_match_key(without_codings(plain, decoded=False))
+    return with_match_key(without_codings(call.interaction(index, fields.at), decoded=False))
 
 
 def _refuse_bytes(value: Json, at: Pointer) -> None:
@@ -370,18 +268,3 @@ def _base64(fields: Fields) -> bytes:
         return base64.b64decode("".join(fields.text("base64_string").split()), validate=True)
     except (binascii.Error, ValueError):
         raise FormatFault("is not valid base64", (*fields.at, "base64_string")) from None
-
-
-def _with_placeholders(value: Json, binary: dict[str, str]) -> Json:
-    """The value with a unique placeholder for each text that is not UTF-8."""
-    if isinstance(value, dict):
-        return {name: _with_placeholders(inner, binary) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_with_placeholders(inner, binary) for inner in value]
-    if isinstance(value, str) and not is_utf8(value):
-        raw = value.encode("utf-8", "surrogateescape")
-        # A text cannot contain the hash of itself: the placeholder is unique.
-        placeholder = f"binary_{sha256(raw).hexdigest()}"
-        binary[placeholder] = f'!!binary "{base64.b64encode(raw).decode("ascii")}"'
-        return placeholder
-    return value

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
-from tapeway.core.json_text import Json
+from tapeway.core import loose_json
+from tapeway.core.json_text import Json, json_pieces
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.formats import registry
+from tapeway.formats import conversion_loss, registry
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.other_tools import dspy
@@ -22,8 +23,7 @@ from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.stores.support import durable_files
 
 Entries = dict[str, Mapping[str, Json]]
-_ABOUT = "dspy"
-_read_file, _write_file = registry.loader(dspy.read), registry.saver(dspy.write)
+_read_file = registry.loader(dspy.read)
 
 
 class EntryStore(Protocol):
@@ -106,13 +106,17 @@ class FileEntryStore:
         return self._head
 
     def _text(self) -> bytes:
+        """The file as DSPy's format has it, with the head of the cassette in a field of our own."""
         head = self._known_head()
-        before = head.meta.get(_ABOUT)
-        about: dict[str, Json] = dict(before) if isinstance(before, dict) else {}
-        about = {"created_at": head.created_at, **about, **self._about, "last_updated": _now()}
-        meta = {**head.meta, _ABOUT: about}
-        cassette = StoredCassette(replace(head, meta=meta), tuple(self._items.values()))
-        return _write_file(cassette).text
+        meta = dict(head.meta)
+        before = loose_json.fields(meta.pop(dspy.META, None))
+        about: Document = {"created_at": head.created_at, **before, **self._about}
+        about["last_updated"] = _now()
+        about[dspy.EXTENSION_NAME] = conversion_loss.head_fields(replace(head, meta=meta))
+        cassette = StoredCassette(head, tuple(self._items.values()))
+        entries: Document = {key: dict(entry) for key, entry, _ in _entries(cassette)}
+        document: Document = {"metadata": about, "entries": entries}
+        return b"".join([*json_pieces(document, indent=True), b"\n"])
 
     @contextmanager
     def _locked_folder(self) -> Iterator[int]:

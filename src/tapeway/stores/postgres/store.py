@@ -317,9 +317,8 @@ class PostgresStore:
                 # Where nothing can be written the recordings answer what has an equal key by chance.
                 await self.replace_head(name, head)
 
-    async def get(self, name: str, index: int) -> TakenRecording | None:
-        items = await self._recordings(name, partial(queries.get, name, index))
-        return items[0] if items else None
+    async def documents(self, name: str, indexes: Sequence[int]) -> Sequence[TakenRecording]:
+        return await self._recordings(name, partial(queries.documents, name, indexes), held=True)
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         driver = self._for_cassette(name)
@@ -432,9 +431,6 @@ class PostgresStore:
         """The first rows of a cassette's log after a revision, None where there is no cassette."""
         make = partial(log.since, name, seen)
         return await self._for_cassette(name).read(f"follow '{name}'", make)
-
-    async def documents(self, name: str, numbers: Sequence[int]) -> Sequence[TakenRecording]:
-        return await self._recordings(name, partial(queries.documents, name, numbers), held=True)
 
     # Cursors.
 

@@ -12,6 +12,7 @@ import apsw
 
 from tapeway.cooperative import Yielding
 from tapeway.core.digests import sha256
+from tapeway.core.json_text import dump
 from tapeway.core.matching.key import key_of_read, request_key
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import (
@@ -67,7 +68,7 @@ WHERE r.cassette = ? AND {{}} {_IN_ORDER}
 """  # noqa: S608
 _PAGE = _DOCUMENTS.format("(r.place, r.number, r.id) > (?, ?, ?)") + " LIMIT ?"
 _WITHOUT_KEY = _DOCUMENTS.format("r.key IS NULL")
-_ONE = _DOCUMENTS.format("r.number = ?")
+_SOME = _DOCUMENTS.format("r.number IN (SELECT value FROM json_each(?))")
 _DOCUMENT = "SELECT text, sha256 FROM documents WHERE id = ?"
 _FOUND = "SELECT id, place FROM recordings WHERE cassette = ? AND number = ? ORDER BY id"
 _SETTLE = "UPDATE recordings SET number = ?1, place = ?1 WHERE id = ?2"
@@ -201,17 +202,17 @@ def page(
     ]
 
 
-def get(
-    connection: apsw.Connection, name: str, index: int, decoder: DocumentDecoder
-) -> TakenRecording | None:
-    """One recording."""
+def documents(
+    connection: apsw.Connection, name: str, indexes: Sequence[int], decoder: DocumentDecoder
+) -> list[TakenRecording]:
+    """Those of some recordings that are there, in order."""
     if (found := _find(connection, name)) is None:
-        return None
-    known = rows(connection, _ONE, (found[0], index))
-    if not known:
-        return None
-    _, number, text, digest = known[-1]
-    return TakenRecording(decoder.item(number, text, digest), 0, number)
+        return []
+    read = rows(connection, _SOME, (found[0], dump(list(indexes)).decode()))
+    return [
+        TakenRecording(decoder.item(number, text, digest), 0, number)
+        for _, number, text, digest in read
+    ]
 
 
 def has_gaps(connection: apsw.Connection, name: str) -> bool:

@@ -130,9 +130,9 @@ class SqliteStore(WholeCassettes):
         found = partial(recordings.page, after=after, limit=limit, decoder=self._decoder(name))
         return await self._read(name, found, [])
 
-    async def get(self, name: str, index: int) -> TakenRecording | None:
-        found = partial(recordings.get, index=index, decoder=self._decoder(name))
-        return await self._read(name, found, None)
+    async def documents(self, name: str, indexes: Sequence[int]) -> Sequence[TakenRecording]:
+        found = partial(recordings.documents, indexes=indexes, decoder=self._decoder(name))
+        return await self._read(name, found, [])
 
     # Writing.
 

@@ -13,14 +13,14 @@ from tapeway.testing.answer import (
 )
 from tapeway.testing.anthropic.envelope import FAILURES, answer, headers
 from tapeway.testing.reply import (
+    Conversation,
     InvalidToolResult,
     PendingTurn,
     StandInState,
-    Tool,
-    ToolResults,
     pieces,
     reply_to,
     slices,
+    tools_of,
 )
 from tapeway.testing.request import (
     JsonObject,
@@ -67,7 +67,7 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
 
 
 def _turn(body: JsonObject, state: StandInState) -> PendingTurn:
-    prompt, results = "", ToolResults(_NO_CALL)
+    conversation = Conversation(_NO_CALL)
     for message in objects_at(body, "messages"):
         for thought in _parts(message, "thinking"):
             if text_at(thought, "signature") not in state.documents:
@@ -75,17 +75,16 @@ def _turn(body: JsonObject, state: StandInState) -> PendingTurn:
                     "messages.1.content.0: Invalid `signature` in `thinking` block"
                 )
         for used in _parts(message, "tool_use"):
-            results.called(text_at(used, "id"))
+            conversation.called(text_at(used, "id"))
         if text_at(message, "role") != "user":
             continue
         for part in _parts(message, "tool_result"):
-            results.answered(text_at(part, "tool_use_id"), content_text(part))
+            conversation.answered(text_at(part, "tool_use_id"), content_text(part))
         if words := content_text(message):
-            prompt = words
-            results.clear()
+            conversation.said(words)
     offered = () if at(body, "tool_choice", "type") == "none" else objects_at(body, "tools")
-    tools = tuple(Tool(text_at(tool, "name"), at(tool, "input_schema")) for tool in offered)
-    return PendingTurn(prompt, tools, results.texts, at(body, "output_config", "format", "schema"))
+    schema = at(body, "output_config", "format", "schema")
+    return conversation.turn(tools_of(offered, "input_schema"), schema)
 
 
 def _parts(message: JsonObject, kind: str) -> Iterator[JsonObject]:

@@ -4,19 +4,14 @@ from collections.abc import Sequence
 
 import orjson
 
-from tapeway.testing.answer import (
-    StandInAnswer,
-    compact,
-    stream,
-    with_stream_fault,
-)
+from tapeway.testing.answer import StandInAnswer
 from tapeway.testing.openai import envelope
 from tapeway.testing.reply import (
+    Conversation,
     PendingTurn,
     Reply,
     StandInState,
     ToolCall,
-    ToolResults,
     function_tools,
     pieces,
     reply_to,
@@ -48,12 +43,8 @@ def complete(call: StandInRequest, state: StandInState) -> StandInAnswer:
     reply = reply_to(call, _turn(call.json))
     head = _head(call, state)
     if at(call.json, "stream") is True:
-        events = _events(call, state, head, reply)
-        error = _event(envelope.error_body(500))
-        return stream(
-            envelope.headers(state, envelope.SSE_TYPE),
-            _as_provider_streams(call, with_stream_fault(call, events, error)),
-        )
+        events = _as_provider_streams(call, _events(call, state, head, reply))
+        return envelope.streamed(call, state, events, envelope.error_body(500))
     body: JsonObject = head | {
         "object": "chat.completion",
         "choices": [
@@ -85,18 +76,17 @@ def _head(call: StandInRequest, state: StandInState) -> JsonObject:
 
 
 def _turn(body: JsonObject) -> PendingTurn:
-    prompt, results = "", ToolResults(_NO_CALL)
+    conversation = Conversation(_NO_CALL)
     for message in objects_at(body, "messages"):
         if text_at(message, "role") == "user":
-            prompt = content_text(message)
-            results.clear()
+            conversation.said(content_text(message))
         elif text_at(message, "role") == "tool":
-            results.answered(text_at(message, "tool_call_id"), content_text(message))
+            conversation.answered(text_at(message, "tool_call_id"), content_text(message))
         for call in objects_at(message, "tool_calls"):
-            results.called(text_at(call, "id"))
+            conversation.called(text_at(call, "id"))
     tools = () if at(body, "tool_choice") == "none" else function_tools(body)
     schema = at(body, "response_format", "json_schema", "schema")
-    return PendingTurn(prompt, tools, results.texts, schema)
+    return conversation.turn(tools, schema)
 
 
 def _choice(index: int, reply: Reply, state: StandInState) -> JsonObject:
@@ -144,13 +134,13 @@ def _events(
     with_usage = at(call.json, "stream_options", "include_usage") is True
     usage: JsonObject = {"usage": None} if with_usage else {}
     events = [
-        _event(head | {"choices": [choice]} | usage | {"obfuscation": state.new_id("", 8)})
+        envelope.event(head | {"choices": [choice]} | usage | {"obfuscation": state.new_id("", 8)})
         for index in range(int_at(call.json, "n", default=1))
         for choice in _choice_deltas(index, reply, state)
     ]
     if with_usage:
         last = head | {"choices": [], "usage": _usage(call, reply)}
-        events.append(_event(last | {"obfuscation": ""}))
+        events.append(envelope.event(last | {"obfuscation": ""}))
     return [*events, DONE]
 
 
@@ -182,7 +172,3 @@ def _call_deltas(calls: tuple[ToolCall, ...], state: StandInState) -> list[JsonO
             for part in slices(arguments)
         ]
     return deltas
-
-
-def _event(value: JsonObject) -> bytes:
-    return b"data: " + compact(value) + b"\n\n"

@@ -1,10 +1,20 @@
 """The headers of every OpenAI answer, Cloudflare's and the platform's, and the error shape."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
-from tapeway.testing.answer import Headers, StandInAnswer, in_two_chunks, pretty, with_length
+from tapeway.testing.answer import (
+    Headers,
+    StandInAnswer,
+    compact,
+    in_two_chunks,
+    pretty,
+    stream,
+    with_length,
+    with_stream_fault,
+)
 from tapeway.testing.reply import StandInState
-from tapeway.testing.request import JsonObject, StandInRequest
+from tapeway.testing.request import JsonObject, StandInRequest, text_at
 
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream; charset=utf-8"
@@ -60,6 +70,20 @@ _SERVER_FAILURE = (
 def answer(body: object, state: StandInState) -> StandInAnswer:
     """A successful answer with a JSON body."""
     return in_two_chunks(200, headers(state, JSON_TYPE), pretty(body))
+
+
+def event(value: JsonObject) -> bytes:
+    """A server-sent event that is named where its data has a type."""
+    kind = text_at(value, "type")
+    name = b"event: " + kind.encode() + b"\n" if kind else b""
+    return name + b"data: " + compact(value) + b"\n\n"
+
+
+def streamed(
+    call: StandInRequest, state: StandInState, events: Sequence[bytes], error: JsonObject
+) -> StandInAnswer:
+    """An answer of events, with the error among them if the call asks for it."""
+    return stream(headers(state, SSE_TYPE), with_stream_fault(call, events, event(error)))
 
 
 def error_body(status: int, message: str = "") -> JsonObject:

@@ -7,7 +7,16 @@ from itertools import count
 
 import orjson
 
-from tapeway.testing.reply import PendingTurn, Reply, StandInState, Tool, pieces, reply_to, slices
+from tapeway.testing.reply import (
+    Conversation,
+    PendingTurn,
+    Reply,
+    StandInState,
+    pieces,
+    reply_to,
+    slices,
+    tools_of,
+)
 from tapeway.testing.request import (
     JsonObject,
     StandInRequest,
@@ -238,19 +247,16 @@ def _is_spoken(config: JsonObject) -> bool:
 
 
 def _turn(config: JsonObject, items: list[JsonObject]) -> PendingTurn:
-    prompt, results = "", list[str]()
+    conversation = Conversation()
     for item in items:
         if text_at(item, "role") == "user":
             parts = [*objects_at(item, "content")]
-            prompt = "".join(
-                [text_at(part, "text") or text_at(part, "transcript") for part in parts]
-            )
-            results = []
+            words = [text_at(part, "text") or text_at(part, "transcript") for part in parts]
+            conversation.said("".join(words))
         elif text_at(item, "type") == "function_call_output":
-            results.append(text_at(item, "output"))
+            conversation.answered(text_at(item, "call_id"), text_at(item, "output"))
     offered = () if at(config, "tool_choice") == "none" else objects_at(config, "tools")
-    tools = tuple(Tool(text_at(tool, "name"), at(tool, "parameters")) for tool in offered)
-    return PendingTurn(prompt, tools, tuple(results))
+    return conversation.turn(tools_of(offered, "parameters"))
 
 
 def _output(reply: Reply, state: StandInState, spoken: bool) -> Iterator[JsonObject]:

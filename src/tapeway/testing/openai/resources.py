@@ -4,13 +4,7 @@ import base64
 import hashlib
 import struct
 
-from tapeway.testing.answer import (
-    StandInAnswer,
-    compact,
-    stream,
-    with_length,
-    with_stream_fault,
-)
+from tapeway.testing.answer import StandInAnswer, compact, with_length
 from tapeway.testing.openai import envelope
 from tapeway.testing.reply import StandInState, pieces, vector
 from tapeway.testing.request import (
@@ -167,10 +161,7 @@ def transcribe(call: StandInRequest, state: StandInState) -> StandInAnswer:
     if "stream" in parts and parts["stream"].content.lower() == b"true":
         events = [_event({"type": "transcript.text.delta", "delta": p}) for p in pieces(words)]
         events.append(_event({"type": "transcript.text.done", "text": words}))
-        error = _event(envelope.error_body(500))
-        return stream(
-            envelope.headers(state, envelope.SSE_TYPE), with_stream_fault(call, events, error)
-        )
+        return envelope.streamed(call, state, events, envelope.error_body(500))
     used: JsonObject = {"type": "tokens", "input_tokens": 9, "output_tokens": tokens(words)}
     body: JsonObject = {"text": words, "usage": used | {"total_tokens": 9 + tokens(words)}}
     return envelope.answer(body, state)

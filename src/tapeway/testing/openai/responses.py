@@ -5,23 +5,18 @@ from itertools import count
 
 import orjson
 
-from tapeway.testing.answer import (
-    StandInAnswer,
-    compact,
-    stream,
-    with_stream_fault,
-)
+from tapeway.testing.answer import StandInAnswer
 from tapeway.testing.openai import envelope
 from tapeway.testing.reply import (
+    Conversation,
     InvalidToolResult,
     PendingTurn,
     Reply,
     StandInState,
-    Tool,
-    ToolResults,
     pieces,
     reply_to,
     slices,
+    tools_of,
 )
 from tapeway.testing.request import (
     JsonObject,
@@ -54,11 +49,8 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
     response, kept = answered(call, state, state.documents.get(previous))
     state.documents[text_at(response, "id")] = kept
     if at(call.json, "stream") is True:
-        events = [_event(event) for event in numbered(events_of(response))]
-        error = _event(next(numbered(iter([_ERROR]))))
-        return stream(
-            envelope.headers(state, envelope.SSE_TYPE), with_stream_fault(call, events, error)
-        )
+        events = [envelope.event(event) for event in numbered(events_of(response))]
+        return envelope.streamed(call, state, events, next(numbered(iter([_ERROR]))))
     return envelope.answer(response, state)
 
 
@@ -91,20 +83,18 @@ def _input(body: JsonObject) -> list[object]:
 
 
 def _turn(body: JsonObject, items: list[object], state: StandInState) -> PendingTurn:
-    prompt, results = "", ToolResults(_NO_CALL)
+    conversation = Conversation(_NO_CALL)
     for item in objects_at({"items": items}, "items"):
         if text_at(item, "role") == "user":
-            prompt = content_text(item)
-            results.clear()
+            conversation.said(content_text(item))
         elif text_at(item, "type") == "function_call":
-            results.called(text_at(item, "call_id"))
+            conversation.called(text_at(item, "call_id"))
         elif text_at(item, "type") == "function_call_output":
-            results.answered(text_at(item, "call_id"), text_at(item, "output"))
+            conversation.answered(text_at(item, "call_id"), text_at(item, "output"))
         elif text_at(item, "type") == "reasoning":
             _check_reasoning(item, state)
     offered = () if at(body, "tool_choice") == "none" else objects_at(body, "tools")
-    tools = tuple(Tool(text_at(tool, "name"), at(tool, "parameters")) for tool in offered)
-    return PendingTurn(prompt, tools, results.texts, at(body, "text", "format", "schema"))
+    return conversation.turn(tools_of(offered, "parameters"), at(body, "text", "format", "schema"))
 
 
 def _reasoning(body: JsonObject, state: StandInState) -> Iterator[JsonObject]:
@@ -205,11 +195,6 @@ def numbered(events: Iterator[JsonObject]) -> Iterator[JsonObject]:
     numbers = count()
     for event in events:
         yield {"type": text_at(event, "type"), "sequence_number": next(numbers)} | event
-
-
-def _event(data: JsonObject) -> bytes:
-    kind = text_at(data, "type")
-    return b"event: " + kind.encode() + b"\ndata: " + compact(data) + b"\n\n"
 
 
 def events_of(response: JsonObject) -> Iterator[JsonObject]:

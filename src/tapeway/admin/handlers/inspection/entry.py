@@ -3,7 +3,8 @@
 import asyncio
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from aiohttp import web
 
@@ -11,6 +12,7 @@ from tapeway.admin.context import HandlerContext
 from tapeway.admin.handlers.inspection.exchange import view_of
 from tapeway.admin.handlers.inspection.search import kept_call
 from tapeway.admin.handlers.journal import journal_entry, the_entry
+from tapeway.admin.models.inspection import AnsweringRecording, FoundBy
 from tapeway.admin.operation import PlainCall
 from tapeway.admin.responses import json_response
 from tapeway.core.http.routing import assign_route
@@ -61,7 +63,10 @@ async def get_entry(context: HandlerContext, call: PlainCall) -> web.Response:
             members |= await asyncio.to_thread(_of_miss, context, entry, kept.missed, searched)
     elif entry.interaction is not None:
         searched = await _searched(context, entry, recordings=False)
-        members["recording"] = _recording(entry, searched.rules)
+        by, reason = _found_by(entry, searched.rules)
+        members["recording"] = AnsweringRecording(
+            cassette=entry.cassette, index=entry.interaction, by=by, reason=reason
+        ).model_dump()
     return json_response(await asyncio.to_thread(dump, members))
 
 
@@ -129,8 +134,7 @@ async def _searched_in(
     known = {compared.item.index for compared in near}
     # The nearest recordings may be older than the newest ones of the path.
     older = {nearest.index for nearest in entry.nearest} - known
-    stored = [await store.get(entry.cassette, index) for index in sorted(older)]
-    near += [recording for recording in stored if recording is not None]
+    near += await store.documents(entry.cassette, sorted(older)) if older else ()
     items = [assign_route(compared.item, context.broker.routes) for compared in near]
     return _Searched(outline.head.run_id, rules, items)
 
@@ -155,37 +159,33 @@ def _of_miss(
             item, lambda request: context.broker.redaction.redact(searched.salt, request, rules)
         )
     members: dict[str, Json] = {
-        "request": missed.request_part(kept, rules),
-        "nearest": None if item is None else missed.nearest_part(kept, item, rules),
-        "verdicts": [
-            verdict.document for verdict in missed.verdicts(kept, item, searched.recordings, rules)
-        ],
+        "request": _members(missed.request_part(kept, rules)),
+        "nearest": None if item is None else _members(missed.nearest_part(kept, item, rules)),
+        "verdicts": [*map(_members, missed.verdicts(kept, item, searched.recordings, rules))],
     }
     if entry.suggestion is not None:
         added = parse_rules(tomllib.loads(entry.suggestion))
         under = merged_rules(rules, added)
-        members["preview"] = missed.preview(kept, searched.recordings, under).document
+        members["preview"] = _members(missed.preview(kept, searched.recordings, under))
     return members
 
 
-def _recording(entry: ServedRequest, rules: Rules) -> dict[str, Json]:
-    """The recording that answered or was made, and the reason."""
-    found_by, reason = _found_by(entry, rules)
-    return {
-        "cassette": entry.cassette,
-        "index": entry.interaction,
-        "by": found_by,
-        "reason": reason,
-    }
+def _members(
+    part: missed.ComparedRequest | missed.NearestCompared | missed.PartVerdict | missed.Preview,
+) -> dict[str, Any]:
+    """The fields of a part. `asdict` would copy its documents."""
+    return {field.name: getattr(part, field.name) for field in fields(part)}
 
 
-def _found_by(entry: ServedRequest, rules: Rules) -> tuple[str, str]:
+def _found_by(entry: ServedRequest, rules: Rules) -> tuple[FoundBy, str]:
+    """How the recording that answered was found, or made, in a word and in a sentence."""
     message = entry.message or ""
     if entry.outcome == "recorded":
         return "live", "the upstream answered, and the answer was recorded"
-    for label, text in (("alias", FOUND_BY_ALIAS), ("identifiers", FOUND_BY_IDENTIFIERS)):
-        if text in message:
-            return label, message[message.index(text) :]
+    if FOUND_BY_ALIAS in message:
+        return "alias", message[message.index(FOUND_BY_ALIAS) :]
+    if FOUND_BY_IDENTIFIERS in message:
+        return "identifiers", message[message.index(FOUND_BY_IDENTIFIERS) :]
     if rules:
         return "rules", f"its match key is equal under the cassette's rules: {rules_text(rules)}"
     return "key", "its match key is equal"

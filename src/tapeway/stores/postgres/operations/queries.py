@@ -58,7 +58,6 @@ SELECT c.modified_at, max(s.modified_at), CAST(coalesce(sum(s.size), 0) AS bigin
   c.token || '.' || c.revision
 FROM @cassette c LEFT JOIN @source s ON s.cassette = c.id WHERE c.name = $1 GROUP BY c.id
 """
-_GET = f"{_SELECT} AND number = $2"
 _DOCUMENTS = f"{_SELECT} AND number = ANY($2::text[]::bigint[]) {_FEW_IN_ORDER}"
 _ALIKE = f"""
 SELECT number, weight FROM @interaction WHERE {_OF} AND weight IS NOT NULL AND number = ANY(ARRAY (
@@ -164,10 +163,6 @@ async def load(name: str, place: str, decode: Decode, session: Session) -> Store
 async def documents(name: str, wanted: Sequence[int], session: Session) -> Sequence[Row]:
     """The recordings with these numbers, in order."""
     return (await session.rows(_DOCUMENTS, name, numbers(wanted))) if wanted else []
-
-
-async def get(name: str, index: int, session: Session) -> Sequence[Row]:
-    return await session.rows(_GET, name, index)
 
 
 async def page(name: str, after: int | None, limit: int, session: Session) -> Sequence[Row]:

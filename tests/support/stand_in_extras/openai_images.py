@@ -7,12 +7,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tapeway.testing.answer import (
-    StandInAnswer,
-    compact,
-    stream,
-    with_stream_fault,
-)
+from tapeway.testing.answer import StandInAnswer
 from tapeway.testing.openai import envelope
 from tapeway.testing.reply import StandInState
 from tapeway.testing.request import JsonObject, StandInRequest, at, text_at, tokens
@@ -71,9 +66,7 @@ def _pictures(
 ) -> StandInAnswer:
     if wanted.streamed:
         events = list(_events(state, wanted, kind))
-        error = _event({"type": "error"} | envelope.error_body(500))
-        fields = envelope.headers(state, envelope.SSE_TYPE)
-        return stream(fields, with_stream_fault(call, events, error))
+        return envelope.streamed(call, state, events, {"type": "error"} | envelope.error_body(500))
     body: JsonObject = {
         "created": state.seconds(),
         "background": "opaque",
@@ -96,9 +89,9 @@ def _events(state: StandInState, wanted: _Wanted, kind: str) -> Iterator[bytes]:
     }
     for index in range(wanted.partial):
         part = {"partial_image_index": index, "b64_json": _picture(wanted, 100 + index)}
-        yield _event({"type": f"{kind}.partial_image"} | part | common)
+        yield envelope.event({"type": f"{kind}.partial_image"} | part | common)
     whole: JsonObject = {"b64_json": _picture(wanted, 0), "usage": _usage(wanted)}
-    yield _event({"type": f"{kind}.completed"} | whole | common)
+    yield envelope.event({"type": f"{kind}.completed"} | whole | common)
 
 
 def _usage(wanted: _Wanted) -> JsonObject:
@@ -122,7 +115,3 @@ def _picture(wanted: _Wanted, number: int) -> str:
 def _chunk(name: bytes, content: bytes) -> bytes:
     check = zlib.crc32(name + content)
     return struct.pack(">I", len(content)) + name + content + struct.pack(">I", check)
-
-
-def _event(value: JsonObject) -> bytes:
-    return b"event: " + text_at(value, "type").encode() + b"\ndata: " + compact(value) + b"\n\n"
