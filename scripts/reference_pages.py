@@ -112,17 +112,23 @@ def _variables(pairs: tuple[tuple[str, str], ...]) -> str:
 def command_line() -> str:
     """The text of docs/command-line.md: each command, in alphabetical order."""
     context = click.Context(tapeway, info_name="tapeway", **tapeway.context_settings)
-    return "\n".join([_COMMANDS, *_commands(tapeway, context)])
+    return "\n".join([_COMMANDS, *_commands(tapeway, context, {})])
 
 
-def _commands(group: click.Group, context: click.Context) -> Iterator[str]:
+def _commands(
+    group: click.Group, context: click.Context, written: dict[click.Command, str]
+) -> Iterator[str]:
+    """A section for each command; a command with two names has its help under the first name."""
     for name in group.list_commands(context):
         if (command := group.get_command(context, name)) is None:
             continue
         own = click.Context(command, context, name, terminal_width=_WIDTH, max_content_width=_WIDTH)
         if isinstance(command, click.Group):
-            yield from _commands(command, own)
+            yield from _commands(command, own, written)
+        elif command in written:
+            yield f"## {own.command_path}\n\nThe same as `{written[command]}`.\n"
         else:
+            written[command] = own.command_path
             yield f"## {own.command_path}\n\n{_command(command, own)}"
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from scripts.reference_pages import PAGES, configuration
+from scripts.reference_pages import PAGES, command_line, configuration
+from tapeway.settings.options import OPTION_OF
+from tapeway.settings.sources import OPTIONS
 from tests.support.markdown import ROOT
 
 
@@ -20,3 +22,17 @@ def test_every_row_has_as_many_cells_as_its_header() -> None:
     }
 
     assert widths == {4, 5}
+
+
+def test_the_page_of_commands_refers_to_the_options_and_describes_none_again() -> None:
+    page = command_line()
+    text = " ".join(page.replace("`", "").split())
+    descriptions = [OPTION_OF[name].description.replace("`", "") for name in OPTIONS]
+
+    assert [description for description in descriptions if description in text] == []
+    assert [
+        section.splitlines()[0]
+        for section in page.split("\n## ")[1:]
+        if "ptions of the configuration](configuration.md#options)" not in section
+    ] == ["tapeway verify"]
+    assert page.endswith("## tapeway verify\n\nThe same as `tapeway cassette verify`.\n")
