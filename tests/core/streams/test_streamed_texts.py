@@ -512,6 +512,69 @@ def test_pieces_in_one_object_are_put_together(document: Json) -> None:
     assert "".join(strings) == HIDDEN
 
 
+def _stomp(text: str, to: str = "/said") -> str:
+    return f"MESSAGE\nmessage-id:1\ndestination:{to}\n\n{text}\0"
+
+
+HELD: dict[str, Callable[[str], str]] = {
+    "JSON": lambda text: json.dumps({"message": json.dumps({"content": text})}),
+    "an event": lambda text: f"data: {json.dumps({'content': text})}\n\n",
+    "Socket.IO": lambda text: f"42{json.dumps(['said', text])}",
+    "Socket.IO with a namespace": lambda text: f"42/chat,7{json.dumps(['said', {'text': text}])}",
+    "SockJS": lambda text: f"a{json.dumps([json.dumps({'content': text})])}",
+    "SockJS and STOMP": lambda text: f"a{json.dumps([_stomp(text)])}",
+    "SignalR": lambda text: json.dumps({"type": 1, "target": "said", "arguments": [text]}) + "\x1e",
+    "two messages of SignalR": lambda text: (
+        f"{json.dumps({'type': 6})}\x1e{json.dumps({'type': 2, 'item': text})}\x1e"
+    ),
+    "STOMP": _stomp,
+    "STOMP with JSON": lambda text: _stomp(json.dumps({"content": text})),
+}
+BESIDE = [
+    "2",
+    "3",
+    '42["typing","ada"]',
+    '{"type":1,"target":"typing"}\x1e',
+    _stomp("ada", "/typing"),
+]
+"""Messages that stand between those of a text."""
+
+
+@pytest.mark.parametrize("size", [1, 3, 11, 50])
+@pytest.mark.parametrize("form", HELD)
+def test_a_text_in_messages_that_strings_hold_is_put_together(form: str, size: int) -> None:
+    def body(pieces: Sequence[str]) -> bytes:
+        lines = [json.dumps({"service_text": HELD[form](piece)}) for piece in pieces]
+        between = [json.dumps({"service_text": text}) for text in BESIDE]
+        # Pings come first, so that lines are known by their form.
+        return "\n".join(
+            [*between, *(each for line in lines for each in (line, *between))]
+        ).encode()
+
+    pieces = [KEY[at : at + size] for at in range(0, len(KEY), size)]
+    written = ["It is „", *pieces, '" \\ now']
+    expected = [written[0], HIDDEN, *("" for _ in pieces[1:]), written[-1]]
+
+    assert stored(body(written), b"application/x-ndjson") == body(expected)
+    assert stored(body(expected), b"application/x-ndjson") == body(expected)
+
+
+@pytest.mark.parametrize("form", ["Socket.IO", "SignalR"])
+def test_messages_in_the_answer_to_a_poll_are_read_as_in_strings(form: str) -> None:
+    def body(pieces: Sequence[str]) -> bytes:
+        ends = "\x1e" if form == "Socket.IO" else ""
+        return ends.join([HELD[form](piece) for piece in ("It is ", *pieces)]).encode()
+
+    assert stored(body(HALVES), b"text/plain") == body([HIDDEN, ""])
+
+
+def test_a_string_that_holds_very_many_strings_takes_time_linear_in_its_length() -> None:
+    held = json.dumps([{"token": f"token-{number:05}-{KEY}"} for number in range(3000)])
+    body = b"\n".join([json.dumps({"data": held}).encode()] * 2)
+
+    assert KEY.encode() not in stored(body, b"application/x-ndjson")
+
+
 LINES = [
     '{"id":"c","delta":{"content":"%s"},"n":1}',
     '{"id":"c","delta":{"content":"%s"},"pad":"%s"}',
@@ -525,6 +588,8 @@ LINES = [
     '{"delta":"A","delta":{"content":"%s"}}',
     '{"content":"","content":"%s"}',
     '["%s",{"content": "%s"}]',
+    r'{"delta":"[\"%s\"]"}',
+    '{"delta":"[%s]"}',
     '{"n":%s}',
     '{"type":"t","delta":"%s","sequence_number":%s}',
     '{"sequence_number":%s,"delta":"%s","sequence_number":1}',

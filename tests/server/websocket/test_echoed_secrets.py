@@ -1,6 +1,7 @@
 """What a connection logs in with is replaced wherever it stands again, and replays all the same."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,42 @@ async def test_a_value_that_a_turn_reads_is_replaced_in_its_answer_and_in_later_
     assert len(service.handshakes) == 1
     stored = (tmp_path / "default.json").read_text()
     assert VALUE not in stored
+
+
+def _socket_io(text: str) -> str:
+    return f"42{json.dumps(['said', text])}"
+
+
+def _signal_r(text: str) -> str:
+    return json.dumps({"type": 1, "target": "said", "arguments": [text]}) + "\x1e"
+
+
+def _stomp(text: str) -> str:
+    return f"MESSAGE\ndestination:/said\n\n{text}\0"
+
+
+@pytest.mark.parametrize("message", [_socket_io, _signal_r, _stomp])
+async def test_a_value_in_pieces_is_replaced_in_the_messages_of_a_protocol(
+    message: Callable[[str], str], tmp_path: Path
+) -> None:
+    pieces = [VALUE[at : at + 3] for at in range(0, len(VALUE), 3)]
+
+    async def answer(socket: web.WebSocketResponse) -> None:
+        async for _ in socket:
+            for piece in ("It is ", *pieces):
+                await socket.send_str(message(piece))
+
+    async with serving(answer) as service:
+        for mode in MODES:
+            async with (
+                running_proxy(service.url, mode=mode, store=FileStore(tmp_path)) as proxy,
+                connected(proxy.url, "/chat") as client,
+            ):
+                await client.send(message(f"cat .env: HF_TOKEN={VALUE}"))
+                said = [str(await client.recv()) for _ in ("It is ", *pieces)]
+                await client.close()
+                await proxy.proxy.wait_until_idle()
+
+    assert len(service.handshakes) == 1
+    assert "REDACTED.hf_token." in said[1]
+    assert said[2:] == [message("")] * (len(pieces) - 1)

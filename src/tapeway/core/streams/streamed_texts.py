@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, islice, pairwise
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -61,6 +61,20 @@ _TO_THE_NEXT = rb"\r?\n(?:\r?\n(?:(?:event|id|retry)?:[^\r\n]*+\r?\n)*+data: ?)?
 """What is between two lines of JSON, or between the data of two events of one line."""
 _MOST_FORMS, _MOST_CHANGING, _MOST_ALIKE = 4, 3, 64
 """Limits: forms of lines to try, differing strings in a line, remembered places of strings."""
+_RECORD_END = "\x1e"
+"""Ends a message of SignalR, and stands between packets that Engine.IO answers a poll with."""
+_HELD = re.compile(
+    r"[A-Za-z0-9/_,:-]{0,64} ?(?P<json>[\[{].*[\]}])"
+    r"|[A-Z]+\r?\n(?P<head>(?:[^\r\n]+\r?\n)*)\r?\n(?P<body>[^\0]+)\0",
+    re.DOTALL,
+)
+"""What a string may hold as one message: JSON behind the type of a packet, as `42["say","Hello"]` of
+Socket.IO and `a["Hello"]` of SockJS; or a frame of STOMP.
+"""
+_PACKETS = re.compile(rb"(?:[0-9]{1,3}[^\x1e]*|\{[^\x1e]*\})\x1e")
+"""How a body begins that has several messages."""
+_HELD_ENDS = frozenset("]}\0\n" + _RECORD_END)
+_DESTINATION = re.compile(r"^destination:(.*?)\r?$", re.MULTILINE)
 _LISTS_OF_PIECES = frozenset({"logprobs", "parts", "tokens"})
 """Lists whose elements are pieces of one text, as `logprobs.content` is."""
 _HAS_PIECES = re.compile(rb'"(?:%b)"\s*:' % "|".join(sorted(_LISTS_OF_PIECES)).encode())
@@ -103,7 +117,8 @@ Extent = tuple[int, int]
 Holder = tuple[int, Pointer, _Ids]
 """The holder of a string: number of the document, place inside, ids of all enclosing objects.
 
-A plain tuple, as a piece is, because a stream has thousands.
+A plain tuple, as a piece is, because a stream has thousands. The number of a document that a string
+holds is negative.
 """
 Piece = tuple[str, Holder | None, str | int | None]
 """A string, the holder, and the string's name or number in the holder.
@@ -128,6 +143,15 @@ _Found = tuple[_Column, str, Holder, str | int | None]
 """A piece and its column."""
 
 
+class _Held(NamedTuple):
+    """A message that a string holds: of what kind, what it says, and where by the string's characters."""
+
+    kind: str
+    value: Json
+    start: int
+    end: int
+
+
 class StreamedTexts:
     """The texts of a body that come in pieces: iterating gives the pieces of each."""
 
@@ -137,6 +161,8 @@ class StreamedTexts:
         # The data of an event may have several lines.
         self._documents: list[Sequence[Extent]] = []
         self._raw: set[int] = set()
+        self._held: list[tuple[Piece, _Held]] = []
+        self._written_in: dict[int, dict[Pointer, tuple[int, list[str]]]] = {}
         self._places: dict[int, dict[Pointer, Extent]] = {}
         self._forms: list[_Form] = []
         self._alike: dict[tuple[_Column, ...], Sequence[_Found]] = {}
@@ -158,9 +184,14 @@ class StreamedTexts:
         number, path, _ = holder
         if number in self._raw:
             return self._documents[number][0][0], list(text)
+        place = path if name is None else (*path, name)
+        if number < 0:
+            if number not in self._written_in:
+                self._written_in[number] = dict(self._held_strings(*self._held[~number]))
+            return self._written_in[number][place]
         if number not in self._places:
             self._places[number] = dict(self._strings(number))
-        start, end = self._places[number][path if name is None else (*path, name)]
+        start, end = self._places[number][place]
         return start, written_characters(self._body[start:end])
 
     def _read_lines(self) -> None:
@@ -221,8 +252,10 @@ class StreamedTexts:
                 column.pieces.append(("\n", None, None))
             self._raw.add(len(self._documents))
             text = self._body[line[0] : line[1]].decode("utf-8", "surrogateescape")
-            column.pieces.append((text, (len(self._documents), (), ()), None))
+            piece = text, (len(self._documents), (), ()), None
+            column.pieces.append(piece)
             self._documents.append([line])
+            self._add_held(column, piece)
 
     def _read_document(self, lines: Sequence[Extent], top: _Column | None = None) -> bool:
         """Whether these lines together are a document; a number may be a piece of any text.
@@ -239,7 +272,9 @@ class StreamedTexts:
         except orjson.JSONDecodeError:
             return False
         if isinstance(document, str):
-            top.pieces.append((document, (number, (), ()), None))
+            piece = document, (number, (), ()), None
+            top.pieces.append(piece)
+            self._add_held(top, piece)
         elif isinstance(document, dict | list):
             located = self._add(document, number, top=top)
             if top is self._top:
@@ -263,6 +298,8 @@ class StreamedTexts:
         try:
             value = orjson.loads(self._body)
         except orjson.JSONDecodeError:
+            if _PACKETS.match(self._body):
+                self._read_data([(0, len(self._body))], b"")
             return
         self._documents.append([(0, len(self._body))])
         if isinstance(value, list):
@@ -272,24 +309,72 @@ class StreamedTexts:
             self._add(value, 0)
 
     def _add(
-        self, document: Json, number: int, path: Pointer = (), top: _Column | None = None
+        self,
+        document: Json,
+        number: int,
+        path: Pointer = (),
+        top: _Column | None = None,
+        ids: _Ids = (),
     ) -> Sequence[_Found]:
         """Add the strings of a document that are not empty; returns them."""
         located: list[_Found] = []
         # Not recursive: services may nest deeper than that allows.
-        nodes: list[_Node] = [(document, top or self._top, path, ())]
-        for value, column, at, ids in nodes:
+        nodes: list[_Node] = [(document, top or self._top, path, ids)]
+        for value, column, at, around in nodes:
             if isinstance(value, dict):
                 if at == path or at[-1] in _WRAPPERS:
-                    _read_event(value, column, (number, at, ids), nodes, located)
+                    _read_event(value, column, (number, at, around), nodes, located)
                 else:
                     place: _Place = "element" if type(at[-1]) is int else "object"
-                    _read_object(value, column, (number, at, ids), place, nodes, located)
+                    _read_object(value, column, (number, at, around), place, nodes, located)
             elif isinstance(value, list):
-                _read_list(value, column, (number, at, ids), nodes, located)
+                _read_list(value, column, (number, at, around), nodes, located)
         for column, text, holder, name in located:
             column.pieces.append((text, holder, name))
+            if text[-1] in _HELD_ENDS:
+                self._add_held(column, (text, holder, name))
         return located
+
+    def _add_held(self, column: _Column, piece: Piece) -> None:
+        """Add the strings of the messages that a string holds, if any.
+
+        Each message inside needs more escapes, so that strings nest no deeper than their length allows.
+        """
+        text, holder, _ = piece
+        if holder is None:
+            return
+        for held in _held_in(text):
+            number = ~len(self._held)
+            self._held.append((piece, held))
+            texts = column.inner[("held", held.kind)]
+            if isinstance(held.value, str):
+                said = held.value, (number, (), holder[2]), None
+                texts.pieces.append(said)
+                self._add_held(texts, said)
+            else:
+                self._add(held.value, number, top=texts, ids=holder[2])
+
+    def _held_strings(
+        self, piece: Piece, held: _Held
+    ) -> Iterator[tuple[Pointer, tuple[int, list[str]]]]:
+        """Each string of a held message: where it begins in the body, and how it is written."""
+        text, holder, name = piece
+        if holder is None:
+            return
+        start, characters = self.written(text, holder, name)
+        sizes = [len(each.encode("utf-8", "surrogateescape")) for each in characters]
+        starts = list(accumulate(sizes, initial=start))
+        if isinstance(held.value, str):
+            yield (), (starts[held.start], characters[held.start : held.end])
+            return
+        octets = text[held.start : held.end].encode("utf-8", "surrogateescape")
+        at, passed = held.start, 0
+        for path, first, last in json_strings(octets, 0, len(octets)):
+            at += len(octets[passed:first].decode())
+            ends = accumulate(map(len, written_characters(octets[first:last])), initial=at)
+            spelled = ["".join(characters[begin:end]) for begin, end in pairwise(ends)]
+            yield path, (starts[at], spelled)
+            passed = first
 
     def _strings(self, number: int) -> Iterator[tuple[Pointer, Extent]]:
         """The place of each string of a document, and where its content is in the body."""
@@ -307,9 +392,40 @@ class StreamedTexts:
             yield path, (start + moved, end + moved)
 
 
+def _held_in(text: str) -> Iterator[_Held]:
+    """The messages in a string."""
+    start = 0
+    for record in text.split(_RECORD_END):
+        message = _HELD.fullmatch(record.rstrip("\n"))
+        if message is not None and message["json"]:
+            try:
+                value = orjson.loads(message["json"])
+            except orjson.JSONDecodeError:
+                value = None
+            if value:
+                first, last = message.span("json")
+                yield _Held(_held_kind(record, value), value, start + first, start + last)
+        elif message is not None:
+            destination = _DESTINATION.search(message["head"])
+            kind = "" if destination is None else destination[1]
+            first, last = message.span("body")
+            yield _Held(kind, message["body"], start + first, start + last)
+        start += len(record) + 1
+
+
+def _held_kind(record: str, message: dict[str, Json] | list[Json]) -> str:
+    """The name of the event in a packet of Socket.IO, of the method in a message of SignalR."""
+    name: Json = ""
+    if isinstance(message, dict):
+        name = message.get("target")
+    elif record[0].isdigit():
+        name = message[0]
+    return name if isinstance(name, str) else ""
+
+
 def may_be_stream(body: bytes, content_type: bytes) -> bool:
     """Whether a body may have texts in pieces."""
-    if body.startswith(b"[") or _has_lines(body, content_type):
+    if body.startswith(b"[") or _has_lines(body, content_type) or _PACKETS.match(body):
         return True
     return body.startswith(b"{") and _HAS_PIECES.search(body) is not None
 
@@ -386,7 +502,7 @@ class _Form:
             if (next_start := document.end()) == ends[-1]:
                 break
         texts = [
-            contents if changing_form is None else _strings_of(contents)
+            contents if changing_form is None else _holding_nothing(_strings_of(contents))
             for changing_form, contents in zip(
                 self._changing, zip(*texts_of_documents, strict=True), strict=False
             )
@@ -421,6 +537,14 @@ def _strings_one_by_one(contents: Sequence[bytes]) -> Iterator[str]:
             yield orjson.loads(b'"%b"' % content)
         except orjson.JSONDecodeError:
             return
+
+
+def _holding_nothing(strings: Sequence[str]) -> Sequence[str]:
+    """The strings up to the first that holds a message, which is to be read."""
+    for number, text in enumerate(strings):
+        if text and text[-1] in _HELD_ENDS and any(True for _ in _held_in(text)):
+            return strings[:number]
+    return strings
 
 
 def _form_of(line: bytes, before: Sequence[_Found], located: Sequence[_Found]) -> _Form | None:
