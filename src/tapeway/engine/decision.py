@@ -158,7 +158,9 @@ class Planner:
             return None
         if interaction.stored_keys:
             interaction = in_requested_form(interaction, asked.request)
-        target = self._redaction.target_later(cassette.head.run_id, asked.request)
+        target = self._redaction.target_later(
+            cassette.head.run_id, asked.request, interaction.request.target
+        )
         repeats = can_ask and cassette.repeats_first(interaction, take) and samples(interaction)
         return Replay(cassette, interaction, target, found_key.key, REPEATED if repeats else None)
 

@@ -326,7 +326,7 @@ class Hits:
                 cassette.name,
                 address.route.name,
                 target.method,
-                partial(_texts, redaction, salt, target, head),
+                partial(_texts, redaction, salt, target, head, prepared.interaction.request.target),
                 prepared.answer,
                 (self._clock() - asked.started) * 1000,
                 key,
@@ -336,8 +336,10 @@ class Hits:
         )
 
 
-def _texts(redaction: RequestRedaction, salt: str, target: Target, head: bytes) -> ClientTexts:
-    """The client's texts of a request, redacted for the journal."""
+def _texts(
+    redaction: RequestRedaction, salt: str, target: Target, head: bytes, recorded: str
+) -> ClientTexts:
+    """The client's texts of a request, redacted for the journal; the `recorded` target tells of secrets."""
     address = target.address
     fields = RequestFields(fields_of(head))
     request = Request(
@@ -348,5 +350,5 @@ def _texts(redaction: RequestRedaction, salt: str, target: Target, head: bytes) 
         base=address.route.url or "",
         read=fields,
     )
-    path = redaction.target(salt, request)
+    path = redaction.target(salt, request, recorded)
     return ClientTexts(path, *redaction.traced(salt, fields))

@@ -23,7 +23,7 @@ from tapeway.stores.file.store import FileStore
 from tapeway.stores.postgres.store import PostgresStore
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.cli.invocation import run_tapeway
-from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.server.in_process_proxy import HitsOn, RunningProxy, running_proxy
 from tests.stores.postgres_server import fresh
 from tests.support.raw_client import Answer
 
@@ -256,6 +256,28 @@ async def test_a_later_process_recognises_the_values_of_the_placeholders_in_requ
 
     assert TOKEN.encode() not in stored_in(tmp_path)
     assert [text.startswith("It is REDACTED.hf_token.") for text in said] == [True, True]
+
+
+@pytest.mark.parametrize("hits", ["front", "ordinary", "nowhere"])
+@pytest.mark.parametrize(
+    "target", ["/files/%s/x", "/files?of=%s&n=1", "/files?%s=1", "/files/a%%20%s", "/x?u=a%%2F%s"]
+)
+async def test_a_later_process_shows_no_value_in_the_path_of_a_replay(
+    target: str, hits: HitsOn, opened: OpenStore
+) -> None:
+    taught = json.dumps({"text": f"export HF_TOKEN={TOKEN}"}).encode()
+    line = b"GET " + (target % TOKEN).encode()
+    async with answering(lambda *_: None) as url:
+        async with proxying(opened, "record", url) as proxy:
+            await proxy.ask(b"POST /teach", JSON, body=taught)
+            await proxy.ask(line)
+        async with running_proxy(url, mode="replay", store=opened(), hits=hits) as proxy:
+            for _ in range(2):
+                assert (await proxy.ask(line)).outcome == b"replayed"
+            paths = [entry.path for entry in proxy.journal]
+
+    assert len(paths) == 2
+    assert all(TOKEN not in path and "REDACTED.hf_token." in path for path in paths), paths
 
 
 async def test_what_an_answer_teaches_is_replaced_in_its_own_request(

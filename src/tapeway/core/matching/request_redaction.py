@@ -113,17 +113,15 @@ class RequestRedaction:
         """A request that was redacted before its answer taught these secrets."""
         return Redactor(salt, taught).again(stored) if taught else stored
 
-    def target(self, salt: str, request: Request) -> str:
-        """The target as it may be shown."""
-        return self._cached_target(
-            salt, request.route, request.headers, request.target, request.base
-        )
+    def target(self, salt: str, request: Request, recorded: str = "") -> str:
+        """The target as it may be shown. `recorded` is that of the recording that answers, if any."""
+        return self.target_later(salt, request, recorded)()
 
-    def target_later(self, salt: str, request: Request) -> Callable[[], str]:
+    def target_later(self, salt: str, request: Request, recorded: str = "") -> Callable[[], str]:
         """A function that returns the redacted target: few targets are ever looked at."""
         return partial(
             self._cached_target,
-            *(salt, request.route, request.headers, request.target, request.base),
+            *(salt, request.route, request.headers, request.target, request.base, recorded),
         )
 
     def traced(self, salt: str, fields: RequestFields) -> tuple[str | None, str | None]:
@@ -164,12 +162,14 @@ class RequestRedaction:
                 self._recorded.popitem(last=False)
         return recorded
 
-    def _target(self, salt: str, route: str, headers: Headers, target: str, base: str) -> str:
+    def _target(
+        self, salt: str, route: str, headers: Headers, target: str, base: str, recorded: str
+    ) -> str:
         request = Request(route, "", target, headers, base=base)
         redactor = self._cached_redactor(
             salt, (*self._head_secrets(request), *self._learned_secrets(salt))
         )
-        return redactor.target(target, own_parameters(request))
+        return redactor.target(target, own_parameters(request), recorded)
 
     def _head_secrets(self, request: Request) -> tuple[Secret, ...]:
         userinfo = userinfo_credentials(request.base) if "@" in request.base else ()

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 from tapeway.core.automata import Prefilter
 from tapeway.core.http.content_codings import leniently_readable, readable_request
@@ -335,14 +335,19 @@ class Redactor:
             KnownValues((), self._known.allowed),
         )
 
-    def target(self, target: str, own: frozenset[str] = frozenset()) -> str:
+    def target(self, target: str, own: frozenset[str] = frozenset(), recorded: str = "") -> str:
         """A raw target or URL without credential parameters or secret values.
 
         Octets that are not UTF-8 come back percent-encoded: the result can be written anywhere.
-        `own` lists the names of keys of the target's provider.
+        `own` lists the names of keys of the target's provider. The values of placeholders in a
+        `recorded` target are replaced too: the placeholders show that they are secrets.
         """
-        suspect = self._is_suspect(target.encode("utf-8", "surrogateescape"))
-        return self._target(target, own, suspect=suspect)
+        octets = target.encode("utf-8", "surrogateescape")
+        placeholders = RecordedPlaceholders(self._salt.decode())
+        placeholders.add(recorded.encode())
+        values = placeholders.find([octets, unquote_to_bytes(octets)])
+        redactor = self.learning(self._unknown(self._known.allowed.without(values)))
+        return redactor._target(target, own, suspect=redactor._is_suspect(octets))
 
     def _url(self, url: bytes) -> bytes:
         """A URL in a response without credential parameters or secret values."""
