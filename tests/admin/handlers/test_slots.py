@@ -256,6 +256,24 @@ async def test_what_was_sent_since_a_slot_was_pointed_is_there_after_a_rewind_to
     assert await stored.got("/api/v1/slots/w0/requests") == {"requests": []}
 
 
+async def test_a_value_that_one_sent_request_tells_of_is_replaced_in_the_others(
+    open_world: World,
+) -> None:
+    token = "Zq7TnV4mXc9LpR2sWk8HdY3b"
+    await point(open_world, "w0", "shared", "auto")
+    for text in (f"is {token} right?", f"export HF_TOKEN={token}", f"echo {token}"):
+        body = {"messages": [{"role": "user", "content": text}]}
+        async with open_world.http.post(
+            f"{open_world.proxy}/@~w0/v1/chat/completions", json=body
+        ) as response:
+            await response.read()
+
+    said = (await open_world.got("/api/v1/slots/w0/requests"))["requests"]
+
+    assert token not in json.dumps(said)
+    assert [json.dumps(each).count("REDACTED.hf_token.") for each in said] == [1, 1, 1]
+
+
 async def test_what_was_sent_is_there_in_every_mode_without_its_secrets(open_world: World) -> None:
     key = canary()
     await point(open_world, "w0", "shared", "auto")

@@ -60,6 +60,10 @@ async def list_slot_requests(
         since = context.broker.slot(call.slot).since
     sent = context.journal.sent
     redaction = context.broker.redaction
+    for kept in sent.of_slot(call.slot):
+        # What one request tells of is replaced in the others too.
+        _, taught = redaction.redact_and_learn(sent.salt, replace(kept.request, file=None))
+        redaction.learn(sent.salt, taught)
     return SentPage(
         requests=[
             _sent_request(kept, redaction.redact(sent.salt, replace(kept.request, file=None)))
