@@ -14,6 +14,7 @@ from tapeway.admin.handlers.control import (
     rewind,
 )
 from tapeway.admin.handlers.copies import COPY_TYPES, get_copy, put_copy
+from tapeway.admin.handlers.faults import get_faults, put_faults
 from tapeway.admin.handlers.import_export import (
     IMPORT_FORMATS,
     delete_cassette,
@@ -118,6 +119,8 @@ TABLE: tuple[Operation, ...] = (
     route("POST", f"{_API}/insert", insert, errors=(500, 503)),
     route("POST", f"{_API}/eject", eject, errors=(409, 503, 507)),
     route("POST", f"{_API}/rewind", rewind),
+    route("GET", f"{_API}/faults", get_faults),
+    route("PUT", f"{_API}/faults", put_faults),
     route("POST", f"{_API}/check", check),
     route("GET", _SLOT, get_slot, errors=(404,)),
     route("PUT", _SLOT, put_slot, errors=_CHANGE_ERRORS),

@@ -18,6 +18,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.key import key_text
 from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.model.control import Outcome
+from tapeway.core.model.faults import Fault
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tapeway.engine.kept_calls import MOST_KEPT_BYTES, KeptCall, KeptCalls
@@ -191,6 +192,8 @@ class ServedRequest(NamedTuple):
     """Of a replayed session: what of its recording was not reached."""
     record_command: str | None = None
     """The command that records a missed request."""
+    fault: Fault | None = None
+    """What was laid over the recorded answer."""
 
     @property
     def outcome(self) -> Outcome:

@@ -11,6 +11,7 @@ from typing import Literal
 from tapeway.core.http.chunks import LAST_CHUNK, size_line
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import Headers, Response, ResponseHead
+from tapeway.core.streams.faults import LaidFault
 
 _BODILESS = frozenset({204, 304})
 _JOIN_BELOW = 256 * 1024
@@ -149,9 +150,14 @@ def chunks(body: Iterable[bytes], recorded: Iterable[int]) -> Generator[bytes]:
     yield LAST_CHUNK
 
 
-def outcome_headers(outcome: Outcome, cassette: str, index: int | None) -> Headers:
-    """The headers that say where an answer came from."""
-    fields = ((b"Tapeway-Outcome", outcome.encode()), (b"Tapeway-Cassette", cassette.encode()))
-    if index is None:
-        return fields
-    return (*fields, (b"Tapeway-Interaction", b"%d" % index))
+def outcome_headers(
+    outcome: Outcome, cassette: str, index: int | None, laid: LaidFault | None = None
+) -> Headers:
+    """The headers that say where an answer came from, and which fault it got."""
+    fields: Headers = (
+        (b"Tapeway-Outcome", outcome.encode()),
+        (b"Tapeway-Cassette", cassette.encode()),
+    )
+    if index is not None:
+        fields = (*fields, (b"Tapeway-Interaction", b"%d" % index))
+    return fields if laid is None else (*fields, (b"Tapeway-Fault", laid.fault.name.encode()))

@@ -26,6 +26,7 @@ from tapeway.core.matching.key import KeyAndBody
 from tapeway.core.model.client_login import ClientLogin
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.core.model.request_fields import RequestFields
+from tapeway.core.streams.faults import LaidFault
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import ClientLeft, RequestError, StoreAway
 from tapeway.loop_guard import Interim, Passage
@@ -174,6 +175,8 @@ class Exchange:
     """The host that the client meant to call, None for a call of the proxy by address."""
     elsewhere: dict[str, None] = field(default_factory=dict)
     """Origins in the response that no route leads to."""
+    laid: LaidFault | None = None
+    """The fault that its answer gets."""
 
 
 def buffered_body(raw: ClientRequest, max_body: int) -> bytes | None:
@@ -254,10 +257,13 @@ def origin(raw: ClientRequest, scheme: str) -> str:
     return f"{scheme}://{host}"
 
 
-def abort(raw: ClientRequest) -> WireResponse:
-    """Abort the connection within an answer: a clean end would make a part look complete."""
+def abort(raw: ClientRequest, *, reset: bool = False) -> WireResponse:
+    """Abort the connection within an answer: a clean end would make a part look complete.
+
+    With `reset` the client sees that it was reset, before any answer too.
+    """
     if (transport := raw.transport) is not None:
-        if raw.version < (1, 1):
+        if reset or raw.version < (1, 1):
             # Without chunks an orderly close would end the body; a reset does not.
             client_socket: socket.socket = transport.get_extra_info("socket")
             with contextlib.suppress(OSError):

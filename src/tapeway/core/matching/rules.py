@@ -123,11 +123,12 @@ def is_reused(rules: Rules, request: Request) -> bool:
     if not rules.reuse:
         return False
     asked = f"{request.method} {unquote(request.target.partition('?')[0])}"
-    return any(pattern.fullmatch(asked) for pattern in map(_reuse_pattern, rules.reuse))
+    return any(pattern.fullmatch(asked) for pattern in map(wildcard_pattern, rules.reuse))
 
 
 @lru_cache(maxsize=256)
-def _reuse_pattern(text: str) -> re.Pattern[str]:
+def wildcard_pattern(text: str) -> re.Pattern[str]:
+    """The expression of a text in which `*` stands for a segment of a path, `**` for several."""
     parts = re.split(r"(\*\*|\*)", text)
     kinds = {"*": "[^/]*", "**": ".*"}
     return re.compile("".join([kinds.get(part) or re.escape(part) for part in parts]))

@@ -490,6 +490,17 @@ class Followed(Source):
         ):
             before = (await self.store.cursors(name, take, [key])).get(key)
 
+    async def count_fault(self, name: str, take: int | None, key: bytes, times: int) -> bool:
+        number = self.control.take_of(name) if take is None else take
+        before: CursorState | None = None
+        for _ in range(MOST_TRIES):
+            if await advanced(self.store, CursorMove(name, number, key, before, _one_more(before))):
+                return True
+            before = (await self.store.cursors(name, number, [key])).get(key)
+            if before is not None and int(before.state) >= times:
+                return False
+        raise too_many(name)
+
     async def let_go(self, live_call: LiveCall) -> None:
         if live_call.lease is not None:
             await self._leases.end(live_call.lease)

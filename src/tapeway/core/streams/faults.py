@@ -1,0 +1,136 @@
+"""Where a fault stands in a recorded body, and what goes out there in place of the recording."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Literal
+
+from tapeway.core.model.faults import STATUSES, Fault
+from tapeway.core.model.messages import ResponseHead
+from tapeway.core.streams.aws_frames import parse_frames
+from tapeway.core.streams.events import Event
+from tapeway.core.streams.framings import FRAMINGS, Framing, events_of, framing_of
+
+Then = Literal["on", "end", "reset", "hang"]
+_THEN: dict[str, Then] = {
+    "error_event": "end",
+    "end": "end",
+    "reset": "reset",
+    "timeout": "hang",
+}
+_NEEDS_REST = frozenset({"end", "slow", "corrupt"})
+"""Faults that change nothing behind the last byte."""
+_CALL_EVENT = re.compile(
+    rb'"(?:input_json_delta|tool-call-delta|response\.(?:function_call_arguments|'
+    rb'mcp_call_arguments|custom_tool_call_input)\.delta|functionCall|toolUse)"'
+    rb'|"tool_calls"\s*:\s*\['
+)
+"""Finds an event with a part of a tool's call: by its type at Anthropic, Cohere and in OpenAI's
+Responses, by its member at Gemini, Bedrock and in chat completions.
+"""
+_CALL = re.compile(_CALL_EVENT.pattern + rb'|"(?:tool_use|function_call)"')
+"""Finds a call in a whole document."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaidFault:
+    """A fault at its place in a body: `insert` goes out there, `skip` bytes of the recording do not.
+
+    `at` is None before the head. The answer pauses for `wait_s` there, then goes on, ends in order,
+    is reset, or nothing more comes; from there on it pauses for `chunk_s` before each chunk.
+    """
+
+    fault: Fault
+    at: int | None
+    then: Then = "on"
+    insert: bytes = b""
+    skip: int = 0
+    wait_s: float = 0.0
+    chunk_s: float = 0.0
+
+    def head(self, head: ResponseHead, size: int) -> ResponseHead:
+        """The head of an answer whose recorded body has this size, with the right length if any."""
+        return head if head.length is None else replace(head, length=self._length(size))
+
+    def _length(self, size: int) -> int:
+        sent = (self.at or 0) + len(self.insert)
+        if self.then == "end":
+            return sent
+        whole = size + len(self.insert) - self.skip
+        return whole if self.then == "on" else max(whole, sent + 1)
+
+
+def lay(
+    fault: Fault, head: ResponseHead, body: bytes, error_event: Callable[[bytes], bytes | None]
+) -> LaidFault | None:
+    """The fault at its place in a recorded answer, None if the answer does not come to that place.
+
+    `error_event` makes the provider's error of the media type of a stream.
+    """
+    kind, count = fault.place
+    then, seconds = _THEN.get(fault.do, "on"), fault.seconds or 0.0
+    if fault.do in STATUSES or (kind == "head" and fault.do != "slow"):
+        return LaidFault(fault, None, then, wait_s=seconds)
+    media = (head.value(b"content-type") or b"").partition(b";")[0].strip().lower()
+    framing = framing_of(media, body)
+    last: Event | None = None
+    if kind in ("head", "bytes"):
+        at = count
+    elif framing is None:
+        found = _CALL.search(body) if kind == "tool_call" else None
+        at = len(body) + 1 if found is None else found.end()
+    else:
+        last = _event(framing, body, kind, count)
+        at = len(body) + 1 if last is None else last.end
+    if at > len(body) or (at == len(body) and fault.do in _NEEDS_REST):
+        return None
+    laid = LaidFault(fault, at, then)
+    match fault.do:
+        case "stall":
+            return replace(laid, wait_s=seconds)
+        case "slow":
+            return replace(laid, chunk_s=seconds)
+        case "repeat":
+            return None if last is None else replace(laid, insert=body[last.start : at])
+        case "corrupt":
+            return _corrupted(laid, framing, body, at)
+        case "error_event":
+            insert = None if framing is None else error_event(_media_of(framing, media))
+            if insert is None:
+                return None
+            if b"\r\n\r\n" in body:
+                insert = insert.replace(b"\n", b"\r\n") if framing and framing.pieces else insert
+            return replace(laid, insert=insert)
+    return laid
+
+
+def _event(framing: Framing, body: bytes, kind: str, count: int) -> Event | None:
+    """The event behind which a fault stands."""
+    events = events_of(framing, body)
+    if kind == "events":
+        return next(islice(events, count - 1, None), None)
+    return next((event for event in events if _CALL_EVENT.search(event.data)), None)
+
+
+def _corrupted(laid: LaidFault, framing: Framing | None, body: bytes, at: int) -> LaidFault | None:
+    """The fault with half of the next event's JSON; of a document half of the rest is left out."""
+    if framing is None:
+        return replace(laid, skip=(len(body) - at + 1) // 2)
+    for event in events_of(framing, body):
+        if event.start < at or not event.data.startswith((b"{", b"[{")):
+            continue
+        place, text = event.lines[0]
+        if framing.pieces is None:
+            broken = parse_frames(body[event.start : event.end])[0].halved()
+        else:
+            broken = (
+                body[event.start : place + len(text) // 2] + body[place + len(text) : event.end]
+            )
+        return replace(laid, at=event.start, insert=broken, skip=event.end - event.start)
+    return None
+
+
+def _media_of(framing: Framing, media: bytes) -> bytes:
+    """The media type of a framing, also of a body that only looks like it."""
+    return next((known for known, row in FRAMINGS.items() if row is framing), media)
