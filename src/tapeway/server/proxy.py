@@ -471,6 +471,7 @@ class Proxy:
         if laid is None:
             return None
         exchange.key, exchange.shown, exchange.laid = replay.key, replay.target, laid
+        broker.journal.follows_faults = True
         fault, index = laid.fault, interaction.index
         if fault.do in STATUSES:
             response = error_answer(incoming.request, int(fault.do), fault.retry_after)
@@ -872,6 +873,9 @@ class Proxy:
                 tail=tail,
                 record_command=None if miss is None else miss.record_command,
                 fault=exchange.laid.fault if exchange.laid else None,
+                asked=exchange.request.body
+                if self._broker.journal.follows_faults and exchange.request
+                else b"",
             )
         )
 

@@ -117,6 +117,7 @@ def make_broker(
         presets=settings.presets,
         standards=Standards(_prices(settings), settings.max_age),
         journal=journal,
+        faults=settings.fault,
     )
 
 

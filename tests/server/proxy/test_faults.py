@@ -75,9 +75,7 @@ async def ask(proxy: RunningProxy, *fields: bytes, item: Interaction = STREAM) -
     request = item.request
     line = f"POST /{request.route}{request.target}".encode()
     try:
-        return await proxy.ask(
-            line, b"Content-Type: application/json", *fields, body=request.body
-        )
+        return await proxy.ask(line, b"Content-Type: application/json", *fields, body=request.body)
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
 
@@ -188,7 +186,7 @@ async def test_the_json_of_an_event_is_broken() -> None:
 
     events = answer.body.split(b"\n\n")
     assert [event + b"\n\n" for event in events[:1] + events[2:4]] == [EVENTS[0], *EVENTS[2:]]
-    with pytest.raises(ValueError, match="Expecting|Unterminated"):
+    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
         json.loads(events[1].removeprefix(b"data: "))
 
 
@@ -264,7 +262,7 @@ async def test_a_broken_frame_of_bedrock_has_right_checksums() -> None:
 
     frames = parse_frames(answer.body)
     assert [part.headers is None for part in frames] == [False] * 3
-    with pytest.raises(ValueError, match="Expecting|Unterminated"):
+    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
         json.loads(frames[1].text)
 
 
@@ -506,3 +504,57 @@ async def test_hits_are_answered_at_once_again_when_no_fault_is_in_force() -> No
         counts.append(hits.count)
 
     assert counts == [0, 1, 1, 2]
+
+
+TURNS = b'{"model":"m","messages":[{"role":"user","content":"hello"}%b]}'
+FIRST = TURNS % b""
+GONE_ON = TURNS % b',{"role":"assistant","content":"01"},{"role":"user","content":"go on"}'
+ANOTHER = TURNS % b',{"role":"user","content":"hello?"}'
+
+
+async def faulted_of(proxy: RunningProxy) -> list[tuple[str, str, bool | None]]:
+    [report] = await proxy.broker.reports()
+    return [(call.fault, call.next, call.kept_retry_after) for call in report.faulted]
+
+
+@pytest.mark.parametrize(("retry_after", "kept"), [(None, None), (0, True), (30, False)])
+async def test_the_report_says_whether_a_client_asked_again_and_kept_retry_after(
+    retry_after: float | None, kept: bool | None
+) -> None:
+    more = {} if retry_after is None else {"retry_after": retry_after}
+    async with replaying(STREAM) as proxy:
+        await lay(proxy, do="429", **more)
+        await answered(proxy)
+        before = await faulted_of(proxy)
+        await answered(proxy)
+        after = await faulted_of(proxy)
+        [report] = await proxy.broker.reports()
+
+    assert before == [("f", "gave_up", None)]
+    assert after == [("f", "retried", kept)]
+    assert report.faulted[0].after_s is not None
+    assert report.faulted[0].message.startswith("POST /v1/chat/completions: 429 by fault 'f'; the")
+
+
+@pytest.mark.parametrize(
+    ("after", "next_step"), [(GONE_ON, "took_for_whole"), (ANOTHER, "gave_up")]
+)
+async def test_the_report_says_whether_a_client_took_a_cut_answer_for_whole(
+    after: bytes, next_step: str
+) -> None:
+    items = [recorded(*EVENTS, DONE, body=FIRST), recorded(*EVENTS, DONE, body=after, index=1)]
+    async with replaying(*items) as proxy:
+        await lay(proxy, do="end", after="2 events")
+        for item in items:
+            await answered(proxy, item=item)
+
+        assert await faulted_of(proxy) == [("f", next_step, None)]
+
+
+async def test_each_fault_of_a_call_that_goes_on_failing_is_told_apart() -> None:
+    async with replaying(STREAM) as proxy:
+        await lay(proxy, do="500", times=2)
+        for _ in range(3):
+            await answered(proxy)
+
+        assert await faulted_of(proxy) == [("f", "retried", None), ("f", "retried", None)]

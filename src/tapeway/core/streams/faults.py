@@ -114,9 +114,10 @@ def _event(framing: Framing, body: bytes, kind: str, count: int) -> Event | None
 
 
 def _corrupted(laid: LaidFault, framing: Framing | None, body: bytes, at: int) -> LaidFault | None:
-    """The fault with half of the next event's JSON; of a document half of the rest is left out."""
+    """The fault with half of the next event's JSON; of a document half of the rest goes out."""
     if framing is None:
-        return replace(laid, skip=(len(body) - at + 1) // 2)
+        half = body[at : (at + len(body)) // 2]
+        return replace(laid, insert=half, skip=len(body) - at)
     for event in events_of(framing, body):
         if event.start < at or not event.data.startswith((b"{", b"[{")):
             continue

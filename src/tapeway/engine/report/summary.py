@@ -17,6 +17,7 @@ from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
+from tapeway.engine.faulted_calls import FaultedCall
 from tapeway.engine.journal import MissedCall, Tally, UnreachedRecording, UnrecordedAnswer
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.ports import SharedStore
@@ -107,7 +108,8 @@ class CassetteReport:
     that equal calls of the same take got too.
     `told_apart` are the rules that have headers count which told equal requests of a take apart.
     `failed` counts the calls answered with an error of tapeway, by code.
-    `unreached` are the replayed sessions whose tail no client reached.
+    `unreached` are the replayed sessions whose tail no client reached. `faulted` are the calls that
+    faults were laid over.
     """
 
     name: str
@@ -130,6 +132,7 @@ class CassetteReport:
     told_apart: tuple[str, ...] = ()
     unreached: tuple[UnreachedRecording, ...] = ()
     failed: Mapping[str, int] = field(default_factory=dict)
+    faulted: tuple[FaultedCall, ...] = ()
 
     @property
     def redacted(self) -> int:
@@ -333,6 +336,7 @@ async def report_of(
         elsewhere=tuple(tally.elsewhere),
         unreached=tuple(tally.unreached),
         failed={code: count for code, count in sorted(tally.failed.items()) if count > 0},
+        faulted=tuple(tally.faulted.calls),
     )
 
 
@@ -503,12 +507,17 @@ def cassette_report(document: Document) -> CassetteReport:
         failed=document["failed"],
         told_apart=tuple(document["told_apart"]),
         unreached=tuple(UnreachedRecording(**recording) for recording in document["unreached"]),
+        faulted=tuple(_read_faulted(call) for call in document.get("faulted", ())),
     )
 
 
 def _read_savings(saved: Document) -> Savings:
     unpriced = tuple(ModelTokens(**model) for model in saved["unpriced"])
     return Savings(saved["usd"], unpriced, saved["prices"])
+
+
+def _read_faulted(call: Document) -> FaultedCall:
+    return FaultedCall(**{name: value for name, value in call.items() if name != "message"})
 
 
 def _read_miss(miss: Document) -> MissedCall:
