@@ -53,7 +53,9 @@ def recorded_as(item: pytest.Item) -> RecordedTest:
     ):
         raise pytest.UsageError(f"{item.nodeid}: rules must be a dict, such as {{'ignore': […]}}")
     faults = given.get("faults", ())
-    if not isinstance(faults, list | tuple) or not all(isinstance(each, Mapping) for each in faults):
+    if not isinstance(faults, list | tuple) or not all(
+        isinstance(each, Mapping) for each in faults
+    ):
         raise pytest.UsageError(
             f"{item.nodeid}: faults must be a list of dicts, such as "
             "[{'name': 'busy', 'do': '429'}]"
