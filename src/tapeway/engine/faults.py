@@ -1,8 +1,7 @@
 """Which fault in force is for a request, and whether it still happens in the take."""
 
-from collections.abc import Sequence
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from tapeway.core.cassette.plan import Incoming, Replay
@@ -10,12 +9,12 @@ from tapeway.core.http.headers import FAULT_HEADER
 from tapeway.core.matching.rules import wildcard_pattern
 from tapeway.core.model.control import Control
 from tapeway.core.model.faults import Fault
-from tapeway.core.model.messages import Request, Response
-from tapeway.core.streams.faults import LaidFault, lay
+from tapeway.core.model.messages import Request
 from tapeway.engine.cassettes.source import Source
 from tapeway.errors import RequestError
 from tapeway.providers.api_call import describe_call
-from tapeway.providers.error_forms import error_event
+
+T = TypeVar("T")
 
 
 class FaultsOfRequest(NamedTuple):
@@ -66,20 +65,23 @@ def faults_of(
     return FaultsOfRequest(chosen[:1], named=True)
 
 
-async def laid_fault(
-    source: Source, incoming: Incoming, replay: Replay, sent: Response, wanted: FaultsOfRequest
-) -> LaidFault | None:
-    """The first of some faults to whose place an answer comes, counted in the take.
+async def chosen(
+    source: Source,
+    incoming: Incoming,
+    replay: Replay,
+    wanted: FaultsOfRequest,
+    lay: Callable[[Fault], T | None],
+) -> T | None:
+    """The first of some faults to whose place the answer comes, as `lay` finds it.
 
-    `sent` is the answer as it would go out. Raises StoreError.
+    It is counted in the take. Raises StoreError.
     """
-    event_of = partial(error_event, incoming.request)
+    name, take = replay.cassette.name, incoming.take
     for key, fault in wanted.faults:
         if not wanted.named and fault.match.index not in (None, replay.interaction.index):
             continue
-        if (laid := lay(fault, sent.head, sent.body, event_of)) is not None and (
-            not fault.times
-            or await source.count_fault(replay.cassette.name, incoming.take, key, fault.times)
+        if (laid := lay(fault)) is not None and (
+            not fault.times or await source.count_fault(name, take, key, fault.times)
         ):
             return laid
     return None

@@ -10,8 +10,8 @@ from typing import Literal
 
 from tapeway.core.http.chunks import LAST_CHUNK, size_line
 from tapeway.core.model.control import Outcome
+from tapeway.core.model.faults import Fault
 from tapeway.core.model.messages import Headers, Response, ResponseHead
-from tapeway.core.streams.faults import LaidFault
 
 _BODILESS = frozenset({204, 304})
 _JOIN_BELOW = 256 * 1024
@@ -151,7 +151,7 @@ def chunks(body: Iterable[bytes], recorded: Iterable[int]) -> Generator[bytes]:
 
 
 def outcome_headers(
-    outcome: Outcome, cassette: str, index: int | None, laid: LaidFault | None = None
+    outcome: Outcome, cassette: str, index: int | None, fault: Fault | None = None
 ) -> Headers:
     """The headers that say where an answer came from, and which fault it got."""
     fields: Headers = (
@@ -160,4 +160,4 @@ def outcome_headers(
     )
     if index is not None:
         fields = (*fields, (b"Tapeway-Interaction", b"%d" % index))
-    return fields if laid is None else (*fields, (b"Tapeway-Fault", laid.fault.name.encode()))
+    return fields if fault is None else (*fields, (b"Tapeway-Fault", fault.name.encode()))

@@ -24,9 +24,9 @@ from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.matching.key import KeyAndBody
 from tapeway.core.model.client_login import ClientLogin
+from tapeway.core.model.faults import Fault
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.core.model.request_fields import RequestFields
-from tapeway.core.streams.faults import LaidFault
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import ClientLeft, RequestError, StoreAway
 from tapeway.loop_guard import Interim, Passage
@@ -175,8 +175,8 @@ class Exchange:
     """The host that the client meant to call, None for a call of the proxy by address."""
     elsewhere: dict[str, None] = field(default_factory=dict)
     """Origins in the response that no route leads to."""
-    laid: LaidFault | None = None
-    """The fault that its answer gets."""
+    fault: Fault | None = None
+    """What its recorded answer gets laid over."""
 
 
 def buffered_body(raw: ClientRequest, max_body: int) -> bytes | None:

@@ -43,7 +43,7 @@ from tapeway.core.model.messages import (
     Verdict,
 )
 from tapeway.core.model.request_fields import EDITION
-from tapeway.core.streams.faults import LaidFault
+from tapeway.core.streams.faults import LaidFault, lay
 from tapeway.core.streams.json_rpc import may_be_json_rpc
 from tapeway.core.streams.open_streams import may_stay_open, may_turn_out_open
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
@@ -51,7 +51,7 @@ from tapeway.core.way_back.addresses import WaysBack
 from tapeway.core.way_back.cookies import has_expiry, with_later_expiry
 from tapeway.engine.broker import Broker
 from tapeway.engine.decision import is_large
-from tapeway.engine.faults import FaultsOfRequest, faults_of, laid_fault
+from tapeway.engine.faults import FaultsOfRequest, chosen, faults_of
 from tapeway.engine.journal import (
     NO_MODEL,
     ClientTexts,
@@ -81,7 +81,7 @@ from tapeway.errors import (
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import Dial
 from tapeway.providers.base_urls import fault_without_route
-from tapeway.providers.error_forms import error_answer
+from tapeway.providers.error_forms import error_answer, error_event
 from tapeway.providers.hosts import HostRoutes, RoutedHost
 from tapeway.providers.request_addresses import RequestAddresses
 from tapeway.server.answers import outcome_headers, serialise
@@ -467,12 +467,14 @@ class Proxy:
         if interaction.failure is not None:
             return None
         sent = await with_body_in_memory(interaction.response)
-        laid = await laid_fault(broker.source, incoming, replay, sent, wanted)
+        event_of = partial(error_event, incoming.request)
+        at = partial(lay, head=sent.head, body=sent.body, error_event=event_of)
+        laid = await chosen(broker.source, incoming, replay, wanted, at)
         if laid is None:
             return None
-        exchange.key, exchange.shown, exchange.laid = replay.key, replay.target, laid
-        broker.journal.follows_faults = True
+        exchange.key, exchange.shown = replay.key, replay.target
         fault, index = laid.fault, interaction.index
+        exchange.fault = fault
         if fault.do in STATUSES:
             response = error_answer(incoming.request, int(fault.do), fault.retry_after)
             self._ended(exchange, "replayed", response.status, index, fault.text)
@@ -494,7 +496,9 @@ class Proxy:
                     await playback.until(playback.head_s)
                     outgoing = FaultyOutgoing(
                         *(raw, laid.head(playback.head, interaction.response.size)),
-                        outcome_headers("replayed", exchange.cassette, interaction.index, laid),
+                        outcome_headers(
+                            "replayed", exchange.cassette, interaction.index, laid.fault
+                        ),
                         laid,
                         draining=self.draining,
                     )
@@ -872,12 +876,17 @@ class Proxy:
                 client_address=exchange.raw.connection.client_address,
                 tail=tail,
                 record_command=None if miss is None else miss.record_command,
-                fault=exchange.laid.fault if exchange.laid else None,
-                asked=exchange.request.body
-                if self._broker.journal.follows_faults and exchange.request
-                else b"",
+                fault=exchange.fault,
+                asked=self._asked(exchange),
             )
         )
+
+    def _asked(self, exchange: Exchange) -> bytes:
+        """The body of a request where it may tell what a client does after a fault."""
+        journal = self._broker.journal
+        journal.follows_faults = journal.follows_faults or exchange.fault is not None
+        followed = exchange.request if journal.follows_faults else None
+        return b"" if followed is None else followed.body
 
     def _log_failure(self, exchange: Exchange, error: TapewayError) -> None:
         address, texts = exchange.address, self._texts(exchange)
@@ -937,7 +946,7 @@ class Proxy:
         # A client that expected a WebSocket would not send HTTP next.
         keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.fields)
         permission = private_network_permission(raw.fields, response.head)
-        told = outcome_headers(outcome, exchange.cassette, index, exchange.laid)
+        told = outcome_headers(outcome, exchange.cassette, index, exchange.fault)
         headers = (*told, *permission)
         if response.file is not None:
             broken = partial(self._log_failure, exchange)

@@ -21,7 +21,7 @@ _THEN: dict[str, Then] = {
 }
 _NEEDS_REST = frozenset({"end", "slow", "corrupt"})
 """Faults that change nothing behind the last byte."""
-_CALL_EVENT = re.compile(
+CALL_EVENT = re.compile(
     rb'"(?:input_json_delta|tool-call-delta|response\.(?:function_call_arguments|'
     rb'mcp_call_arguments|custom_tool_call_input)\.delta|functionCall|toolUse)"'
     rb'|"tool_calls"\s*:\s*\['
@@ -29,7 +29,7 @@ _CALL_EVENT = re.compile(
 """Finds an event with a part of a tool's call: by its type at Anthropic, Cohere and in OpenAI's
 Responses, by its member at Gemini, Bedrock and in chat completions.
 """
-_CALL = re.compile(_CALL_EVENT.pattern + rb'|"(?:tool_use|function_call)"')
+_CALL = re.compile(CALL_EVENT.pattern + rb'|"(?:tool_use|function_call)"')
 """Finds a call in a whole document."""
 
 
@@ -110,7 +110,7 @@ def _event(framing: Framing, body: bytes, kind: str, count: int) -> Event | None
     events = events_of(framing, body)
     if kind == "events":
         return next(islice(events, count - 1, None), None)
-    return next((event for event in events if _CALL_EVENT.search(event.data)), None)
+    return next((event for event in events if CALL_EVENT.search(event.data)), None)
 
 
 def _corrupted(laid: LaidFault, framing: Framing | None, body: bytes, at: int) -> LaidFault | None:

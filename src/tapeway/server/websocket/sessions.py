@@ -16,6 +16,7 @@ from tapeway.core.misses.differences import difference_document
 from tapeway.core.misses.miss import Miss, MissExplanation, NearestRecording
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import WEBSOCKET, Headers, Request
+from tapeway.core.websocket.faults import MessageFault
 from tapeway.core.websocket.keep_alives import KeepAlives, is_plain_keep_alive
 from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
 from tapeway.core.websocket.session_comparison import texts_of
@@ -43,6 +44,7 @@ from tapeway.server.websocket.connection import (
     refused_error,
     settled,
 )
+from tapeway.server.websocket.faulted import FaultySender
 from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.live_lines import LiveLines, session_metadata
 from tapeway.server.websocket.recorded_messages import about_connection, recorded_session
@@ -55,6 +57,8 @@ STALL_S = 15.0
 """After this wait for the client, in seconds, the log names the missing message."""
 _JSON: Headers = ((b"Content-Type", b"application/json"),)
 _OK = 200
+_INTERNAL_ERROR = 1011
+_FAILED = "The server had an error while processing the request"
 _MOST_REDACTED = 256 * 1024
 """The longest redacted message of a client, in bytes; a longer message holds media."""
 _MIXED = (
@@ -309,6 +313,9 @@ class SessionConnection:
 
         Without such a session, `feed` is replayed, whose client may have spoken late.
         """
+        if (faulted := await self._faulted(first)) is not None:
+            await self._play(faulted[0], first, faulted[1])
+            return
         plan = await self._decided(first)
         if feed is not None and not isinstance(plan, Replay):
             plan = feed
@@ -318,6 +325,19 @@ class SessionConnection:
             await self._miss(plan)
         else:
             await self._go_live(plan, first)
+
+    async def _faulted(self, first: WebSocketMessage) -> tuple[Replay, MessageFault] | None:
+        """The session that is replayed with a fault; None where no fault happens."""
+
+        async def said_in(interaction: Interaction) -> Sequence[WebSocketMessage]:
+            recorded = await recorded_session(interaction)
+            return [each.message for each in recorded.messages if not each.by_client]
+
+        exchange, services = self._exchange, self._services
+        mode = await services.arrived(exchange, self._address)
+        error = self._dialect.error_message("server_error", _FAILED)
+        asked = exchange, self._address, self._request(first), mode
+        return await services.faulted(*asked, said_in, error)
 
     async def _go_live(self, live_call: LiveCall, first: WebSocketMessage) -> None:
         """Ask the service for a session without a recording, if nothing was replayed yet."""
@@ -337,7 +357,9 @@ class SessionConnection:
         finally:
             upstream.release()
 
-    async def _play(self, plan: Replay, first: WebSocketMessage) -> None:
+    async def _play(
+        self, plan: Replay, first: WebSocketMessage, laid: MessageFault | None = None
+    ) -> None:
         cassette, chosen = plan.cassette, plan.interaction
         given = [message.message for message in self._opening.messages]
         candidates = [*cassette.recordings(plan.key)]
@@ -349,19 +371,22 @@ class SessionConnection:
         sessions = [await recorded_session(interaction) for interaction in ordered]
         digests = SecretDigests(cassette.head.run_id)
         play = SessionChoice(sessions, self._dialect, cassette.rules, digests, given)
-        playback = _Playback(self._client, play, self._services)
+        playback = _Playback(self._client, play, self._services, laid, sent=len(given))
         difference = await playback.run(first)
         chosen = ordered[play.place]
         index = chosen.index
-        unreached = playback.replay.unreached()
+        unreached = playback.replay.unreached() if laid is None else ()
         tail, left = UnreachedTail(), None
         if unreached:
             tail = UnreachedTail(unreached[0], len(unreached), playback.stalled)
         if unreached and difference is None:
             left = tail.text
             log.warning("cassette '%s' #%d: %s", cassette.name, index, left)
+        note = left if laid is None else laid.fault.text
         self._services.ended(
-            *(self._exchange, "replayed", _OK, index, left), interaction=chosen, tail=tail
+            *(self._exchange, "replayed", _OK, index, note),
+            interaction=chosen if laid is None else None,
+            tail=tail if laid is None else None,
         )
         if difference is not None:
             await self._differ(plan, chosen, difference)
@@ -448,9 +473,17 @@ class _Playback:
         client: ClientSocket,
         play: SessionChoice,
         services: ConnectionServices,
+        laid: MessageFault | None = None,
+        *,
+        sent: int = 0,
     ) -> None:
+        """`sent` messages of the service have gone out already."""
         self._client = client
         self._play = play
+        self._laid = laid
+        self._sender = (
+            None if laid is None else FaultySender(laid, self._say, asyncio.sleep, sent=sent)
+        )
         self._pace = services.pace
         self._stopping = services.stopping
         self._changed = asyncio.Event()
@@ -496,16 +529,37 @@ class _Playback:
             message = await self._client.receive()
         await self._client.close(message)
 
+    async def _say(self, message: WebSocketMessage) -> bool:
+        """Send a message; return False once the client has left."""
+        try:
+            await self._client.send(message)
+        except ConnectionError:
+            return False
+        return True
+
+    async def _end_faulted(self, laid: MessageFault) -> None:
+        """End the session as the fault says, unless the client has left."""
+        if laid.fault.do != "timeout":
+            await self._end(laid.close or Close(_INTERNAL_ERROR))
+        elif laid.seconds:
+            await asyncio.sleep(laid.seconds)
+            self._client.abort()
+
     async def _send_all(self) -> None:
-        turns = loop_turns()
+        turns, laid, sender = loop_turns(), self._laid, self._sender
+        if laid is not None and sender is not None and not await sender.begin():
+            await self._end_faulted(laid)
+            return
         while True:
             gap_s = self.replay.gap_ms / 1000 * self._pace
             if (due := self._play.due()) is not None:
                 if gap_s:
                     await asyncio.sleep(gap_s)
-                try:
-                    await self._client.send(due.message)
-                except ConnectionError:
+                if laid is None or sender is None:
+                    goes_on = await self._say(due.message)
+                elif not (goes_on := await sender.send(due.message)):
+                    await self._end_faulted(laid)
+                if not goes_on:
                     return
                 await turns.pause_if_over()
             elif (close := self.replay.close_due()) is not None:
