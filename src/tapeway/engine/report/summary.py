@@ -6,14 +6,13 @@ from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mappin
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.http.headers import find_header
 from tapeway.core.matching.rules import Rules, rules_of_meta
 from tapeway.core.misses.dated_requests import FoundMoment, found_moment
-from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
@@ -475,57 +474,3 @@ def _advice(
     if (confused := confused_recordings(everything, rules, added, replacing=recorded)) is not None:
         return refusal_text(added, confused)
     return f"rule: {rules_text(added)}"
-
-
-Document = Mapping[str, Any]
-
-
-def cassette_report(document: Document) -> CassetteReport:
-    """The report of one cassette, from the document that the admin API returns."""
-    return CassetteReport(
-        name=document["name"],
-        replayed=document["replayed"],
-        recorded=document["recorded"],
-        live=document["live"],
-        retries=document["retries"],
-        misses=tuple(_read_miss(miss) for miss in document["misses"]),
-        unused=tuple(_read_summary(recording) for recording in document["unused"]),
-        duplicates=tuple(tuple(map(_read_summary, group)) for group in document["duplicates"]),
-        usage=document["usage"],
-        unmarked=tuple(_read_summary(recording) for recording in document["unmarked"]),
-        stale=tuple(_read_summary(recording) for recording in document["stale"]),
-        saved=_read_savings(document["saved"]),
-        redacted_kinds=document["redacted_kinds"],
-        dated=tuple(DatedRecording(**recording) for recording in document["dated"]),
-        elsewhere=tuple(document["elsewhere"]),
-        unrecorded=tuple(UnrecordedAnswer(**answer) for answer in document["unrecorded"]),
-        repeated=tuple(_read_summary(recording) for recording in document["repeated"]),
-        failed=document["failed"],
-        told_apart=tuple(document["told_apart"]),
-        unreached=tuple(UnreachedRecording(**recording) for recording in document["unreached"]),
-    )
-
-
-def _read_savings(saved: Document) -> Savings:
-    unpriced = tuple(ModelTokens(**model) for model in saved["unpriced"])
-    return Savings(saved["usd"], unpriced, saved["prices"])
-
-
-def _read_miss(miss: Document) -> MissedCall:
-    nearest = tuple(
-        NearestRecording(recording["index"], tuple(recording["differences"]), recording["more"])
-        for recording in miss["nearest"]
-    )
-    return MissedCall(
-        method=miss["method"],
-        path=miss["path"],
-        message=miss["message"],
-        nearest=nearest,
-        suggestion=miss["suggestion"],
-        times=miss["times"],
-        record_command=miss.get("record_command"),
-    )
-
-
-def _read_summary(item: Document) -> RecordingSummary:
-    return RecordingSummary(item["index"], item["method"], item["path"], day=item.get("day", ""))
