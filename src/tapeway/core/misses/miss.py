@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules
@@ -35,7 +35,7 @@ class NearestRecording:
     """
 
     index: int
-    differences: tuple[dict[str, Json], ...] = ()
+    differences: tuple[dict[str, Any], ...] = ()
     more: int = 0
 
     @property
