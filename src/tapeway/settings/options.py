@@ -92,7 +92,7 @@ def _faults(value: object) -> tuple[Fault, ...]:
     try:
         return parse_faults(value, "fault")
     except FaultRefused as exc:
-        raise ValueError(str(exc)) from None
+        raise ValueError(str(exc).removeprefix("fault: ").removeprefix("fault")) from None
 
 
 def _option(
