@@ -5,7 +5,7 @@ from typing import TypedDict, Unpack
 import pytest
 
 from tapeway.core.matching.rules import Rules
-from tapeway.core.model.faults import Fault, FaultMatch
+from tapeway.core.model.faults import Fault
 from tapeway.errors import ConfigError
 from tapeway.settings.parsers import RouteChoice
 from tapeway.settings.sources import OPTIONS, LoadedSettings, flag_of, load_settings, variable_of
@@ -157,7 +157,7 @@ def test_faults_are_tables_of_the_file(tmp_path: Path) -> None:
 
     assert loaded.settings.fault == (
         Fault("a", "429", retry_after=1),
-        Fault("b", "end", FaultMatch(index=4), 2, "3 events"),
+        Fault("b", "end", {"index": 4}, 2, "3 events"),
     )
 
 

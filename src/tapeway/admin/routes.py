@@ -7,14 +7,15 @@ from tapeway.admin.handlers.cassettes import list_cassettes
 from tapeway.admin.handlers.control import (
     eject,
     get_eject,
+    get_faults,
     get_mode,
     insert,
+    put_faults,
     put_mode,
     report,
     rewind,
 )
 from tapeway.admin.handlers.copies import COPY_TYPES, get_copy, put_copy
-from tapeway.admin.handlers.faults import get_faults, put_faults
 from tapeway.admin.handlers.import_export import (
     IMPORT_FORMATS,
     delete_cassette,

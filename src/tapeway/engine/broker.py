@@ -377,11 +377,6 @@ class Broker:
         self.slot(name)
         await self.source.steer(lambda now: without_slot(now, name))
 
-    @property
-    def faults(self) -> tuple[Fault, ...]:
-        """The faults that are laid over all replays."""
-        return self.source.control.faults
-
     async def set_faults(self, faults: tuple[Fault, ...]) -> None:
         """Lay these faults over all replays in place of those before, counted from the beginning."""
         await self.source.steer(lambda now: with_faults(now, faults))

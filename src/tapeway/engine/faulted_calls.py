@@ -1,11 +1,10 @@
 """What clients did after faults: asked again, took a cut answer for whole, or gave up."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tapeway.core.json_text import Json, json_object
-from tapeway.core.model.faults import Fault
+from tapeway.core.model.faults import STATUSES, Fault
 
 MOST_FAULTED = 1000
 """Faulted calls that are named per cassette."""
@@ -14,7 +13,8 @@ Next = Literal["retried", "took_for_whole", "gave_up"]
 _CONVERSATIONS = ("messages", "contents", "input")
 """The members of a request in which its conversation stands."""
 _BY_CLIENT = frozenset({"user", "system", "developer"})
-_CUTS = frozenset({"end", "corrupt", "repeat", "error_event", "reset", "timeout"})
+_WHOLE = STATUSES | {"stall", "slow"}
+"""Faults that cut nothing off an answer."""
 _EARLY_S = 0.01
 """Timers of clients wake up so much too early."""
 
@@ -30,42 +30,40 @@ class FaultedCall:
     do: str
     method: str
     path: str
+    retry_after: float | None = None
     next: Next = "gave_up"
     after_s: float | None = None
-    retry_after: float | None = None
     kept_retry_after: bool | None = None
 
     @property
     def message(self) -> str:
         """What happened in a sentence."""
-        return f"{self.method} {self.path}: {self.do} by fault '{self.fault}'; {self._next}"
-
-    @property
-    def _next(self) -> str:
-        if self.next == "gave_up" or self.after_s is None:
-            return "the client did not ask again"
+        done = "the client did not ask again"
         if self.next == "took_for_whole":
-            return "the client took the cut answer for whole and went on"
-        waited = f"the client asked again after {self.after_s:.2f} s"
-        if self.kept_retry_after is None:
-            return waited
-        kept = "as" if self.kept_retry_after else "before"
-        return f"{waited}, {kept} Retry-After said ({self.retry_after:g} s)"
+            done = "the client took the cut answer for whole and went on"
+        elif self.after_s is not None:
+            done = f"the client asked again after {self.after_s:.2f} s"
+        if self.kept_retry_after is not None:
+            kept = "as" if self.kept_retry_after else "before"
+            done += f", {kept} Retry-After said ({self.retry_after:g} s)"
+        return f"{self.method} {self.path}: {self.do} by fault '{self.fault}'; {done}"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Open:
     """A faulted call whose client has done nothing yet."""
 
     place: int
-    key: bytes | None
-    slot: str | None
+    caller: tuple[bytes | None, str | None]
     answered_at: float
     asked: bytes
 
 
 class FaultedCalls:
-    """The faulted calls of a cassette, in order; each request that follows may be what came next."""
+    """The faulted calls of a cassette, in order; each request that follows may be what came next.
+
+    A caller is a match key and a slot, `asked` is the body of a request.
+    """
 
     def __init__(self) -> None:
         self.calls: list[FaultedCall] = []
@@ -74,61 +72,51 @@ class FaultedCalls:
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def follow(self, key: bytes | None, slot: str | None, at: float, asked: bytes) -> None:
-        """Look whether a request is what a client did after a fault; `asked` is its body."""
+    def follow(self, caller: tuple[bytes | None, str | None], at: float, asked: bytes) -> None:
+        """Look whether a request is what a client did after a fault."""
         for faulted in self._open:
-            if faulted.slot != slot:
-                continue
-            if key is not None and faulted.key == key:
-                self._close(faulted, "retried", at)
-                return
-            if faulted.asked and _goes_on(faulted.asked, asked):
-                self._close(faulted, "took_for_whole", at)
-                return
+            if faulted.caller == caller:
+                return self._close(faulted, "retried", at)
+            is_cut = self.calls[faulted.place].do not in _WHOLE
+            if is_cut and faulted.caller[1] == caller[1] and _goes_on(faulted.asked, asked):
+                return self._close(faulted, "took_for_whole", at)
+        return None
 
     def add(
         self,
         fault: Fault,
         call: tuple[str, str],
-        key: bytes | None,
-        slot: str | None,
+        caller: tuple[bytes | None, str | None],
         answered_at: float,
         asked: bytes,
     ) -> None:
         """Note a faulted call, by method and path."""
-        if len(self.calls) >= MOST_FAULTED:
-            return
-        cut = asked if fault.do in _CUTS else b""
-        self._open.append(_Open(len(self.calls), key, slot, answered_at, cut))
-        self.calls.append(FaultedCall(fault.name, fault.do, *call, retry_after=fault.retry_after))
+        if len(self.calls) < MOST_FAULTED:
+            self._open.append(_Open(len(self.calls), caller, answered_at, asked))
+            self.calls.append(FaultedCall(fault.name, fault.do, *call, fault.retry_after))
 
     def _close(self, faulted: _Open, what: Next, at: float) -> None:
         self._open.remove(faulted)
-        call = self.calls[faulted.place]
-        after_s = max(0.0, at - faulted.answered_at)
+        call, after_s = self.calls[faulted.place], max(0.0, at - faulted.answered_at)
         kept = None
         if what == "retried" and call.retry_after is not None:
             kept = after_s >= call.retry_after - _EARLY_S
-        self.calls[faulted.place] = FaultedCall(
-            *(call.fault, call.do, call.method, call.path, what, round(after_s, 3)),
-            *(call.retry_after, kept),
+        self.calls[faulted.place] = replace(
+            call, next=what, after_s=round(after_s, 3), kept_retry_after=kept
         )
 
 
 def _goes_on(before: bytes, asked: bytes) -> bool:
     """Whether a request holds the conversation of an earlier one, and then what the model said."""
-    first, second = json_object(before), json_object(asked)
-    if first is None or second is None:
-        return False
+    first, second = json_object(before) or {}, json_object(asked) or {}
     for name in _CONVERSATIONS:
-        earlier, later = _turns(first, name), _turns(second, name)
+        earlier, later = _turns(first.get(name)), _turns(second.get(name))
         if earlier and len(later) > len(earlier) and later[: len(earlier)] == earlier:
             said = later[len(earlier)]
             return isinstance(said, dict) and said.get("role") not in _BY_CLIENT
     return False
 
 
-def _turns(request: Mapping[str, Json], name: str) -> list[Json]:
-    turns = request.get(name)
+def _turns(turns: Json) -> list[Json]:
     # One text stands for one turn of the user.
     return turns if isinstance(turns, list) else [turns] if isinstance(turns, str) else []

@@ -27,9 +27,6 @@ class FaultsOfRequest(NamedTuple):
     named: bool = False
 
 
-NO_FAULTS = FaultsOfRequest()
-
-
 def faults_of(
     control: Control, slot: str | None, cassette: str, request: Request
 ) -> FaultsOfRequest:
@@ -39,30 +36,23 @@ def faults_of(
     """
     named = request.fields.value(FAULT_HEADER)
     if named is None and not control.faults and slot is None:
-        return NO_FAULTS
-    pointed = None if slot is None else control.slots.get(slot)
-    own = () if pointed is None else pointed.faults
+        return FaultsOfRequest()
+    pointed = control.slots.get(slot or "")
     # No match key begins so. A slot that is pointed anew has another take.
-    keyed = [(b"\0fault slot %b" % fault.name.encode(), fault) for fault in own]
-    before = b"\0fault %d " % control.faults_set
-    keyed += [(before + fault.name.encode(), fault) for fault in control.faults]
+    keyed = [(b"slot", fault) for fault in (() if pointed is None else pointed.faults)]
+    keyed += [(b"%d" % control.faults_set, fault) for fault in control.faults]
+    faults = [(b"\0fault %b %b" % (of, fault.name.encode()), fault) for of, fault in keyed]
     if named is None:
-        return FaultsOfRequest(
-            [
-                (key, fault)
-                for key, fault in keyed
-                if fault.times and _fits(fault, request, cassette)
-            ]
-        )
-    chosen = [(key, fault) for key, fault in keyed if fault.name.encode() == named]
-    if not chosen:
-        known = ", ".join([fault.name for _, fault in keyed]) or "none"
-        raise RequestError(
-            f"no fault that is in force here has the name in Tapeway-Fault; in force: {known}. Set it "
-            "by [[fault]] in tapeway.toml, PUT /api/v1/faults, or the 'faults' of the slot",
-            code="no_fault",
-        )
-    return FaultsOfRequest(chosen[:1], named=True)
+        fitting = [item for item in faults if item[1].times and _fits(item[1], request, cassette)]
+        return FaultsOfRequest(fitting)
+    if chosen_by_name := [item for item in faults if item[1].name.encode() == named]:
+        return FaultsOfRequest(chosen_by_name[:1], named=True)
+    known = ", ".join([fault.name for _, fault in faults]) or "none"
+    raise RequestError(
+        f"no fault that is in force here has the name in Tapeway-Fault; in force: {known}. Set it by "
+        "[[fault]] in tapeway.toml, PUT /api/v1/faults, or the 'faults' of the slot",
+        code="no_fault",
+    )
 
 
 async def chosen(
@@ -76,30 +66,30 @@ async def chosen(
 
     It is counted in the take. Raises StoreError.
     """
-    name, take = replay.cassette.name, incoming.take
+    name, index = replay.cassette.name, replay.interaction.index
     for key, fault in wanted.faults:
-        if not wanted.named and fault.match.index not in (None, replay.interaction.index):
-            continue
-        if (laid := lay(fault)) is not None and (
-            not fault.times or await source.count_fault(name, take, key, fault.times)
+        is_meant = wanted.named or fault.match.get("index", index) == index
+        if (
+            is_meant
+            and (laid := lay(fault)) is not None
+            and (not fault.times or await source.count_fault(name, incoming.take, key, fault.times))
         ):
             return laid
     return None
 
 
 def _fits(fault: Fault, request: Request, cassette: str) -> bool:
-    match = fault.match
-    path = unquote(request.target.partition("?")[0])
-    if match.model is not None:
+    """Whether a fault is for a request, as far as that is known without the recording."""
+    asked: dict[str, str | None] = {
+        "method": request.method,
+        "path": unquote(request.target.partition("?")[0]),
+        "cassette": cassette,
+    }
+    if "model" in fault.match:
         call = describe_call(request.route, request)
-        if call is None or call.model is None or not _is_like(match.model, call.model):
-            return False
-    return (
-        (match.method is None or match.method.upper() == request.method)
-        and (match.path is None or _is_like(match.path, path))
-        and (match.cassette is None or _is_like(match.cassette, cassette))
+        asked["model"] = None if call is None else call.model
+    return all(
+        wildcard_pattern(text.upper() if name == "method" else text).fullmatch(asked[name] or "")
+        for name, text in fault.match.items()
+        if isinstance(text, str)
     )
-
-
-def _is_like(pattern: str, text: str) -> bool:
-    return wildcard_pattern(pattern).fullmatch(text) is not None

@@ -423,12 +423,12 @@ class Tally:
 
     def _follow(self, served: ServedRequest) -> None:
         """Note a fault, and what a client did after an earlier one."""
-        at = served.key, served.slot
-        self.faulted.follow(*at, served.at, served.asked)
+        caller = served.key, served.slot
+        self.faulted.follow(caller, served.at, served.asked)
         if served.fault is not None:
             answered_at = served.at + served.duration_ms / 1000
             call = served.method, served.path
-            self.faulted.add(served.fault, call, *at, answered_at, served.asked)
+            self.faulted.add(served.fault, call, caller, answered_at, served.asked)
 
     @property
     def unreached(self) -> Iterator[UnreachedRecording]:

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from tapeway.admin.context import HandlerContext
-from tapeway.admin.handlers.faults import given_faults
+from tapeway.admin.handlers.control import given_faults
 from tapeway.admin.handlers.journal import given_rules
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.models.slots import (

@@ -31,6 +31,13 @@ class ModeChange(RequestModel):
     all: bool = Field(False, description="Also for cassettes with a mode of their own, which ends.")
 
 
+class FaultList(RequestModel):
+    faults: list[dict[str, object]] = Field(
+        description="Laid over what is replayed, the first that fits. Each has a `name` and what to "
+        "`do`, and may have `match`, `times`, `after`, `retry_after`, `seconds` and `code`."
+    )
+
+
 class Insertion(RequestModel):
     cassette: Name
     mode: Mode | None = Field(None, description="The mode from now on; unchanged if null.")

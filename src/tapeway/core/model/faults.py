@@ -4,26 +4,27 @@ A fault is counted and placed, never drawn by chance.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple
 
 from tapeway.core.json_text import Json
 
 STATUSES = frozenset({"429", "500", "503", "529"})
 """Faults in whose place the provider's own error stands."""
 
-DOES = (
-    *sorted(STATUSES),
-    *("error_event", "reset", "end", "stall", "slow", "repeat", "corrupt", "timeout", "close"),
-)
+_BEHIND = ("error_event", "repeat", "corrupt", "close")
+"""Faults that stand behind the head alone."""
+DOES = (*sorted(STATUSES), *_BEHIND, "reset", "end", "stall", "slow", "timeout")
+MATCHED = ("method", "path", "model", "cassette", "index")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_PLACE = re.compile(r"(head|tool_call)|([0-9]{1,12}) (events?|bytes?)")
-_FIRST = {"error_event": "0 bytes", "end": "0 bytes", "slow": "0 bytes", "close": "0 bytes"}
-_FIRST |= {"repeat": "1 event", "corrupt": "0 bytes"}
-"""Where a fault stands without `after`; any other stands before the head."""
-_LONGEST_S = 86_400.0
+_PLACE = re.compile(r"(head|tool_call)|(\d{1,12}) byte(?:s?)|([1-9]\d{0,11}) event(?:s?)", re.ASCII)
+_CODES = (*range(1000, 1004), *range(1007, 1015), *range(3000, 5000))
+_FIRST = {"repeat": "1 event", **dict.fromkeys(("reset", "stall", "timeout", *STATUSES), "head")}
+"""Where a fault stands without `after`; any other stands before the first byte of the body."""
 _MOST = 10**9
+_LONGEST_S = 86_400
+_SECONDS = f"must be a number of seconds, up to {_LONGEST_S}"
 MOST_FAULTS = 1000
 
 
@@ -39,23 +40,15 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FaultMatch:
-    """Which answers a fault is for; in a text `*` stands for a segment, `**` for several."""
-
-    method: str | None = None
-    path: str | None = None
-    model: str | None = None
-    cassette: str | None = None
-    index: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault. `times` counts the answers of a take; 0 is for requests that name the fault."""
+    """One fault. `times` counts the answers of a take; 0 is for requests that name the fault.
+
+    `match` says for which answers it is; in a text `*` stands for a segment, `**` for several.
+    """
 
     name: str
     do: str
-    match: FaultMatch = FaultMatch()
+    match: Mapping[str, str | int] = field(default_factory=dict)
     times: int = 1
     after: str | None = None
     retry_after: float | None = None
@@ -65,10 +58,8 @@ class Fault:
     @property
     def place(self) -> Place:
         """Where it stands."""
-        found = _PLACE.fullmatch(self.after or _FIRST.get(self.do, "head"))
-        if found is None:
-            raise ValueError(f"'{self.after}' is no place")
-        return Place(found[1]) if found[1] else Place(found[3].rstrip("s") + "s", int(found[2]))
+        word, octets, events = _PLACE.findall(self.after or _FIRST.get(self.do, "0 bytes"))[0]
+        return Place(word or ("events" if events else "bytes"), int(octets or events or 0))
 
     @property
     def text(self) -> str:
@@ -77,19 +68,55 @@ class Fault:
         return f"fault '{self.name}': {self.do}{where}"
 
 
+def _is_number(value: Any, most: float, *kinds: type) -> bool:
+    return type(value) in kinds and 0 <= value <= most
+
+
+_CHECKS: Mapping[str, tuple[Callable[[Any], object], str]] = {
+    "name": (
+        lambda name: isinstance(name, str) and _NAME.fullmatch(name),
+        "give each fault a name of up to 64 letters, digits, '.', '_' and '-', beginning with a "
+        "letter or digit: answers and reports name it",
+    ),
+    "do": (lambda do: str(do) in DOES, f"must be one of {', '.join(DOES)}"),
+    "match": (
+        lambda match: isinstance(match, dict),
+        f"must be an object with {', '.join(MATCHED)}",
+    ),
+    "times": (
+        lambda times: _is_number(times, _MOST, int),
+        f"must be a whole number from 0 to {_MOST}",
+    ),
+    "after": (
+        lambda after: isinstance(after, str) and _PLACE.fullmatch(after),
+        'must be "head", "tool_call", a number of events as "3 events", or of bytes as "512 bytes"',
+    ),
+    "retry_after": (lambda value: _is_number(value, _LONGEST_S, int, float), _SECONDS),
+    "seconds": (lambda value: _is_number(value, _LONGEST_S, int, float), _SECONDS),
+    "code": (
+        lambda code: type(code) is int and code in _CODES,
+        "must be a close code that a service sends, as 1011 or 4000",
+    ),
+}
+"""What each member must be."""
+_USERS: Mapping[str, Collection[str]] = {
+    "retry_after": STATUSES,
+    "seconds": ("stall", "slow", "timeout"),
+    "code": ("close",),
+}
+"""The faults that have a member which others have not."""
+
+
 def parse_faults(value: object, where: str = "faults") -> tuple[Fault, ...]:
     """The faults of a list of objects. Raises FaultRefused, whose message begins with `where`."""
-    if not isinstance(value, list | tuple):
-        raise FaultRefused(f"{where}: must be a list of faults, each with a name and what to do")
-    if len(value) > MOST_FAULTS:
-        raise FaultRefused(f"{where}: there may be {MOST_FAULTS} of them at most")
+    if not isinstance(value, list | tuple) or len(value) > MOST_FAULTS:
+        raise FaultRefused(f"{where}: must be a list of up to {MOST_FAULTS} faults")
     faults: dict[str, Fault] = {}
     for number, item in enumerate(value):
         fault = _fault(item, f"{where}[{number}]")
         if fault.name in faults:
             raise FaultRefused(
-                f"{where}[{number}].name: '{fault.name}' is the name of another fault too: give "
-                "each fault its own"
+                f"{where}[{number}].name: '{fault.name}' is another fault's name too"
             )
         faults[fault.name] = fault
     return tuple(faults.values())
@@ -97,116 +124,52 @@ def parse_faults(value: object, where: str = "faults") -> tuple[Fault, ...]:
 
 def faults_document(faults: Iterable[Fault]) -> list[Json]:
     """The faults as `parse_faults` reads them."""
+    unset = (None, {})
     return [
-        {**_given(fault), **({"match": match} if (match := _given(fault.match)) else {})}
+        {name: value for name, value in asdict(fault).items() if value not in unset}
         for fault in faults
     ]
 
 
-def _given(value: Fault | FaultMatch) -> dict[str, Json]:
-    members = {member.name: getattr(value, member.name) for member in fields(value)}
-    members.pop("match", None)
-    return {name: member for name, member in members.items() if member is not None}
+def _fault(item: object, where: str) -> Fault:
+    known = [member.name for member in fields(Fault)]
+    given = _members(item, known, where)
+    for name, (check, must) in _CHECKS.items():
+        if (name in given or name in ("name", "do")) and not check(given.get(name)):
+            raise FaultRefused(f"{where}.{name}: {must}")
+        if name == "name":
+            where = f"{where} ('{given['name']}')"
+    given = {**given, "do": str(given["do"])}
+    for name, value in _members(given.get("match", {}), MATCHED, f"{where}.match").items():
+        is_text = isinstance(value, str) and value
+        if not (_is_number(value, _MOST, int) if name == "index" else is_text):
+            kind = "whole number" if name == "index" else "text"
+            raise FaultRefused(f"{where}.match.{name}: must be a {kind}; leave it out to match any")
+    if wrong := _contradiction(given):
+        raise FaultRefused(f"{where}.{wrong}")
+    return Fault(**given)
 
 
-def _fault(value: object, where: str) -> Fault:
-    item = _members(value, [member.name for member in fields(Fault)], where)
-    name, do = item.get("name"), item.get("do")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise FaultRefused(
-            f"{where}.name: give each fault a name of up to 64 letters, digits, '.', '_' and '-', "
-            "beginning with a letter or digit: answers and reports name it"
-        )
-    where = f"{where} ('{name}')"
-    do = str(do) if type(do) is int else do
-    if do not in DOES:
-        raise FaultRefused(f"{where}.do: must be one of {', '.join(DOES)}")
-    _check_members(item, str(do), where)
-    return Fault(
-        name,
-        str(do),
-        _match(item.get("match", {}), f"{where}.match"),
-        _whole(item.get("times", 1), f"{where}.times"),
-        _after(item.get("after"), str(do), where),
-        _number(item.get("retry_after"), f"{where}.retry_after"),
-        _number(item.get("seconds"), f"{where}.seconds"),
-        _code(item.get("code"), f"{where}.code"),
-    )
-
-
-def _members(value: object, known: Collection[str], where: str) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
+def _members(item: object, known: Collection[str], where: str) -> Mapping[str, Any]:
+    if not isinstance(item, Mapping):
         raise FaultRefused(f"{where}: must be an object with {', '.join(known)}")
-    if unknown := value.keys() - set(known):
+    if unknown := item.keys() - set(known):
         raise FaultRefused(f"{where}: there is no '{min(unknown)}'; known are {', '.join(known)}")
-    return value
+    return item
 
 
-def _check_members(item: Mapping[str, object], do: str, where: str) -> None:
-    users: dict[str, Collection[str]] = {
-        "retry_after": STATUSES,
-        "seconds": ("stall", "slow", "timeout"),
-        "code": ("close",),
-    }
-    for member, users_of_it in users.items():
-        if member in item and do not in users_of_it:
-            raise FaultRefused(
-                f"{where}.{member}: '{do}' has none; leave it out, or do "
-                f"{' or '.join(sorted(users_of_it))}"
-            )
-    if do in ("stall", "slow") and "seconds" not in item:
-        raise FaultRefused(f"{where}.seconds: say how long, as seconds = 0.5")
-
-
-def _match(value: object, where: str) -> FaultMatch:
-    known = [member.name for member in fields(FaultMatch)]
-    item = _members(value, known, where)
-    for name in known[:-1]:
-        if name in item and not (isinstance(item[name], str) and item[name]):
-            raise FaultRefused(f"{where}.{name}: must be a text; leave it out to match any")
-    texts = {name: str(item[name]) for name in known[:-1] if name in item}
-    index = _whole(item["index"], f"{where}.index") if "index" in item else None
-    return FaultMatch(**texts, index=index)
-
-
-def _after(value: object, do: str, where: str) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or not _PLACE.fullmatch(value) or value.startswith("0 event"):
-        raise FaultRefused(
-            f'{where}.after: must be "head", "tool_call", a number of events as "3 events", or of '
-            'bytes as "512 bytes"'
-        )
-    if do in STATUSES and value != "head":
-        raise FaultRefused(
-            f"{where}.after: '{do}' stands in place of the whole answer; leave it out, or do "
-            "error_event, reset or end"
-        )
-    if do in ("error_event", "repeat", "corrupt", "close") and value == "head":
-        raise FaultRefused(f'{where}.after: there is no event before the head; write "1 event"')
-    if do == "repeat" and not value.endswith(("event", "events", "tool_call")):
-        raise FaultRefused(f'{where}.after: say which event comes twice, as "3 events"')
-    return value
-
-
-def _whole(value: object, where: str) -> int:
-    if type(value) is not int or not 0 <= value <= _MOST:
-        raise FaultRefused(f"{where}: must be a whole number from 0 to {_MOST}")
-    return value
-
-
-def _number(value: object, where: str) -> float | None:
-    if value is None:
-        return None
-    if type(value) not in (int, float) or not 0 <= float(str(value)) <= _LONGEST_S:
-        raise FaultRefused(f"{where}: must be a number of seconds, up to {_LONGEST_S:.0f}")
-    return float(str(value))
-
-
-def _code(value: object, where: str) -> int | None:
-    if value is None:
-        return None
-    codes = (*range(1000, 1004), *range(1007, 1015), *range(3000, 5000))
-    if type(value) is not int or value not in codes:
-        raise FaultRefused(f"{where}: must be a close code that a service sends, as 1011 or 4000")
-    return value
+def _contradiction(given: Mapping[str, Any]) -> str | None:
+    """What contradicts what a fault does, and what to do."""
+    do, after = given["do"], given.get("after", "")
+    for member, users in _USERS.items():
+        if member in given and do not in users:
+            return f"{member}: '{do}' has none; leave it out, or do {' or '.join(sorted(users))}"
+    if do in ("stall", "slow") and "seconds" not in given:
+        return "seconds: say how long, as seconds = 0.5"
+    if do in STATUSES and after not in ("", "head"):
+        return f"after: '{do}' stands in place of the whole answer; leave it out, or do error_event"
+    if do in _BEHIND and after == "head":
+        return 'after: there is no event before the head; write "1 event"'
+    if do == "repeat" and "byte" in after:
+        return 'after: say which event comes twice, as "3 events"'
+    return None
