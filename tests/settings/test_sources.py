@@ -185,7 +185,7 @@ def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
         ({"toml": 'lisen = "x"'}, "tapeway.toml, line 1: unknown key lisen, did you mean listen?"),
         ({"toml": "zzz = 1"}, "tapeway.toml, line 1: unknown key zzz"),
         ({"toml": "[serve]\nmode = 1"}, "tapeway.toml, line 1: unknown key serve"),
-        ({"toml": "fault = 1"}, "tapeway.toml, line 1: fault: must be a list of faults"),
+        ({"toml": "fault = 1"}, "tapeway.toml, line 1: fault: must be a list of up to 1000 faults"),
         (
             {"toml": 'mode = "auto"\n[[fault]]\nname = "a"\ndo = "boom"'},
             "tapeway.toml, line 2: fault: [0] ('a').do: must be one of 429, 500",

@@ -116,7 +116,7 @@ def parse_faults(value: object, where: str = "faults") -> tuple[Fault, ...]:
         fault = _fault(item, f"{where}[{number}]")
         if fault.name in faults:
             raise FaultRefused(
-                f"{where}[{number}].name: '{fault.name}' is another fault's name too"
+                f"{where}[{number}].name: '{fault.name}' is the name of another fault too"
             )
         faults[fault.name] = fault
     return tuple(faults.values())
@@ -124,9 +124,8 @@ def parse_faults(value: object, where: str = "faults") -> tuple[Fault, ...]:
 
 def faults_document(faults: Iterable[Fault]) -> list[Json]:
     """The faults as `parse_faults` reads them."""
-    unset = (None, {})
     return [
-        {name: value for name, value in asdict(fault).items() if value not in unset}
+        {name: value for name, value in asdict(fault).items() if value not in (None, {})}
         for fault in faults
     ]
 
