@@ -19,7 +19,7 @@ _THEN: dict[str, Then] = {
     "reset": "reset",
     "timeout": "hang",
 }
-_NEEDS_REST = frozenset({"end", "slow", "corrupt"})
+NEEDS_REST = frozenset({"end", "slow", "corrupt"})
 """Faults that change nothing behind the last byte."""
 CALL_EVENT = re.compile(
     rb'"(?:input_json_delta|tool-call-delta|response\.(?:function_call_arguments|'
@@ -83,7 +83,7 @@ def lay(
     else:
         last = _event(framing, body, kind, count)
         at = len(body) + 1 if last is None else last.end
-    if at > len(body) or (at == len(body) and fault.do in _NEEDS_REST):
+    if at > len(body) or (at == len(body) and fault.do in NEEDS_REST):
         return None
     laid = LaidFault(fault, at, then)
     match fault.do:

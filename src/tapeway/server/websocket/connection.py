@@ -18,7 +18,6 @@ from tapeway.core.model.messages import (
     ResponseHead,
 )
 from tapeway.core.streams.pacing import Pace
-from tapeway.core.websocket.faults import MessageFault, lay_on_messages
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.engine.broker import Broker
 from tapeway.engine.faults import chosen, faults_of
@@ -30,6 +29,7 @@ from tapeway.errors import TapewayError, UpstreamError
 from tapeway.ports import UpgradeRefused, UpstreamSocket
 from tapeway.server.messages import Exchange
 from tapeway.server.miss_explainer import Explainer
+from tapeway.server.websocket.faulted import MessageFault, lay_on_messages
 from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.recorded_messages import RecordedTurns
 

@@ -16,7 +16,6 @@ from tapeway.core.misses.differences import difference_document
 from tapeway.core.misses.miss import Miss, MissExplanation, NearestRecording
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import WEBSOCKET, Headers, Request
-from tapeway.core.websocket.faults import MessageFault
 from tapeway.core.websocket.keep_alives import KeepAlives, is_plain_keep_alive
 from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
 from tapeway.core.websocket.session_comparison import texts_of
@@ -44,7 +43,7 @@ from tapeway.server.websocket.connection import (
     refused_error,
     settled,
 )
-from tapeway.server.websocket.faulted import FaultySender
+from tapeway.server.websocket.faulted import FAILED, MessageFault
 from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.live_lines import LiveLines, session_metadata
 from tapeway.server.websocket.recorded_messages import about_connection, recorded_session
@@ -58,7 +57,6 @@ STALL_S = 15.0
 _JSON: Headers = ((b"Content-Type", b"application/json"),)
 _OK = 200
 _INTERNAL_ERROR = 1011
-_FAILED = "The server had an error while processing the request"
 _MOST_REDACTED = 256 * 1024
 """The longest redacted message of a client, in bytes; a longer message holds media."""
 _MIXED = (
@@ -335,7 +333,7 @@ class SessionConnection:
 
         exchange, services = self._exchange, self._services
         mode = await services.arrived(exchange, self._address)
-        error = self._dialect.error_message("server_error", _FAILED)
+        error = self._dialect.error_message("server_error", FAILED)
         asked = exchange, self._address, self._request(first), mode
         return await services.faulted(*asked, said_in, error)
 
@@ -481,9 +479,8 @@ class _Playback:
         self._client = client
         self._play = play
         self._laid = laid
-        self._sender = (
-            None if laid is None else FaultySender(laid, self._say, asyncio.sleep, sent=sent)
-        )
+        if laid is not None:
+            laid.say, laid.sent = self._say, sent
         self._pace = services.pace
         self._stopping = services.stopping
         self._changed = asyncio.Event()
@@ -546,8 +543,8 @@ class _Playback:
             self._client.abort()
 
     async def _send_all(self) -> None:
-        turns, laid, sender = loop_turns(), self._laid, self._sender
-        if laid is not None and sender is not None and not await sender.begin():
+        turns, laid = loop_turns(), self._laid
+        if laid is not None and not await laid.begin():
             await self._end_faulted(laid)
             return
         while True:
@@ -555,11 +552,9 @@ class _Playback:
             if (due := self._play.due()) is not None:
                 if gap_s:
                     await asyncio.sleep(gap_s)
-                if laid is None or sender is None:
-                    goes_on = await self._say(due.message)
-                elif not (goes_on := await sender.send(due.message)):
-                    await self._end_faulted(laid)
-                if not goes_on:
+                if not await (self._say if laid is None else laid.send)(due.message):
+                    if laid is not None:
+                        await self._end_faulted(laid)
                     return
                 await turns.pause_if_over()
             elif (close := self.replay.close_due()) is not None:

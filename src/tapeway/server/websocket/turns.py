@@ -17,7 +17,6 @@ from tapeway.core.model.messages import Request
 from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.credentials import header_credentials
 from tapeway.core.streams.pacing import Schedule
-from tapeway.core.websocket.faults import MessageFault
 from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
 from tapeway.core.websocket.request_protocol import (
     Cancelled,
@@ -41,7 +40,7 @@ from tapeway.server.websocket.connection import (
     refused_error,
     settled,
 )
-from tapeway.server.websocket.faulted import FaultySender
+from tapeway.server.websocket.faulted import FAILED, MessageFault
 from tapeway.server.websocket.opening import LiveOpening
 from tapeway.server.websocket.recorded_messages import (
     Mark,
@@ -67,7 +66,6 @@ _OK = 200
 _OUTSIDE = f"messages of the service outside of any recorded turn ({{count}}): they were passed on, and {NOT_STORED}"
 _LEFT = "the client left before the answer ended"
 _FOR_EVER_S = 365 * 86_400.0
-_FAILED = "The server had an error while processing the request"
 _REPLAYED_PARENT = (
     "the request continues {parent}, an id from a recording: the service does not know this id. "
     "Record the whole conversation anew (mode record, or another cassette)"
@@ -349,7 +347,7 @@ class TurnConnection:
 
     async def _faulted(self, turn: "ServedTurn", request: Request, mode: Mode) -> Replay | None:
         """The recording that answers with a fault; None where no fault happens."""
-        error = self._protocol.error_message(turn.place.lane, "server_error", _FAILED, 500)
+        error = self._protocol.error_message(turn.place.lane, "server_error", FAILED, 500)
         if error is None:
             # It begins the connection.
             return None
@@ -429,13 +427,13 @@ class TurnConnection:
         async def send(message: WebSocketMessage) -> bool:
             return await self._hand_out(turn, [(message, mark_of(self._protocol, message))])
 
-        sender = FaultySender(laid, send, lambda seconds: self._until(now() + seconds))
-        goes_on = await sender.begin()
+        laid.say, laid.pause = send, lambda seconds: self._until(now() + seconds)
+        goes_on = await laid.begin()
         for due, message in timed:
             if not goes_on:
                 break
             await self._until(due)
-            goes_on = await sender.send(message)
+            goes_on = await laid.send(message)
         if goes_on or self._has_left:
             return
         if laid.fault.do == "timeout":
