@@ -1,5 +1,6 @@
 """What clients did after faults: asked again, took a cut answer for whole, or gave up."""
 
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -8,6 +9,11 @@ from tapeway.core.model.faults import STATUSES, Fault
 
 MOST_FAULTED = 1000
 """Faulted calls that are named per cassette."""
+
+_MOST_OPEN = 16
+"""The newest faulted calls, for which is looked what comes next."""
+_MOST_COMPARED = 256 * 1024
+"""Larger bodies are not compared."""
 
 Next = Literal["retried", "took_for_whole", "gave_up"]
 _CONVERSATIONS = ("messages", "contents", "input")
@@ -67,7 +73,7 @@ class FaultedCalls:
 
     def __init__(self) -> None:
         self.calls: list[FaultedCall] = []
-        self._open: list[_Open] = []
+        self._open: deque[_Open] = deque(maxlen=_MOST_OPEN)
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -92,7 +98,8 @@ class FaultedCalls:
     ) -> None:
         """Note a faulted call, by method and path."""
         if len(self.calls) < MOST_FAULTED:
-            self._open.append(_Open(len(self.calls), caller, answered_at, asked))
+            compared = asked if len(asked) <= _MOST_COMPARED else b""
+            self._open.append(_Open(len(self.calls), caller, answered_at, compared))
             self.calls.append(FaultedCall(fault.name, fault.do, *call, fault.retry_after))
 
     def _close(self, faulted: _Open, what: Next, at: float) -> None:
@@ -108,6 +115,8 @@ class FaultedCalls:
 
 def _goes_on(before: bytes, asked: bytes) -> bool:
     """Whether a request holds the conversation of an earlier one, and then what the model said."""
+    if not len(before) < len(asked) <= _MOST_COMPARED:
+        return False
     first, second = json_object(before) or {}, json_object(asked) or {}
     for name in _CONVERSATIONS:
         earlier, later = _turns(first.get(name)), _turns(second.get(name))

@@ -405,6 +405,7 @@ async def test_a_fault_is_for_what_it_matches(match: dict[str, object], hits: bo
 @pytest.mark.parametrize(
     ("item", "fault"),
     [
+        (STREAM, {"do": "close"}),
         (STREAM, {"do": "reset", "after": "6 events"}),
         (STREAM, {"do": "end", "after": "5 events"}),
         (STREAM, {"do": "end", "after": "tool_call"}),
@@ -534,6 +535,17 @@ async def test_the_report_says_whether_a_client_asked_again_and_kept_retry_after
     assert after == [("f", "retried", kept)]
     assert report.faulted[0].after_s is not None
     assert report.faulted[0].message.startswith("POST /v1/chat/completions: 429 by fault 'f'; the")
+
+
+@pytest.mark.parametrize("do", ["stall", "slow"])
+async def test_a_client_that_got_the_whole_answer_late_has_not_taken_a_cut_one(do: str) -> None:
+    items = [recorded(*EVENTS, DONE, body=FIRST), recorded(*EVENTS, DONE, body=GONE_ON, index=1)]
+    async with replaying(*items) as proxy:
+        await lay(proxy, do=do, seconds=0.01, after="1 event")
+        for item in items:
+            await answered(proxy, item=item)
+
+        assert await faulted_of(proxy) == [("f", "gave_up", None)]
 
 
 @pytest.mark.parametrize(

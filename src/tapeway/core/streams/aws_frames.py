@@ -64,15 +64,11 @@ class AwsFrame:
 
 def exception_frame(kind: str, payload: bytes) -> bytes:
     """A frame that reports an error of this kind."""
-    headers = {":exception-type": kind, ":content-type": "application/json"}
-    headers[":message-type"] = "exception"
+    headers = {b":exception-type": kind.encode(), b":message-type": b"exception"}
+    headers[b":content-type"] = b"application/json"
     written = b"".join(
         [
-            bytes((len(name),))
-            + name.encode()
-            + bytes((_TEXT,))
-            + len(value).to_bytes(2)
-            + value.encode()
+            b"%c%b%c%b%b" % (len(name), name, _TEXT, len(value).to_bytes(2), value)
             for name, value in headers.items()
         ]
     )

@@ -62,12 +62,15 @@ class LaidFault:
 
 
 def lay(
-    fault: Fault, head: ResponseHead, body: bytes, error_event: Callable[[bytes], bytes | None]
+    fault: Fault, head: ResponseHead, body: bytes, error_event: Callable[[bytes], bytes]
 ) -> LaidFault | None:
     """The fault at its place in a recorded answer, None if the answer does not come to that place.
 
     `error_event` makes the provider's error of the media type of a stream.
     """
+    if fault.do == "close":
+        # It is for WebSocket.
+        return None
     kind, count = fault.place
     then, seconds = _THEN.get(fault.do, "on"), fault.seconds or 0.0
     if fault.do in STATUSES or (kind == "head" and fault.do != "slow"):
@@ -96,12 +99,11 @@ def lay(
         case "corrupt":
             return _corrupted(laid, framing, body, at)
         case "error_event":
-            insert = None if framing is None else error_event(_media_of(framing, media))
-            if insert is None:
+            if framing is None:
                 return None
-            if b"\r\n\r\n" in body:
-                insert = insert.replace(b"\n", b"\r\n") if framing and framing.pieces else insert
-            return replace(laid, insert=insert)
+            event = error_event(_media_of(framing, media))
+            is_crlf = framing.pieces is not None and b"\r\n\r\n" in body
+            return replace(laid, insert=event.replace(b"\n", b"\r\n") if is_crlf else event)
     return laid
 
 
