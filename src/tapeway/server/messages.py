@@ -18,7 +18,7 @@ from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import BodyBuffer
-from tapeway.core.cassette.plan import LiveCall
+from tapeway.core.cassette.plan import LiveCall, Replay
 from tapeway.core.http.location import DEFAULT_PORTS
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
@@ -177,6 +177,11 @@ class Exchange:
     """Origins in the response that no route leads to."""
     fault: Fault | None = None
     """What its recorded answer gets laid over."""
+
+    def lay(self, fault: Fault, replay: Replay) -> None:
+        """Note the fault that the answer of a recording gets."""
+        self.key, self.shown = replay.key, replay.target
+        self.fault, self.note = fault, fault.text
 
 
 def buffered_body(raw: ClientRequest, max_body: int) -> bytes | None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
@@ -472,45 +472,37 @@ class Proxy:
         laid = await chosen(broker.source, incoming, replay, wanted, at)
         if laid is None:
             return None
-        exchange.key, exchange.shown = replay.key, replay.target
         fault, index = laid.fault, interaction.index
-        exchange.fault = fault
+        exchange.lay(fault, replay)
         if fault.do in STATUSES:
             response = error_answer(incoming.request, int(fault.do), fault.retry_after)
-            self._ended(exchange, "replayed", response.status, index, fault.text)
+            self._ended(exchange, "replayed", response.status, index)
             return self._write(exchange, response, "replayed", index)
         # Now: its client may come again before it has ended.
-        self._ended(exchange, "replayed", sent.status, index, fault.text, size=laid.at or 0)
+        self._ended(exchange, "replayed", sent.status, index, size=laid.at or 0)
         return await self._play_faulted(exchange, interaction, laid)
 
     async def _play_faulted(
         self, exchange: Exchange, interaction: Interaction, laid: LaidFault
     ) -> WireResponse:
-        raw, outgoing, then = exchange.raw, None, laid.then
+        raw, outgoing = exchange.raw, None
+        playback = self._playback(exchange, interaction)
+        told = outcome_headers("replayed", exchange.cassette, interaction.index, laid.fault)
         try:
             async with self._open_waits.wait():
                 if laid.at is None:
                     await pause(raw, laid.wait_s)
-                if laid.at is not None or then == "on":
-                    playback = self._playback(exchange, interaction)
+                if laid.at is not None or laid.then == "on":
                     await playback.until(playback.head_s)
-                    outgoing = FaultyOutgoing(
-                        *(raw, laid.head(playback.head, interaction.response.size)),
-                        outcome_headers(
-                            "replayed", exchange.cassette, interaction.index, laid.fault
-                        ),
-                        laid,
-                        draining=self.draining,
-                    )
-                    await playback.play(outgoing)
-                    then = "on"
-        except FaultEnds:
-            pass
+                    head = laid.head(playback.head, interaction.response.size)
+                    outgoing = FaultyOutgoing(raw, head, told, laid, draining=self.draining)
+                    with suppress(FaultEnds):
+                        await playback.play(outgoing)
         except (ConnectionError, TapewayError):
             return abort(raw)
-        if then == "hang":
+        if laid.then == "hang":
             await until_left(raw, self._stopping, laid.fault.seconds)
-        if then in ("reset", "hang"):
+        if laid.then in ("reset", "hang"):
             return abort(raw, reset=True)
         return WireResponse((), keep_alive=False) if outgoing is None else outgoing.end()
 
@@ -836,7 +828,7 @@ class Proxy:
         explanation = NO_EXPLANATION if miss is None else miss.explanation
         tokens: tuple[int, ...] = ()
         model = NO_MODEL
-        if interaction is not None:
+        if interaction is not None and exchange.fault is None:
             tokens, model = charged_tokens(interaction)
             verdict, size = interaction.response.verdict, interaction.response.size
         kept = None

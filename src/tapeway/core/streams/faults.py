@@ -13,12 +13,7 @@ from tapeway.core.streams.events import Event
 from tapeway.core.streams.framings import FRAMINGS, Framing, events_of, framing_of
 
 Then = Literal["on", "end", "reset", "hang"]
-_THEN: dict[str, Then] = {
-    "error_event": "end",
-    "end": "end",
-    "reset": "reset",
-    "timeout": "hang",
-}
+_THEN: dict[str, Then] = {"error_event": "end", "end": "end", "reset": "reset", "timeout": "hang"}
 NEEDS_REST = frozenset({"end", "slow", "corrupt"})
 """Faults that change nothing behind the last byte."""
 CALL_EVENT = re.compile(
@@ -51,14 +46,12 @@ class LaidFault:
 
     def head(self, head: ResponseHead, size: int) -> ResponseHead:
         """The head of an answer whose recorded body has this size, with the right length if any."""
-        return head if head.length is None else replace(head, length=self._length(size))
-
-    def _length(self, size: int) -> int:
-        sent = (self.at or 0) + len(self.insert)
-        if self.then == "end":
-            return sent
-        whole = size + len(self.insert) - self.skip
-        return whole if self.then == "on" else max(whole, sent + 1)
+        if head.length is None:
+            return head
+        rest = 0 if self.then == "end" else size - self.skip - (self.at or 0)
+        # Only a body that is cut off has more than comes.
+        cut = self.then in ("reset", "hang")
+        return replace(head, length=(self.at or 0) + len(self.insert) + rest + cut)
 
 
 def lay(

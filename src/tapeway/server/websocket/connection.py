@@ -137,8 +137,8 @@ class ConnectionServices:
         at = partial(lay_on_messages, messages=messages, error=error)
         if (laid := await chosen(broker.source, incoming, replay, wanted, at)) is None:
             return None
-        exchange.key, exchange.shown, exchange.request = replay.key, replay.target, request
-        exchange.fault = laid.fault
+        exchange.lay(laid.fault, replay)
+        exchange.request = request
         return replay, laid
 
     async def live_call(

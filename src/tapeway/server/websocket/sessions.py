@@ -380,10 +380,9 @@ class SessionConnection:
         if unreached and difference is None:
             left = tail.text
             log.warning("cassette '%s' #%d: %s", cassette.name, index, left)
-        note = left if laid is None else laid.fault.text
         self._services.ended(
-            *(self._exchange, "replayed", _OK, index, note),
-            interaction=chosen if laid is None else None,
+            *(self._exchange, "replayed", _OK, index, left),
+            interaction=chosen,
             tail=tail if laid is None else None,
         )
         if difference is not None:

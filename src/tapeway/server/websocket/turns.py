@@ -392,8 +392,8 @@ class TurnConnection:
         response = interaction.response
         self._services.ended(
             *(turn.exchange, "replayed", response.status, interaction.index),
-            _what_is_told(turn, interaction),
-            interaction=interaction if turn.laid is None else None,
+            None if interaction.failure is None else interaction.failure.message,
+            interaction=interaction,
         )
         turn.noted = True
         schedule = Schedule(response, interaction.latency_ms, self._services.pace)
@@ -636,13 +636,6 @@ class AskedLive:
     reader: ResponseReader
     answer: "asyncio.Task[Answer | TapewayError]"
     live: LiveTurnAnswer | None = None
-
-
-def _what_is_told(turn: ServedTurn, interaction: Interaction) -> str | None:
-    """What the journal says of a replay."""
-    if turn.laid is not None:
-        return turn.laid.fault.text
-    return None if interaction.failure is None else interaction.failure.message
 
 
 def _ends_connection(error: TapewayError) -> bool:
