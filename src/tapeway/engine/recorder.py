@@ -14,6 +14,7 @@ from tapeway.core.cassette.plan import Answer, LiveCall, Replay
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.engine.cassettes.cassettes import Cassettes
 from tapeway.engine.decision import READS
+from tapeway.engine.hooks import Hooks
 from tapeway.engine.recording.call import PROVEN, RunningCall
 from tapeway.engine.recording.selection import Policy
 from tapeway.engine.recording.storing import Storing
@@ -50,12 +51,15 @@ class Recorder:
         store: CassetteStore,
         policy: Policy,
         redaction: RequestRedaction,
+        hooks: Hooks,
     ) -> None:
         self.responder = responder
         self.streams = calls.streams
         self._cassettes = cassettes
         self._calls = calls
-        self._storing = Storing(store, policy, redaction, cassettes.replacing, cassettes.source)
+        self._storing = Storing(
+            *(store, policy, redaction, cassettes.replacing, cassettes.source), hooks=hooks
+        )
         self._failed = False
         """Whether the last recording could not be stored."""
         self._numbers = count(1)
