@@ -202,7 +202,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._is_paused = False
         self._among = among
         among.add(self)
-        self._pause, self._resume = handler.pause_reading, handler.resume_reading
+        # The handler has them as long as the connection stands: a lost connection is no cycle.
         handler.pause_reading = self.pause_reading  # type: ignore[method-assign]
         handler.resume_reading = self.resume_reading  # type: ignore[method-assign]
 
@@ -222,19 +222,20 @@ class UpstreamConnection(asyncio.Protocol):
         self._among.discard(self)
         if self._timer is not None:
             self._timer.cancel()
+        del self.handler.pause_reading, self.handler.resume_reading
         self.handler.connection_lost(exc)
         if self.exchange is not None:
             self.exchange.lost(exc)
 
     def pause_reading(self) -> None:
         self._is_paused = True
-        self._pause()
+        ResponseHandler.pause_reading(self.handler)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Resume what is paused: a call for each read would feed the parser nothing each time."""
         if self._is_paused:
             self._is_paused = False
-            self._resume(resume_parser)
+            ResponseHandler.resume_reading(self.handler, resume_parser)
 
     def pause_writing(self) -> None:
         self.handler.pause_writing()
