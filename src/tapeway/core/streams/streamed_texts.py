@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, chain, pairwise
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,7 @@ import orjson
 
 from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.request_fields import media_type
-from tapeway.core.streams.events import BOM
+from tapeway.core.streams.events import BOM, LINE_END
 from tapeway.core.streams.framings import framing_of
 
 _TOKEN = re.compile(rb'("([^"\\]*(?:\\.[^"\\]*)*)")(\s*:)?|([\[\]{},])')
@@ -157,6 +157,7 @@ class StreamedTexts:
 
     def __init__(self, body: bytes, content_type: bytes) -> None:
         self._body = body
+        self._has_cr = body.find(b"\r") >= 0
         self._top = _Column()
         # The data of an event may have several lines.
         self._documents: list[Sequence[Extent]] = []
@@ -199,11 +200,10 @@ class StreamedTexts:
         # As the HTML standard reads events, but for data that ends with the body: that is read too.
         data: list[Extent] = []
         name = b""
-        start = len(BOM) if self._body.startswith(BOM) else 0
-        lines = iter(self._body[start:].splitlines(keepends=True))
-        for line in lines:
-            text = line.rstrip(b"\r\n")
-            end = read_to = start + len(text)
+        next_line = len(BOM) if self._body.startswith(BOM) else 0
+        while (start := next_line) < len(self._body):
+            end, next_line = self._line_end(start)
+            text, read_to = self._body[start:end], end
             if not text:
                 if data:
                     self._read_data(data, name)
@@ -225,11 +225,18 @@ class StreamedTexts:
                 self._read_document(
                     [(start + named.end(), end)], self._top.inner[("line", named[1])]
                 )
-            start += len(line)
             if read_to > end:
-                passed = islice(lines, self._body.count(b"\n", end, read_to))
-                start += sum(map(len, passed))
+                _, next_line = self._line_end(read_to)
         self._read_data(data, name)
+
+    def _line_end(self, start: int) -> tuple[int, int]:
+        """Where the line that has `start` ends, and where the next one begins."""
+        if self._has_cr:
+            found = LINE_END.search(self._body, start)
+            return found.span() if found is not None else (len(self._body), len(self._body))
+        # A search for one octet takes half the time.
+        end = self._body.find(b"\n", start)
+        return (end, end + 1) if end >= 0 else (len(self._body), len(self._body))
 
     def _read_documents(self, start: int, end: int) -> int:
         """Read a line, and those that follow in the same form; the end of the last, 0 for no document."""
@@ -482,7 +489,7 @@ class _Form:
         contents = [_NUMBER_CONTENT if column is None else _STRING_CONTENT for column in changing]
         written = [start, *chain.from_iterable(zip(contents, others, strict=True))]
         self._pattern = re.compile(
-            b"%b(?=[\\r\\n]|\\Z)()(?:%b(?=%b))?" % (b"".join(written), _TO_THE_NEXT, start)
+            b"%b(?=[\\r\\n]|\\Z)()(?:%b)?" % (b"".join(written), _TO_THE_NEXT)
         )
 
     def add(self, body: bytes, start: int, number: int) -> list[Extent]:
