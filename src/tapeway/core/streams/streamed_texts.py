@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -55,12 +55,15 @@ _ID = re.compile(r"(?:^i|_i|[a-z]I)(?:d|D|ndex)$|[a-z]ID$|^index$")
 _TELLING = frozenset({*_KINDS, *_INDEXES, *_ELEMENT_INDEXES})
 _COUNTER = re.compile(rb'"sequence_number" ?: ?(\d{1,15})(?=[,}])')
 """The number of an event in the stream. A new number makes no new form."""
-_STRING_CONTENT = rb'([^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+)'
-_NUMBER_CONTENT = rb"(0|[1-9][0-9]*+)"
-_TO_THE_NEXT = rb"\r?\n(?:\r?\n(?:(?:event|id|retry)?:[^\r\n]*+\r?\n)*+data: ?)?"
+_STRING_CONTENT = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+')
+_NUMBER_CONTENT = re.compile(rb"0|[1-9][0-9]*+")
+_TO_THE_NEXT = re.compile(rb"\r?\n(?:\r?\n(?:(?:event|id|retry)?:[^\r\n]*+\r?\n)*+data: ?)?")
 """What is between two lines of JSON, or between the data of two events of one line."""
-_MOST_FORMS, _MOST_CHANGING, _MOST_ALIKE = 4, 3, 64
-"""Limits: forms of lines to try, differing strings in a line, remembered places of strings."""
+_LINE_ENDS = (b"\r", b"\n", b"")
+_MOST_FORMS, _MOST_CHANGING, _MOST_ALIKE, _MOST_AT_ONCE = 4, 3, 64, 1024
+"""Limits: forms of lines to try, differing strings in a line, remembered places of strings, lines that
+are read together.
+"""
 _RECORD_END = "\x1e"
 """Ends a message of SignalR, and stands between packets that Engine.IO answers a poll with."""
 _HELD = re.compile(
@@ -478,43 +481,34 @@ class _Form:
     Such a document need not be parsed. Those that follow each other are read together.
     """
 
-    __slots__ = ("_changing", "_pattern", "_same")
+    __slots__ = ("_at_once", "_beginning", "_changing", "_rest", "_same")
 
     def __init__(
         self, parts: Sequence[bytes], changing: Sequence[_Found | None], same: Sequence[_Found]
     ) -> None:
         """`parts` is the text around what differs: strings, and None for the event's number."""
         self._changing, self._same = changing, same
-        start, *others = map(re.escape, parts)
-        contents = [_NUMBER_CONTENT if column is None else _STRING_CONTENT for column in changing]
-        written = [start, *chain.from_iterable(zip(contents, others, strict=True))]
-        self._pattern = re.compile(
-            b"%b(?=[\\r\\n]|\\Z)()(?:%b)?" % (b"".join(written), _TO_THE_NEXT)
-        )
+        self._at_once = _MOST_AT_ONCE
+        self._beginning, *others = parts
+        self._rest = [
+            (column is not None, other) for column, other in zip(changing, others, strict=True)
+        ]
 
     def add(self, body: bytes, start: int, number: int) -> list[Extent]:
         """Add the strings of the documents of this form that begin here; where they are.
 
         The first of them has this number.
         """
-        match, next_start = self._pattern.match, start
-        starts: list[int] = []
-        ends: list[int] = []
-        texts_of_documents: list[tuple[bytes, ...]] = []
-        last = len(self._changing) + 1
-        while (document := match(body, next_start)) is not None:
-            starts.append(next_start)
-            ends.append(document.start(last))
-            texts_of_documents.append(document.groups())
-            if (next_start := document.end()) == ends[-1]:
-                break
+        extents, contents_of_documents = self._read(body, start)
         texts = [
             contents if changing_form is None else _holding_nothing(_strings_of(contents))
             for changing_form, contents in zip(
-                self._changing, zip(*texts_of_documents, strict=True), strict=False
+                self._changing, zip(*contents_of_documents, strict=True), strict=False
             )
         ]
         count = min(map(len, texts), default=0)
+        # Those behind one that is no JSON are read again.
+        self._at_once = min(2 * self._at_once, _MOST_AT_ONCE) if count == len(extents) else 1
         numbers = range(number, number + count)
         for changing_form, strings in zip(self._changing, texts, strict=False):
             if changing_form is not None:
@@ -526,7 +520,50 @@ class _Form:
                 ]
         for column, text, (_, path, ids), name in self._same:
             column.pieces += [(text, (event, path, ids), name) for event in numbers]
-        return [*zip(starts, ends, strict=True)][:count]
+        return extents[:count]
+
+    def _read(self, body: bytes, start: int) -> tuple[list[Extent], list[list[bytes]]]:
+        """Where documents of this form follow each other from here on, and what differs in each."""
+        # An expression for all of it would have to be compiled for each stream.
+        find, has_at = body.find, body.startswith
+        extents: list[Extent] = []
+        contents_of_documents: list[list[bytes]] = []
+        beginning, between = self._beginning, b"\n"
+        next_beginning = between + beginning
+        goes_on = has_at(beginning, start)
+        while goes_on and len(extents) < self._at_once:
+            at = start + len(beginning)
+            contents: list[bytes] = []
+            for is_string, other in self._rest:
+                end = find(b'"', at) if is_string else _number_end(body, at)
+                if is_string and find(b"\\", at, end) >= 0:
+                    end = _string_end(body, at)
+                if end < 0 or not has_at(other, end):
+                    return extents, contents_of_documents
+                contents.append(body[at:end])
+                at = end + len(other)
+            goes_on = has_at(next_beginning, at)
+            if not goes_on and body[at : at + 1] not in _LINE_ENDS:
+                break
+            extents.append((start, at))
+            contents_of_documents.append(contents)
+            if not goes_on and (found := _TO_THE_NEXT.match(body, at)) is not None:
+                between = found[0]
+                next_beginning = between + beginning
+                goes_on = has_at(next_beginning, at)
+            start = at + len(between)
+        return extents, contents_of_documents
+
+
+def _string_end(body: bytes, start: int) -> int:
+    """Where the content of a string ends that begins here, up to a character that no string has."""
+    content = _STRING_CONTENT.match(body, start)
+    return start if content is None else content.end()
+
+
+def _number_end(body: bytes, start: int) -> int:
+    number = _NUMBER_CONTENT.match(body, start)
+    return -1 if number is None else number.end()
 
 
 def _strings_of(contents: Sequence[bytes]) -> Sequence[str]:
