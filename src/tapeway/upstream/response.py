@@ -110,7 +110,7 @@ class UpstreamAnswer:
     def _chunks(self) -> tuple[list[bytes], bool]:
         """The next whole chunks, and whether one is beyond the limit."""
         exchange, is_chunked = self._exchange, self.head.framing == "chunked"
-        if self._count >= _MOST_CHUNKS:
+        if not is_chunked or self._count >= _MOST_CHUNKS:
             rest = exchange.all_as_one()
             pieces = [] if rest is None else [rest]
         else:
