@@ -504,7 +504,9 @@ class UpstreamExchange:
         self, pieces: list[tuple[bytes, bool]], content: StreamReader, most: int
     ) -> None:
         """Read so many pieces, or wait for one."""
-        while len(pieces) < most and (content.total_bytes > self._taken or self._may_end_a_chunk):
+        for _ in range(most):
+            if content.total_bytes == self._taken and not self._may_end_a_chunk:
+                return
             piece = await content.readchunk()
             data, is_end = piece
             self._taken += len(data)

@@ -491,7 +491,8 @@ class _Form:
         self._at_once = _MOST_AT_ONCE
         self._beginning, *others = parts
         self._rest = [
-            (column is not None, other) for column, other in zip(changing, others, strict=True)
+            (column is not None, other, len(other))
+            for column, other in zip(changing, others, strict=True)
         ]
 
     def add(self, body: bytes, start: int, number: int) -> list[Extent]:
@@ -529,19 +530,19 @@ class _Form:
         extents: list[Extent] = []
         contents_of_documents: list[list[bytes]] = []
         beginning, between = self._beginning, b"\n"
-        next_beginning = between + beginning
+        size, next_beginning = len(beginning), between + beginning
         goes_on = has_at(beginning, start)
-        while goes_on and len(extents) < self._at_once:
-            at = start + len(beginning)
+        for _ in range(self._at_once if goes_on else 0):
+            at = start + size
             contents: list[bytes] = []
-            for is_string, other in self._rest:
+            for is_string, other, other_size in self._rest:
                 end = find(b'"', at) if is_string else _number_end(body, at)
                 if is_string and find(b"\\", at, end) >= 0:
                     end = _string_end(body, at)
                 if end < 0 or not has_at(other, end):
                     return extents, contents_of_documents
                 contents.append(body[at:end])
-                at = end + len(other)
+                at = end + other_size
             goes_on = has_at(next_beginning, at)
             if not goes_on and body[at : at + 1] not in _LINE_ENDS:
                 break
@@ -551,6 +552,8 @@ class _Form:
                 between = found[0]
                 next_beginning = between + beginning
                 goes_on = has_at(next_beginning, at)
+            if not goes_on:
+                break
             start = at + len(between)
         return extents, contents_of_documents
 
@@ -757,7 +760,8 @@ def _kind_step(kind: str) -> _Step:
 
 def _changes(pieces: Sequence[Piece]) -> bool:
     """Whether the strings change, unlike a string repeated in each event, such as a model's name."""
-    return any(text != pieces[0][0] for text, _, _ in pieces)
+    texts = [text for text, _, _ in pieces]
+    return bool(texts) and texts.count(texts[0]) < len(texts)
 
 
 def _by_ids(pieces: list[Piece]) -> Iterable[list[Piece]]:
