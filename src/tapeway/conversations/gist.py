@@ -1,12 +1,11 @@
 """The question and the answer of a call, in a few words: in a list all calls of an API read
 alike."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from tapeway.conversations.model import ContentPart, ConversationTurn
+from tapeway.conversations.model import ContentPart, ConversationTurn, readable
 from tapeway.conversations.reader import (
     ParsedCall,
     UnreadableCall,
@@ -79,15 +78,8 @@ def _parsed_call(item: Interaction) -> ParsedCall | None:
 
 
 def _last_words(turns: Iterable[ConversationTurn]) -> str:
-    spoken = [*turns]
-    # Some APIs name the tool in its call alone.
-    names = {
-        part.id: part.name
-        for turn in spoken
-        for part in turn.parts
-        if part.kind == "call" and part.id
-    }
-    return _short(" ".join([_part(part, names) for turn in spoken[-1:] for part in turn.parts]))
+    last = [*turns][-1:]
+    return _short(" ".join([_part(part) for turn in last for part in turn.parts]))
 
 
 def _answer_words(turn: ConversationTurn, stop_reason: str) -> str:
@@ -95,12 +87,12 @@ def _answer_words(turn: ConversationTurn, stop_reason: str) -> str:
     return _short(" ".join([*words, *([f"({stop_reason})"] if stop_reason else [])]))
 
 
-def _part(part: ContentPart, names: Mapping[str, str] = MappingProxyType({})) -> str:
+def _part(part: ContentPart) -> str:
     match part.kind:
         case "call":
             return f"{part.name}({_arguments(part.value)})"
         case "result":
-            return f"{part.name or names.get(part.id) or 'result'}: {part.text}"
+            return f"{part.name or 'result'}: {readable(part.text[: 4 * MOST])}"
         case "attachment":
             value = part.value if isinstance(part.value, dict) else {}
             return f"[{value.get('media_type') or value.get('type') or 'attachment'}]"
@@ -161,7 +153,7 @@ def _value(value: Json) -> str:
         case list():
             return f"[{len(value)} items]" if len(value) > 1 else " ".join(map(_value, value))
         case str():
-            return value
+            return readable(value)
         case _:
             return dump(value).decode()
 

@@ -6,11 +6,12 @@ the cache up to the first element that differs from the turn before.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 
-from tapeway.conversations.model import ASSISTANT, ContentPart, ConversationMessage
+from tapeway.conversations.model import ASSISTANT, USER, ContentPart, ConversationMessage
 from tapeway.conversations.reader import UnreadableCall, parse_call, parse_sdk_call
 from tapeway.conversations.threading import Threads
+from tapeway.conversations.tool_steps import ToolStep, ToolSteps, TurnFigures
 from tapeway.core.digests import sha256
 from tapeway.core.http.content_codings import content_coding, decode
 from tapeway.core.json_text import Json, canonical, json_object
@@ -84,7 +85,8 @@ class CallTurn:
     """A call: tokens, cost, added messages, and the prefix shared with the turn before.
 
     `usd` is None for a model without a known price, `cached_tokens` where the service tells none,
-    `latency_ms` for a call that was not recorded over HTTP. `at` is when it was answered.
+    `latency_ms` for a call that was not recorded over HTTP. `at` is when it was answered. `calls`
+    are the tools that the answer calls, with their results from the turns after it.
     """
 
     interaction: int
@@ -96,12 +98,27 @@ class CallTurn:
     completion_tokens: int
     cached_tokens: int | None
     usd: float | None
+    prompt_usd: float | None
     latency_ms: float | None
     at: str | None
     messages: int
     new: tuple[ConversationMessage, ...]
     prefix: RepeatedPrefix
     largest_results: tuple[ToolResult, ...]
+    calls: tuple[ToolStep, ...] = ()
+
+    @property
+    def says(self) -> dict[str, Json]:
+        """The beginnings of what was asked anew, and of the answer's words."""
+        texts = {True: "", False: ""}
+        for message in self.new:
+            words = " ".join([part.text for part in message.parts if part.kind == "text"])
+            answered = message.role == ASSISTANT
+            texts[answered] = words if answered or message.role == USER else texts[answered]
+        return {
+            "asked": " ".join(texts[False][: 2 * _HEAD].split())[:_HEAD],
+            "answered": " ".join(texts[True][: 2 * _HEAD].split())[:_HEAD],
+        }
 
     @property
     def tools(self) -> list[Json]:
@@ -118,6 +135,8 @@ class CallTurn:
             "tools": self.tools,
             "new": [part for message in self.new for part in _new_parts(message)],
             "prefix": asdict(self.prefix),
+            **self.says,
+            "calls": [asdict(step) for step in self.calls],
             "largest_results": [asdict(result) for result in self.largest_results],
         }
 
@@ -137,6 +156,7 @@ class CassetteTurns:
     def sums(self) -> dict[str, Json]:
         """Turns, tokens and cost in all; `usd` is None if no model has a known price."""
         priced = [turn.usd for turn in self.turns if turn.usd is not None]
+        timed = [turn.latency_ms for turn in self.turns if turn.latency_ms is not None]
         unpriced = {
             f"{turn.provider}/{turn.model}"
             for turn in self.turns
@@ -152,6 +172,7 @@ class CassetteTurns:
             "total_tokens": prompt + completion,
             "cached_tokens": sum([turn.cached_tokens or 0 for turn in self.turns]),
             "usd": round(sum(priced), 9) if priced else None,
+            "latency_ms": round(sum(timed), 3) if timed else None,
             "unpriced": [*sorted(unpriced)],
         }
 
@@ -217,11 +238,14 @@ def turns(reading: ReadCalls, prices: PriceTable) -> CassetteTurns:
         new[message.interaction].append(message)
     names = _tool_names(message for messages in new.values() for message in messages)
     before: dict[int, _Prompt] = {}
+    steps: dict[int, ToolSteps] = defaultdict(ToolSteps)
     call_turns: list[CallTurn] = []
     for call in reading.calls:
         prompt = _prompt(call)
         known = before.get(call.conversation)
-        call_turns.append(_turn(call, prompt, known, new[call.index], names, prices))
+        turn = _turn(call, prompt, known, new[call.index], names, prices)
+        calls = steps[call.conversation].of_turn(_figures(turn), turn.new)
+        call_turns.append(replace(turn, calls=calls))
         before[call.conversation] = prompt
     return CassetteTurns(tuple(call_turns), tuple(reading.left_out))
 
@@ -247,12 +271,25 @@ def _turn(
         completion_tokens=completed,
         cached_tokens=cached,
         usd=None if price is None else round(price.of(prompted, completed), 9),
+        prompt_usd=None if price is None else round(price.of(prompted, 0), 9),
         latency_ms=None if call.item is None else call.item.latency_ms,
         at=call.at,
         messages=len(prompt.messages),
         new=tuple(new),
         prefix=_prefix(before, prompt),
         largest_results=_largest(_results(new, names)),
+    )
+
+
+def _figures(turn: CallTurn) -> TurnFigures:
+    return TurnFigures(
+        turn.interaction,
+        turn.prompt_tokens,
+        turn.completion_tokens,
+        turn.latency_ms or 0.0,
+        turn.at,
+        turn.prompt_usd,
+        turn.prefix.breaks_at is None and turn.prefix.of > 0,
     )
 
 

@@ -143,6 +143,8 @@ def _message_part(part: ContentPart) -> Json:
         "name": part.name,
         "id": part.id,
         "value": part.value,
+        "data": part.data,
+        "failed": part.failed,
     }
 
 
@@ -164,7 +166,7 @@ def _answer(answer: ParsedAnswer) -> Json:
         "text": _text_of_kind(parts, "text"),
         "thinking": _text_of_kind(parts, "thinking"),
         "tool_calls": calls,
-        "attachments": [part.value for part in parts if part.kind == "attachment"],
+        "attachments": [_message_part(part) for part in parts if part.kind == "attachment"],
         "stop_reason": answer.stop_reason,
         "error": answer.error,
         "notes": list(answer.notes),

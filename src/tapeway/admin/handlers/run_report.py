@@ -75,7 +75,9 @@ async def _sent(request: web.Request, model: type[Sent]) -> Sent:
 
 def _documents(sent: RunReport) -> list[Mapping[str, Any]]:
     """The reports as values. Raises AdminError (400) for a difference that is at no place."""
-    documents: list[Mapping[str, Any]] = [cassette.model_dump(mode="json") for cassette in sent.cassettes]
+    documents: list[Mapping[str, Any]] = [
+        cassette.model_dump(mode="json") for cassette in sent.cassettes
+    ]
     for document in documents:
         for near in (near for miss in document["misses"] for near in miss["nearest"]):
             if not all(
