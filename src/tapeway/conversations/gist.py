@@ -90,7 +90,7 @@ def _answer_words(turn: ConversationTurn, stop_reason: str) -> str:
 def _part(part: ContentPart) -> str:
     match part.kind:
         case "call":
-            return f"{part.name}({_arguments(part.value)})"
+            return call_words(part)
         case "result":
             return f"{part.name or 'result'}: {readable(part.text[: 4 * MOST])}"
         case "attachment":
@@ -98,6 +98,11 @@ def _part(part: ContentPart) -> str:
             return f"[{value.get('media_type') or value.get('type') or 'attachment'}]"
         case _:
             return part.text
+
+
+def call_words(call: ContentPart) -> str:
+    """A tool's call in a few words, its first argument for all of them."""
+    return f"{call.name}({_arguments(call.value)})"
 
 
 def _arguments(value: Json) -> str:

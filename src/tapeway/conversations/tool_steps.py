@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from tapeway.conversations.gist import call_words
 from tapeway.conversations.model import ASSISTANT, ContentPart, ConversationMessage, readable
-from tapeway.core.json_text import dump
 
 _HEAD = 160
 _SECOND_MS = 1000.0
@@ -17,7 +17,7 @@ _SECOND_MS = 1000.0
 
 @dataclass(slots=True)
 class ToolStep:
-    """A tool call and its result, each by its beginning.
+    """A tool call and its result, each in a few words.
 
     `tokens` and `usd` are about what the result added to the next prompt, `ms` about how long the
     tool took: recordings hold the time of an answer to the second. None where that is not known.
@@ -25,7 +25,7 @@ class ToolStep:
     """
 
     name: str
-    arguments: str
+    call: str
     id: str = field(repr=False)
     result: str | None = None
     characters: int = 0
@@ -65,7 +65,7 @@ class ToolSteps:
         asked = [*_parts(new[: len(new) - len(answered)])]
         self._answer(turn, asked)
         calls = [part for part in _parts(answered) if part.kind == "call"]
-        steps = [ToolStep(part.name, readable(_arguments(part))[:_HEAD], part.id) for part in calls]
+        steps = [ToolStep(part.name, call_words(part)[:_HEAD], part.id) for part in calls]
         self._waiting += steps
         for part in _parts(answered):
             # Of a tool that the service runs itself, the result is in the same answer.
@@ -109,10 +109,6 @@ def _is_of(result: ContentPart, step: ToolStep) -> bool:
 
 def _parts(messages: Sequence[ConversationMessage]) -> Iterator[ContentPart]:
     return (part for message in messages for part in message.parts)
-
-
-def _arguments(part: ContentPart) -> str:
-    return part.value if isinstance(part.value, str) else dump(part.value).decode()
 
 
 def _elapsed(before: TurnFigures, turn: TurnFigures) -> float | None:

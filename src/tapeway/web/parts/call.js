@@ -46,7 +46,7 @@ export function messagesOf(view) {
       each.thinking && { kind: "thinking", text: each.thinking },
       each.text && { kind: "text", text: each.text },
       ...each.tool_calls.map((call) => ({ kind: "call", text: "", id: call.id, name: call.name, value: call.arguments })),
-      ...(each.attachments ?? []).map((value) => ({ kind: "attachment", text: "", value })),
+      ...(each.attachments ?? []),
     ].filter(Boolean),
     error: each.error,
     notes: [each.stop_reason && `Stopped because of ${each.stop_reason}.`].filter(Boolean),
