@@ -1,7 +1,7 @@
 // The deck: what tapeway does now, and its controls. Each control says first what will happen.
 
 import { get, send } from "../shell/api.js";
-import { IS_REPORT, OUTCOMES, breakable, command, emptyState, fill, h, setText } from "../shell/dom.js";
+import { IS_REPORT, OUTCOMES, breakable, command, emptyState, fill, h, leads, setText } from "../shell/dom.js";
 import { count, counted, full } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
@@ -45,7 +45,7 @@ class DeckView {
     this.modes = Object.keys(MODES).map((mode) => this.modeButton(mode));
     this.explained = h("p.muted", { id: "mode-says" });
     this.own = h("p");
-    this.active = h("a.mono", { href: "#/cassettes" });
+    this.active = h("a.mono");
     this.store = h("dd.mono");
     this.durability = h("dd");
     this.connections = h("dd");
@@ -124,7 +124,8 @@ class DeckView {
     setText(this.explained, MODES[status.mode] ?? "");
     setText(this.own, ownModes(status));
     setText(this.active, status.cassette);
-    this.active.href = address("cassettes", status.cassette);
+    const where = address("cassettes", status.cassette);
+    if (leads(where)) this.active.href = where;
     setText(this.store, status.store.url);
     const { durability } = status.store;
     setText(this.durability, DURABILITY[durability] ? `${durability}: ${DURABILITY[durability]}` : durability);

@@ -3,11 +3,11 @@
 import { get } from "../shell/api.js";
 import { OUTCOMES, breakable, emptyState, h, outcomeBadge, requestCell } from "../shell/dom.js";
 import { count, counted, duration } from "../shell/format.js";
-import { withQuery } from "../shell/router.js";
+import { address, withQuery } from "../shell/router.js";
 
 export async function open({ signal }) {
   const found = await get("summary", {}, signal);
-  const sections = [causes(found), ...found.remarks.map(remark), slowest(found.slowest), gains(found.gains)];
+  const sections = [causes(found), ...found.remarks.map(remark), runs(found.runs), slowest(found.slowest), gains(found.gains)];
   return h(
     "div.deck.summary",
     {},
@@ -60,6 +60,12 @@ function remark({ title, count: all, notices, items }) {
   );
 }
 
+// The cassettes of the run, each a click from its conversation.
+function runs(names) {
+  if (names.length === 0) return null;
+  return panel("Runs", h("ul", {}, names.map((name) => h("li", {}, h("a.mono", { href: address("conversation", name) }, breakable(name))))));
+}
+
 function slowest(found) {
   if (found.length === 0) return null;
   return panel("Slowest calls", h("ul", {}, found.map(slow)));
@@ -69,7 +75,7 @@ function slow(each) {
   return h(
     "li",
     {},
-    h("a.mono", { href: `#/journal/${encodeURIComponent(each.id)}` }, duration(each.duration_ms)),
+    h("a.mono", { href: `#/journal/${encodeURIComponent(each.id)}` }, duration(each.took_ms)),
     " ",
     outcomeBadge(each.outcome),
     " ",
