@@ -11,7 +11,7 @@ from tapeway.embedded.deck import Deck
 from tests.support.thoroughness import step
 from tests.web.conftest import NARROW, WIDE
 from tests.web.opened_page import OpenedPage, PageOpener
-from tests.web.recorded import HOSTILE, png, stored, text_base64
+from tests.web.recorded import HOSTILE, exchange, png, stored, text_base64, wav
 from tests.web.test_call_views import spoken, websocket
 from tests.web.test_history_views import call
 
@@ -228,6 +228,39 @@ def test_pictures_of_messages_are_shown_and_an_svg_never_is(
         page.until("() => document.querySelector('.message-box img').naturalWidth === 8")
         page.see("https://elsewhere.invalid/a.png")
     assert page.tab.evaluate("window.ran === undefined")
+
+
+def test_a_form_lists_its_parts(runs: Deck, open_page: PageOpener) -> None:
+    parts = [
+        (f'name="prompt"; filename="{"x" * 60}.txt"', HOSTILE.encode()),
+        ('name="image"; filename="a.png"', png()),
+        ('name="file"; filename="a.wav"', wav()),
+        ('name="drawing"; filename="a.svg"', b"<svg onload='window.ran = 5'/>"),
+    ]
+    body = b"".join(
+        f"--x\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + content + b"\r\n"
+        for head, content in parts
+    )
+    recorded = exchange(None, {"json": {"text": "Hello"}})
+    recorded["request"] = {
+        **recorded["request"],
+        "headers": {"Content-Type": "multipart/form-data; boundary=x"},
+        "body_b64": text_base64(body + b"--x--\r\n"),
+    }
+    del recorded["request"]["json"]
+    stored(runs, "form", [recorded])
+    page = open_page(f"{runs.admin.url}/#/cassettes/form/0", NARROW)
+
+    page.see("prompt")
+    shown = page.tab.locator(".part")
+    assert shown.count() == 4
+    assert "window.ran = 1" in shown.nth(0).inner_text()
+    assert "image/png" in shown.nth(1).inner_text()
+    assert [shown.nth(at).locator("img").count() for at in range(4)] == [0, 1, 0, 0]
+    page.until("() => document.querySelector('.part audio').duration > 0")
+    assert page.tab.evaluate("window.ran === undefined")
+    assert page.faults_of_access() == []
+    assert not page.overflows()
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (NARROW, "light")][:: step(2)])

@@ -15,12 +15,14 @@ from tapeway.conversations.reader import (
     readable_value,
 )
 from tapeway.core.http import content_codings
+from tapeway.core.http.forms import FormPart, parse_multipart
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response
 from tapeway.core.model.request_fields import media_type
 from tapeway.core.streams.documents import documents
+from tapeway.core.text import decode_utf8
 
 MOST = 80
 """Characters of each of the two texts."""
@@ -137,6 +139,8 @@ def _body(message: Request | Response) -> str:
     if kind == _FORM:
         pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
         return " ".join([f"{name}={value}" for name, value in pairs[:_MOST_FIELDS]])
+    if parts := parse_multipart(find_header(message.headers, b"content-type") or b"", body):
+        return " ".join(map(_part_words, parts[:_MOST_FIELDS]))
     texts = [body] if isinstance(message, Request) else documents(message)
     for text in texts:
         if (value := readable_value(text)) is not None:
@@ -145,6 +149,14 @@ def _body(message: Request | Response) -> str:
     if "\0" in words or "\ufffd" in words:
         return _sized(kind, len(body))
     return words
+
+
+def _part_words(part: FormPart) -> str:
+    """A part of a form: its value, or the file that it is."""
+    name = f"{part.name}=" if part.name else ""
+    if part.filename or (text := decode_utf8(part.body[: 4 * MOST])) is None:
+        return f"{name}[{part.filename or part.content_type or 'part'}]"
+    return name + text
 
 
 def _sized(kind: bytes, size: int) -> str:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 
-from tapeway.conversations.model import ASSISTANT, USER, ContentPart, ConversationMessage
+from tapeway.conversations.model import ASSISTANT, USER, ContentPart, ConversationMessage, readable
 from tapeway.conversations.reader import UnreadableCall, parse_call, parse_sdk_call
 from tapeway.conversations.threading import Threads
 from tapeway.conversations.tool_steps import ToolStep, ToolSteps, TurnFigures
@@ -384,7 +384,7 @@ def _results(
                     message.conversation,
                     part.name or names.get(part.id, ""),
                     len(part.text),
-                    part.text[:_HEAD],
+                    readable(part.text[: 2 * _HEAD])[:_HEAD],
                 )
 
 
@@ -400,7 +400,7 @@ def _new_parts(message: ConversationMessage) -> Iterator[Json]:
             "kind": part.kind,
             "name": part.name,
             "characters": len(text),
-            "head": text[:_HEAD],
+            "head": readable(text[: 2 * _HEAD])[:_HEAD],
         }
 
 

@@ -23,7 +23,7 @@ function bare(type) {
 // A raster image of a message, which the API has found to be one; null for any other data: URL.
 export function pictureElement(url, says) {
   if (!PICTURE.test(url ?? "")) return null;
-  return h("figure.media", {}, h("img", { src: url, alt: "recorded image" }), h("figcaption.muted.small", {}, says));
+  return h("figure.media", {}, h("img", { src: url, alt: "recorded image" }), says && h("figcaption.muted.small", {}, says));
 }
 
 // An image or a player for a string of JSON, null where the browser shows no such thing.
