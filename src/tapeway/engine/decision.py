@@ -7,6 +7,7 @@ from dataclasses import replace
 from tapeway.core.agenttape.lookup import request_aliases
 from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
+from tapeway.core.cassette.choice import Why
 from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import Take, write_key
 from tapeway.core.cassette.index import CassetteIndex
@@ -80,12 +81,15 @@ class Planner:
         ):
             asked = cassette.asked(request, incoming.keyed)
         found_key: FoundKey | None = None
+        why = Why()
         if policy.replays:
             found_key = cassette.find(asked, routes_of(incoming))
-            if replay := self._replay(
+            found = self._replay(
                 cassette, take, found_key, asked, can_ask=policy.asks, known=incoming.known
-            ):
-                return replay
+            )
+            if isinstance(found, Replay):
+                return found
+            why = found
         if policy.uses_recordings and _is_unread(incoming.large_body, cassette):
             raise BodyUnread
         # Only what is asked for or missed is redacted: to be stored, and to be shown.
@@ -98,10 +102,10 @@ class Planner:
                 keys = [key, *self._other_keys(cassette.head, asked, redacted, incoming)]
                 if held := next((held for held in keys if held in cassette), None):
                     found_key = FoundKey(held)
-                    if replay := self._replay(
-                        cassette, take, found_key, asked, can_ask=policy.asks
-                    ):
-                        return replay
+                    found = self._replay(cassette, take, found_key, asked, can_ask=policy.asks)
+                    if isinstance(found, Replay):
+                        return found
+                    why = found
             # Few cassettes have aliases, and computing those of a large body takes time.
             aliases = self._aliases_in(cassette, incoming, redacted) if cassette.aliases else ()
             if aliases and (
@@ -111,7 +115,7 @@ class Planner:
             ):
                 return by_alias
             if not policy.asks:
-                miss = self._miss(cassette, take, redacted, key, found_key, asked, incoming)
+                miss = self._miss(cassette, take, redacted, key, why, asked, incoming)
                 if not aliases:
                     return miss
                 used_up = miss.used_up or used_by_alias(cassette, aliases, incoming.request)
@@ -133,8 +137,8 @@ class Planner:
             asked.variant,
             caller(redacted.credentials),
             take.writes_on(redacted.route),
-            policy.replays and (request.method in READS or cassette.may_answer_again(redacted)),
-            cassette.why_asked_again(key, take) if policy.replays else None,
+            policy.replays and (request.method in READS or cassette.choice.answers_again(redacted)),
+            why.outdated,
             incoming=incoming,
             read=_read_of(redacted, asked),
         )
@@ -148,20 +152,22 @@ class Planner:
         *,
         can_ask: bool,
         known: Collection[int] | None = None,
-    ) -> Replay | None:
+    ) -> Replay | Why:
         if found_key is None:
-            return None
-        interaction = cassette.next(
+            return Why()
+        interaction = cassette.choose(
             found_key, take, self._repeats, asked, can_ask=can_ask, known=known
         )
-        if interaction is None:
-            return None
+        if isinstance(interaction, Why):
+            return interaction
         if interaction.stored_keys:
             interaction = in_requested_form(interaction, asked.request)
         target = self._redaction.target_later(
             cassette.head.run_id, asked.request, interaction.request.target
         )
-        repeats = can_ask and cassette.repeats_first(interaction, take) and samples(interaction)
+        repeats = (
+            can_ask and cassette.choice.repeats_first(interaction, take) and samples(interaction)
+        )
         return Replay(cassette, interaction, target, found_key.key, REPEATED if repeats else None)
 
     def _by_alias(
@@ -333,7 +339,7 @@ class Planner:
         take: Take,
         redacted: Request,
         key: bytes,
-        found_key: FoundKey | None,
+        why: Why,
         asked: ReceivedRequest,
         incoming: Incoming,
     ) -> Miss:
@@ -344,29 +350,18 @@ class Planner:
             elif redacted.route == DEFAULT_ROUTE:
                 raise no_route_error(self._routes, redacted.route, redacted.target)
         miss = Miss(cassette.name, redacted, key, searched=cassette)
-        return (
-            miss if found_key is None else self._why_missed(miss, cassette, take, found_key, asked)
+        if used_up := why.used_up(asked, take):
+            return replace(miss, used_up=used_up)
+        told_apart = why.told_apart(asked)
+        if not told_apart:
+            return miss
+        names = dict.fromkeys(
+            name for recording in why.recordings for name in recording.request.varied
         )
-
-    def _why_missed(
-        self,
-        miss: Miss,
-        cassette: CassetteIndex,
-        take: Take,
-        found_key: FoundKey,
-        asked: ReceivedRequest,
-    ) -> Miss:
-        """A miss despite recordings: all are used up, or headers exclude all."""
-        equal = cassette.recordings(found_key.key)
-        why = {recording.index: asked.why_not(recording) for recording in equal}
-        used = [at for at, reason in why.items() if reason is None and at in take.touched]
-        if used:
-            return replace(miss, used_up=tuple(used))
-        names = dict.fromkeys(name for recording in equal for name in recording.request.varied)
         redactor = self._redaction.redactor(cassette.head.run_id, asked.request)
         shown = with_fields(miss.request, asked.request.headers, names, redactor)
         shown = replace(shown, varied=tuple(names))
-        return replace(miss, request=shown, note=_reasons_text(why))
+        return replace(miss, request=shown, note=_reasons_text(told_apart))
 
 
 def _is_unread(digests: LargeBodyDigests | None, cassette: CassetteIndex) -> bool:
@@ -396,18 +391,17 @@ def _stored_key(
     return request_key(redacted, asked.rules)
 
 
-def _reasons_text(why: Mapping[int, str | None]) -> str | None:
+def _reasons_text(why: Mapping[int, str]) -> str:
     """Why recordings of a request do not answer, in one line."""
     by_reason: dict[str, list[int]] = {}
     for index, reason in why.items():
-        if reason is not None:
-            by_reason.setdefault(reason, []).append(index)
+        by_reason.setdefault(reason, []).append(index)
     lines = [
         f"{', '.join([f'#{index}' for index in indexes[:_MOST_NAMED]])}"
         f"{' …' if len(indexes) > _MOST_NAMED else ''}: {reason}"
         for reason, indexes in by_reason.items()
     ]
-    return "; ".join(lines) or None
+    return "; ".join(lines)
 
 
 def _keeps_what_selects(redacted: Request, request: Request) -> bool:

@@ -19,7 +19,6 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerpr
 from tapeway.engine.journal import MissedCall, Tally, UnreachedRecording, UnrecordedAnswer
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.ports import SharedStore
-from tapeway.providers.api_call import samples
 from tapeway.providers.prices import PriceTable
 
 MOST_LISTED = 10_000
@@ -213,9 +212,6 @@ class ReportedRecordings(Protocol):
     async def duplicates(self, head: CassetteHead) -> Sequence[Sequence[RecordingSummary]]:
         """Groups of recordings of one request."""
 
-    def repeated(self) -> Iterable[AnyInteraction | None]:
-        """The recordings that answered again in the take of the recording."""
-
     def pages(self) -> AsyncIterator[Sequence[AnyInteraction]]:
         """All recordings, in order."""
 
@@ -245,9 +241,6 @@ class RecordingsInMemory(ReportedRecordings):
             ]
 
         return await asyncio.to_thread(titles)
-
-    def repeated(self) -> Iterable[AnyInteraction | None]:
-        return map(self._cassette.get, [*self._cassette.repeated])
 
     async def pages(self) -> AsyncIterator[Sequence[AnyInteraction]]:
         yield self._cassette.snapshot()
@@ -282,9 +275,6 @@ class RecordingsInStore(ReportedRecordings):
         titles = await self._store.titles(self.name, indexes)
         return [RecordingSummary(title.index, title.method, title.target) for title in titles]
 
-    def repeated(self) -> Iterable[AnyInteraction | None]:
-        return ()
-
     async def pages(self) -> AsyncIterator[Sequence[AnyInteraction]]:
         after: int | None = None
         while page := await self._store.page(self.name, after=after, limit=_PAGE):
@@ -304,11 +294,6 @@ async def report_of(
     head = await recordings.head()
     unused = await recordings.unused()
     stale, dated = await _stale_and_dated(recordings, head, tally, standards.oldest(today))
-    repeated = {
-        item.index: (item.request.method, item.request.target)
-        for item in _interactions(recordings.repeated())
-        if samples(item)
-    }
     return CassetteReport(
         name=recordings.name,
         replayed=tally.outcomes["replayed"],
@@ -321,7 +306,7 @@ async def report_of(
         usage=dict(tally.tokens),
         unmarked=_named(tally.unmarked),
         unrecorded=tuple(tally.unrecorded.values()),
-        repeated=_named({**tally.repeated, **repeated}),
+        repeated=_named(tally.repeated),
         told_apart=tuple(
             [f"{method} {path}: {rule}" for rule, (method, path) in tally.told_apart.items()]
         ),
