@@ -51,7 +51,11 @@ class Api:
             titles = [{"index": at, "latency_ms": 1000.0 * at} for at in range(4)]
             return {"titles": titles, "next": self.more}
         if path.endswith("/turns"):
-            return {"turns": [{"number": at} for at in range(60)], "sessions": [3]}
+            return {
+                "turns": [{"number": at} for at in range(60)],
+                "sessions": [3],
+                "sums": {"turns": 60},
+            }
         if path.endswith("/messages"):
             return {"messages": [{"content": "x" * 5000}] * 60, "next": None}
         return {"path": path}
@@ -106,7 +110,7 @@ def test_the_list_and_the_conversation_of_a_cassette_are_in_it() -> None:
     assert {len(message["content"]) for message in messages["messages"]} == {2000}
     assert "cassettes/a%2Fb/interactions/3/view" in found.answers
     assert [slow["took_ms"] for slow in summary["slowest"]] == [1000.0, 0.0]
-    assert summary["runs"] == ["a/b"]
+    assert summary["runs"] == [{"name": "a/b", "sums": {"turns": 60}}]
 
 
 def test_a_cassette_that_is_too_large_has_neither() -> None:

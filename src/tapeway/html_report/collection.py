@@ -155,12 +155,13 @@ def _summary(run: CollectedRun, latencies: Latencies) -> dict[str, Json]:
     return found | {"runs": [*_conversations(run)]}
 
 
-def _conversations(run: CollectedRun) -> Iterator[str]:
-    """The cassettes in whose conversations something is said."""
+def _conversations(run: CollectedRun) -> Iterator[Json]:
+    """The cassettes in whose conversations something is said, with the sums of their turns."""
     for path, answer in run.answers.items():
-        spoken = isinstance(answer, dict) and (answer.get("turns") or answer.get("sessions"))
-        if path.endswith("/turns") and spoken:
-            yield unquote(path.split("/")[1])
+        if not path.endswith("/turns") or not isinstance(answer, dict):
+            continue
+        if answer.get("turns") or answer.get("sessions"):
+            yield {"name": unquote(path.split("/")[1]), "sums": answer.get("sums")}
 
 
 def _is_hit(entry: Entry) -> bool:

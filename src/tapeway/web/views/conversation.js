@@ -55,6 +55,7 @@ class ConversationView {
     const page = await get(path`cassettes/${this.name}/turns`, { index: true }, this.signal);
     this.all = page.turns;
     await this.showSessions(page.sessions);
+    if (this.all.length > 0) this.body.after(this.spoken);
     if (this.all.length === 0) {
       this.body.remove();
       if (page.sessions.length === 0) fill(this.sums, emptyState("No call of a language model is recorded here", "A conversation is made of calls to providers such as OpenAI, Anthropic or Gemini.", leftOut(page.left_out)));

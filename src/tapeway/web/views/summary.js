@@ -2,7 +2,7 @@
 
 import { get } from "../shell/api.js";
 import { OUTCOMES, breakable, emptyState, h, outcomeBadge, requestCell } from "../shell/dom.js";
-import { count, counted, duration } from "../shell/format.js";
+import { count, counted, duration, money } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
 
 export async function open({ signal }) {
@@ -61,9 +61,10 @@ function remark({ title, count: all, notices, items }) {
 }
 
 // The cassettes of the run, each a click from its conversation.
-function runs(names) {
-  if (names.length === 0) return null;
-  return panel("Runs", h("ul", {}, names.map((name) => h("li", {}, h("a.mono", { href: address("conversation", name) }, breakable(name))))));
+function runs(found) {
+  if (found.length === 0) return null;
+  const says = ({ turns, latency_ms: took, usd }) => [counted(turns, "turn"), took > 0 && duration(took), usd !== null && money(usd)].filter(Boolean).join(" · ");
+  return panel("Runs", h("ul", {}, found.map(({ name, sums }) => h("li", {}, h("a.mono", { href: address("conversation", name) }, breakable(name)), h("span.muted.small", {}, ` ${sums.turns > 0 ? says(sums) : "a session"}`)))));
 }
 
 function slowest(found) {
