@@ -219,5 +219,5 @@ def _answer_of_replay(replay: Replay) -> Answer | TapewayError:
     item = replay.interaction
     if item.failure is not None:
         return UpstreamError(f"another instance asked, and {item.failure.message}")
-    name = replay.cassette.name
+    name = replay.base or replay.cassette.name
     return Answer("replayed", name, item.response, item.index, replay.key, recorded=item)
