@@ -155,6 +155,24 @@ def test_a_call_has_its_result_and_what_the_result_added_to_the_next_prompt() ->
     assert found.turns[1].says == {"asked": "", "answered": "ok"}
 
 
+def test_a_result_of_a_call_that_the_service_keeps_has_the_name_of_its_tool() -> None:
+    made = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    given = {"type": "function_call_output", "call_id": "c", "output": "sunny"}
+    found = read(
+        call(0, RESPONSES, {"input": "a"}, {"object": "response", "id": "r", "output": [made]}),
+        call(1, RESPONSES, {"input": [given], "previous_response_id": "r"}, {}),
+    )
+
+    assert [result.name for result in found.largest_results] == ["look"]
+    assert [step.result for step in found.turns[0].calls] == ["sunny"]
+
+
+def test_a_turn_that_failed_says_why() -> None:
+    found = read(chat(0, [user("a")], "", status=500))
+
+    assert found.turns[0].document["error"] == "the answer was an error, 500"
+
+
 def test_a_result_that_no_turn_brings_is_not_known() -> None:
     made = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "look"}}]}
 

@@ -86,7 +86,8 @@ class CallTurn:
 
     `usd` is None for a model without a known price, `cached_tokens` where the service tells none,
     `latency_ms` for a call that was not recorded over HTTP. `at` is when it was answered. `calls`
-    are the tools that the answer calls, with their results from the turns after it.
+    are the tools that the answer calls, with their results from the turns after it. `error` says
+    why the answer is missing or incomplete; it is empty for a whole one.
     """
 
     interaction: int
@@ -106,6 +107,7 @@ class CallTurn:
     prefix: RepeatedPrefix
     largest_results: tuple[ToolResult, ...]
     calls: tuple[ToolStep, ...] = ()
+    error: str = ""
 
     @property
     def says(self) -> dict[str, Json]:
@@ -198,6 +200,7 @@ class _PlacedCall:
     conversation: int
     model: str | None
     at: str | None
+    error: str
 
 
 @dataclass(slots=True)
@@ -220,7 +223,9 @@ class ReadCalls:
         if call is not None:
             held = item if isinstance(item, Interaction) else None
             number = self.threads.add(call)
-            self.calls.append(_PlacedCall(held, call.index, number, call.model, call.at))
+            self.calls.append(
+                _PlacedCall(held, call.index, number, call.model, call.at, call.error)
+            )
 
 
 def read_calls(items: Iterable[AnyInteraction]) -> ReadCalls:
@@ -236,14 +241,13 @@ def turns(reading: ReadCalls, prices: PriceTable) -> CassetteTurns:
     new: dict[int, list[ConversationMessage]] = defaultdict(list)
     for message in reading.threads.messages():
         new[message.interaction].append(message)
-    names = _tool_names(message for messages in new.values() for message in messages)
     before: dict[int, _Prompt] = {}
     steps: dict[int, ToolSteps] = defaultdict(ToolSteps)
     call_turns: list[CallTurn] = []
     for call in reading.calls:
         prompt = _prompt(call)
         known = before.get(call.conversation)
-        turn = _turn(call, prompt, known, new[call.index], names, prices)
+        turn = _turn(call, prompt, known, new[call.index], prices)
         calls = steps[call.conversation].of_turn(_figures(turn), turn.new)
         call_turns.append(replace(turn, calls=calls))
         before[call.conversation] = prompt
@@ -255,7 +259,6 @@ def _turn(
     prompt: _Prompt,
     before: _Prompt | None,
     new: Sequence[ConversationMessage],
-    names: Mapping[str, str],
     prices: PriceTable,
 ) -> CallTurn:
     made = None if call.item is None else describe_call(call.item.request.route, call.item.request)
@@ -277,7 +280,8 @@ def _turn(
         messages=len(prompt.messages),
         new=tuple(new),
         prefix=_prefix(before, prompt),
-        largest_results=_largest(_results(new, names)),
+        largest_results=_largest(_results(new)),
+        error=call.error,
     )
 
 
@@ -367,22 +371,14 @@ def _prefix(before: _Prompt | None, now: _Prompt) -> RepeatedPrefix:
     return RepeatedPrefix(kept, of, f"message {kept}" if kept < of else None)
 
 
-def _tool_names(messages: Iterable[ConversationMessage]) -> dict[str, str]:
-    """The names of the tools that were called, by the identifiers of the calls."""
-    parts = (part for message in messages for part in message.parts if part.kind == "call")
-    return {part.id: part.name for part in parts if part.id}
-
-
-def _results(
-    messages: Iterable[ConversationMessage], names: Mapping[str, str]
-) -> Iterator[ToolResult]:
+def _results(messages: Iterable[ConversationMessage]) -> Iterator[ToolResult]:
     for message in messages:
         for part in message.parts:
             if part.kind == "result":
                 yield ToolResult(
                     message.interaction,
                     message.conversation,
-                    part.name or names.get(part.id, ""),
+                    part.name,
                     len(part.text),
                     readable(part.text[: 2 * _HEAD])[:_HEAD],
                 )

@@ -1,5 +1,6 @@
 """One interaction for reading: request, response, the assembled answer of an LLM, and the times."""
 
+from collections.abc import Container
 from dataclasses import replace
 from itertools import islice
 
@@ -17,7 +18,9 @@ from tapeway.inspection.timeline import timeline
 
 _MOST_ANSWERS = 20
 _MOST_CHARACTERS = 1024 * 1024
-"""For each text of an answer."""
+"""For each text of a message or an answer."""
+_MOST_PICTURES = 4 * 1024 * 1024
+"""Characters of the pictures of a request's messages."""
 
 
 class ReadableExchange:
@@ -122,7 +125,7 @@ def answer_text(item: Interaction) -> str:
 
 def messages_part(item: Interaction) -> list[Json]:
     """What the request of an LLM's call says, message by message; empty for any other request."""
-    if len(item.request.body) > HEAD:
+    if len(item.request.body) > MOST_READ:
         return []
     try:
         asked = parse_request(item.request)
@@ -130,20 +133,27 @@ def messages_part(item: Interaction) -> list[Json]:
         return []
     if asked is None:
         return []
+    # Those of the last messages first: they are in view.
+    room, shown = _MOST_PICTURES, set[str]()
+    for turn in reversed(asked.turns):
+        for part in turn.parts:
+            room -= len(part.data)
+            if part.data and room >= 0:
+                shown.add(part.data)
     return [
-        {"role": turn.role, "parts": [_message_part(part) for part in turn.parts]}
+        {"role": turn.role, "parts": [_message_part(part, shown) for part in turn.parts]}
         for turn in (*asked.system, *asked.turns)
     ]
 
 
-def _message_part(part: ContentPart) -> Json:
+def _message_part(part: ContentPart, pictures: Container[str]) -> Json:
     return {
         "kind": part.kind,
-        "text": part.text,
+        "text": part.text[:_MOST_CHARACTERS],
         "name": part.name,
         "id": part.id,
         "value": part.value,
-        "data": part.data,
+        "data": part.data if part.data in pictures else "",
         "failed": part.failed,
     }
 
@@ -160,13 +170,14 @@ def _says_something(answer: ParsedAnswer) -> bool:
 
 def _answer(answer: ParsedAnswer) -> Json:
     parts = answer.turn.parts
+    attached = [part for part in parts if part.kind == "attachment"]
     calls: list[Json] = [_call(part) for part in parts if part.kind == "call"]
     return {
         "role": answer.turn.role,
         "text": _text_of_kind(parts, "text"),
         "thinking": _text_of_kind(parts, "thinking"),
         "tool_calls": calls,
-        "attachments": [_message_part(part) for part in parts if part.kind == "attachment"],
+        "attachments": [_message_part(part, (part.data,)) for part in attached],
         "stop_reason": answer.stop_reason,
         "error": answer.error,
         "notes": list(answer.notes),

@@ -32,6 +32,7 @@ MOST_READ = 8 * 1024 * 1024
 
 _MOST_MEDIA = 100
 _MOST_PARTS = 100
+_MOST_PREVIEWS = 4 * 1024 * 1024
 _PART_TEXT = 2000
 """Characters of a part's text."""
 _SHORTEST_MEDIA = 64
@@ -110,7 +111,7 @@ def _parts(body: HeldBody, content_type: bytes) -> Iterator[Json]:
     """The parts of a multipart body, with previews: the start of a text, an image, a sound."""
     if not body.is_whole or not media_type(content_type).startswith(b"multipart/"):
         return
-    room = HEAD
+    room = _MOST_PREVIEWS
     for part in islice(parse_multipart(content_type, body.octets) or (), _MOST_PARTS):
         octets = part.body
         media = image_type(octets) or _by_signature(octets[:_SIGNED])

@@ -115,7 +115,7 @@ function turnRow(turn, at, tree) {
   const words = turn.answered || (turn.calls.length > 0 ? `calls ${turn.calls.map((each) => each.name).join(", ")}` : turn.asked);
   const slow = tree.isSlow(turn);
   return cells(
-    h("span.level", { data: { level: 1 }, title: [turn.asked, turn.answered].filter(Boolean).join("\n→ ") }, h("strong", {}, `${at + 1}`), ` ${words}`),
+    h("span.level", { data: { level: 1 }, title: [turn.asked, turn.answered].filter(Boolean).join("\n→ ") }, h("strong", {}, `${at + 1}`), turn.error && h("strong.failed", {}, " failed"), ` ${turn.error || words}`),
     bar(shares(turn, slow, tree.measure), tree.most),
     h("span", { data: { slow: slow ? "true" : undefined }, title: turn.at === null ? null : `answered ${clock(turn.at)}, ${full(turn.at)}` }, duration(turn.latency_ms)),
     tokensOf(turn) > 0 ? count(tokensOf(turn)) : "–",
