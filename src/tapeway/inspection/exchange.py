@@ -6,7 +6,7 @@ from itertools import islice
 
 from tapeway.body_files import in_memory, stream_body
 from tapeway.conversations.meaning import is_stream
-from tapeway.conversations.model import ContentPart, ParsedAnswer
+from tapeway.conversations.model import ContentPart, ParsedAnswer, merge_assistant_turns
 from tapeway.conversations.reader import UnreadableCall, parse_answers, parse_request
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
@@ -169,15 +169,13 @@ def _says_something(answer: ParsedAnswer) -> bool:
 
 
 def _answer(answer: ParsedAnswer) -> Json:
-    parts = answer.turn.parts
-    attached = [part for part in parts if part.kind == "attachment"]
-    calls: list[Json] = [_call(part) for part in parts if part.kind == "call"]
     return {
         "role": answer.turn.role,
-        "text": _text_of_kind(parts, "text"),
-        "thinking": _text_of_kind(parts, "thinking"),
-        "tool_calls": calls,
-        "attachments": [_message_part(part, (part.data,)) for part in attached],
+        "parts": [
+            _message_part(part, (part.data,))
+            for turn in merge_assistant_turns([answer.turn])
+            for part in turn.parts
+        ],
         "stop_reason": answer.stop_reason,
         "error": answer.error,
         "notes": list(answer.notes),
@@ -186,10 +184,6 @@ def _answer(answer: ParsedAnswer) -> Json:
 
 def _text_of_kind(parts: tuple[ContentPart, ...], kind: str) -> str:
     return "".join([part.text for part in parts if part.kind == kind])[:_MOST_CHARACTERS]
-
-
-def _call(part: ContentPart) -> Json:
-    return {"id": part.id, "name": part.name, "arguments": part.value}
 
 
 def _is_readable(file: BodyFile | None) -> bool:

@@ -6,6 +6,11 @@ import { jsonTree } from "./json-tree.js";
 import { pictureElement } from "./media.js";
 import { differences, marked } from "./text-diff.js";
 
+// The words of a message, or of an answer.
+export function textOf({ parts }) {
+  return parts.map((each) => (each.kind === "text" ? each.text : "")).join("");
+}
+
 const LONG = 1500;
 const FEW = 3;
 

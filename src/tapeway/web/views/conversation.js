@@ -94,7 +94,7 @@ class ConversationView {
   // The data: URL of a picture that came up first in an interaction.
   async picture(index, digest) {
     const view = await this.viewOf(index);
-    const parts = [...(view?.messages ?? []).flatMap((each) => each.parts), ...(view?.answers ?? []).flatMap((each) => each.attachments)];
+    const parts = [...(view?.messages ?? []), ...(view?.answers ?? [])].flatMap((each) => each.parts);
     return parts.find((each) => each.value?.sha256 === digest)?.data ?? "";
   }
 
