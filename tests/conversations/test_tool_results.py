@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from tapeway.conversations.model import ContentPart, readable, tool_result
+from tapeway.conversations.model import ContentPart, tool_result
 from tapeway.conversations.reader import parse_request
 from tapeway.conversations.turns import CassetteTurns, read_calls, turns
 from tapeway.core.model.interaction import Interaction
+from tapeway.core.text import readable_json
 from tapeway.providers.prices import PriceTable
 from tests.conversations.recorded_calls import CHAT, DATE, MESSAGES, RESPONSES, call, chat, user
 from tests.web.recorded import png
@@ -136,7 +137,7 @@ def test_a_picture_is_found_in_each_dialect_by_its_bytes(item: Interaction) -> N
     ],
 )
 def test_escapes_of_json_are_shown_as_texts(text: str, shown: str) -> None:
-    assert readable(text) == shown
+    assert readable_json(text) == shown
 
 
 def test_a_call_has_its_result_and_what_the_result_added_to_the_next_prompt() -> None:

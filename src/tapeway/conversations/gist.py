@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from tapeway.conversations.model import ContentPart, ConversationTurn, readable
+from tapeway.conversations.model import ContentPart, ConversationTurn
 from tapeway.conversations.reader import (
     ParsedCall,
     UnreadableCall,
@@ -22,7 +22,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import Request, Response
 from tapeway.core.model.request_fields import media_type
 from tapeway.core.streams.documents import documents
-from tapeway.core.text import decode_utf8
+from tapeway.core.text import decode_utf8, readable_json
 
 MOST = 80
 """Characters of each of the two texts."""
@@ -94,7 +94,7 @@ def _part(part: ContentPart) -> str:
         case "call":
             return call_words(part)
         case "result":
-            return f"{part.name or 'result'}: {readable(part.text[: 4 * MOST])}"
+            return f"{part.name or 'result'}: {readable_json(part.text[: 4 * MOST])}"
         case "attachment":
             value = part.value if isinstance(part.value, dict) else {}
             return f"[{value.get('media_type') or value.get('type') or 'attachment'}]"
@@ -170,7 +170,7 @@ def _value(value: Json) -> str:
         case list():
             return f"[{len(value)} items]" if len(value) > 1 else " ".join(map(_value, value))
         case str():
-            return readable(value)
+            return readable_json(value)
         case _:
             return dump(value).decode()
 

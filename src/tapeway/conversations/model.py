@@ -13,7 +13,6 @@ from tapeway.core.json_text import Json, NotJson, canonical, parse
 
 PartKind = Literal["text", "thinking", "call", "result", "attachment"]
 ASSISTANT, SYSTEM, TOOL, USER = "assistant", "system", "tool", "user"
-_ESCAPES = re.compile(r"(?<!\\)(?:\\u[0-9a-fA-F]{4})+")
 _FAILURE_HEAD = 200
 _FAILURE = re.compile(
     r"error\b|an error occurred|traceback \(most recent call last\)", re.IGNORECASE
@@ -195,23 +194,6 @@ def merge_assistant_turns(turns: Iterable[ConversationTurn]) -> tuple[Conversati
             turn = ConversationTurn(ASSISTANT, (*merged.pop().parts, *turn.parts))
         merged.append(replace(turn, parts=_joined(turn)))
     return tuple([turn for turn in merged if turn.parts])
-
-
-def readable(text: str) -> str:
-    """A text for a list: what JSON writes as escapes is shown as the characters."""
-    if "\\u" not in text or text.lstrip()[:1] not in ("{", "[", '"'):
-        return text
-    return _ESCAPES.sub(_unescaped, text)
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    try:
-        characters = parse(f'"{match[0]}"')
-    except NotJson:
-        # A half of a pair of surrogates.
-        return match[0]
-    printable = isinstance(characters, str) and characters.isprintable()
-    return str(characters) if printable else match[0]
 
 
 def part_key(role: str, part: ContentPart) -> bytes:

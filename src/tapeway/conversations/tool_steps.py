@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tapeway.conversations.gist import call_words
-from tapeway.conversations.model import ASSISTANT, ContentPart, ConversationMessage, readable
+from tapeway.conversations.model import ASSISTANT, ContentPart, ConversationMessage
+from tapeway.core.text import readable_json
 
 _HEAD = 160
 _SECOND_MS = 1000.0
@@ -96,7 +97,7 @@ class ToolSteps:
         if step is None:
             return None
         self._waiting.remove(step)
-        step.result, step.characters = readable(part.text[: 4 * _HEAD])[:_HEAD], len(part.text)
+        step.result, step.characters = readable_json(part.text[: 4 * _HEAD])[:_HEAD], len(part.text)
         step.failed, step.answered_in = part.failed, turn.interaction
         return step
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 
-from tapeway.conversations.model import ASSISTANT, USER, ContentPart, ConversationMessage, readable
+from tapeway.conversations.model import ASSISTANT, USER, ContentPart, ConversationMessage
 from tapeway.conversations.reader import UnreadableCall, parse_call, parse_sdk_call
 from tapeway.conversations.threading import Threads
 from tapeway.conversations.tool_steps import ToolStep, ToolSteps, TurnFigures
@@ -17,6 +17,7 @@ from tapeway.core.http.content_codings import content_coding, decode
 from tapeway.core.json_text import Json, canonical, json_object
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request
+from tapeway.core.text import readable_json
 from tapeway.providers.api_call import ApiCall, describe_call
 from tapeway.providers.prices import PriceTable
 from tapeway.providers.usage import cached_prompt_tokens, token_usage
@@ -380,7 +381,7 @@ def _results(messages: Iterable[ConversationMessage]) -> Iterator[ToolResult]:
                     message.conversation,
                     part.name,
                     len(part.text),
-                    readable(part.text[: 2 * _HEAD])[:_HEAD],
+                    readable_json(part.text[: 2 * _HEAD])[:_HEAD],
                 )
 
 
@@ -396,7 +397,7 @@ def _new_parts(message: ConversationMessage) -> Iterator[Json]:
             "kind": part.kind,
             "name": part.name,
             "characters": len(text),
-            "head": readable(text[: 2 * _HEAD])[:_HEAD],
+            "head": readable_json(text[: 2 * _HEAD])[:_HEAD],
         }
 
 

@@ -27,7 +27,7 @@ _UNCUT = ("messages", "transcript", "turns")
 _MOST_CASSETTES = 20
 _MOST_RECORDINGS = 1000
 """A cassette with more has no list and no conversation in a report: it takes too long to read."""
-_MOST_SESSIONS = 5
+_MOST_SESSIONS = 3
 _WHOLE = ("status", "cassettes")
 
 

@@ -11,7 +11,7 @@ import { transcriptView } from "../parts/session.js";
 
 const PAGE = 50;
 const MOST_HITS = 200;
-const MOST_SESSIONS = 5;
+const MOST_SESSIONS = 3;
 
 export async function open({ parts: [name], query, signal }) {
   const conversation = new ConversationView(name, signal);
