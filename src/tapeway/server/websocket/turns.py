@@ -148,7 +148,7 @@ class TurnConnection:
 
     async def _take(self, message: WebSocketMessage) -> None:
         sent = self._protocol.read_sent(message)
-        if isinstance(sent, TurnRequest):
+        if isinstance(sent, TurnRequest) and not self._is_passed_on(sent):
             while self._under_way >= _MOST_TURNS and not self._has_left:
                 await self._change()
             place = self._newest = self._lanes.enter(sent)
@@ -159,6 +159,10 @@ class TurnConnection:
             await self._send(sent.message)
         else:
             self._tasks.create_task(self._pass_on(message, sent))
+
+    def _is_passed_on(self, sent: TurnRequest) -> bool:
+        """Whether a message goes into an answer that the service gives on this connection."""
+        return sent.joins and self._link is not None and not self._lanes.was_replayed(sent.parent)
 
     async def _pass_on(self, message: WebSocketMessage, sent: Sent) -> None:
         """Pass on a message without an answer, after the earlier requests."""
@@ -371,7 +375,9 @@ class TurnConnection:
     def _check_parent(self, asked: TurnRequest, live_call: LiveCall) -> None:
         """Raise RequestError if a recording, not the service, issued the parent of a request."""
         parent = asked.parent
-        if parent and (self._lanes.was_replayed(parent) or parent in live_call.replayed_ids):
+        if asked.joins or (
+            parent and (self._lanes.was_replayed(parent) or parent in live_call.replayed_ids)
+        ):
             raise RequestError(_REPLAYED_PARENT.format(parent=parent), code="replayed_parent")
 
     def _is_beginning(self, turn: "ServedTurn") -> bool:
@@ -517,14 +523,14 @@ class TurnConnection:
     async def _may_send(self, turn: "ServedTurn", mark: Mark) -> bool:
         """Wait until a message may go out; return False if the client has cancelled or left."""
         place, lanes = turn.place, self._lanes
-        while not (self._has_left or lanes.may_send(place, mark)):
+        while not (self._has_left or lanes.may_send(place)):
             if id(place) in self._dropped:
                 return False
             await self._change()
         if self._has_left or id(place) in self._dropped:
             return False
-        if lanes.sent(place, mark, replayed=turn.live is None):
-            self._tell()
+        if turn.live is None:
+            lanes.sent(place, mark)
         return True
 
     async def _send(self, *messages: WebSocketMessage) -> None:
@@ -537,7 +543,7 @@ class TurnConnection:
 
     async def _say(self, place: LanePlace, code: str, text: str, status: int) -> None:
         """Send the protocol's error message; close the connection if the protocol has none."""
-        while not (self._has_left or self._lanes.may_send(place, None)):
+        while not (self._has_left or self._lanes.may_send(place)):
             await self._change()
         message = self._protocol.error_message(place.lane, code, text, status)
         if message is not None:

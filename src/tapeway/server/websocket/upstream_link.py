@@ -242,9 +242,6 @@ class UpstreamLink:
 
     def _turn_of(self, arrival: TurnArrival) -> LiveTurnAnswer | None:
         """The turn of a message, and possibly the end of this turn; None without a live turn."""
-        for number in arrival.ended_before:
-            if (before := self._ended(number)) is not None:
-                before.end("marked")
         return self._ended(arrival.turn) if arrival.end else self._live.get(arrival.turn)
 
     async def _came_late(
