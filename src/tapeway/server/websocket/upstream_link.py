@@ -234,9 +234,8 @@ class UpstreamLink:
 
     async def release(self) -> None:
         """Store nothing more of ended turns, and let go of the connection."""
-        for turn in self._ending.values():
-            await turn.release()
-        self._ending.clear()
+        while self._ending:
+            await self._ending.popitem()[1].release()
         await self._opening.release()
         self.socket.release()
 
@@ -277,7 +276,7 @@ class UpstreamLink:
             # One turn of each lane may go on, or the last turn alone.
             follows = self._protocol.lanes_last and lane_key(held.lane) != lane_key(turn.lane)
             if held.handed_out.is_set() and not (follows and len(self._ending) < _MOST_LANES):
-                del self._ending[at]
+                self._ending.pop(at, None)
                 await held.release()
 
 
