@@ -124,14 +124,17 @@ class RunningCall:
         """How many bytes of the answer have come."""
         return 0 if self._buffer is None else self._buffer.size
 
-    def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
+    async def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
         """Add pieces that came together after the end; False if the answer would be too large."""
         buffer = self._buffer
-        if buffer is None or buffer.size + sum(map(len, pieces)) > self._max_body:
-            return False
-        buffer.reopen()
-        buffer.add(pieces, at_ms)
-        return True
+        async with self._storing_more:
+            if buffer is None or buffer.size + sum(map(len, pieces)) > self._max_body:
+                return False
+            buffer.reopen()
+            buffer.add(pieces, at_ms)
+            if buffer.should_spill:
+                await buffer.spill()
+            return True
 
     async def store_more(self) -> Answer | TapewayError:
         """Store what has come since the end, in place of what was stored before. Raises nothing."""
@@ -143,8 +146,6 @@ class RunningCall:
                     return TapewayError("no answer is stored that could go on")
                 if buffer.size == before.response.size:
                     return before
-                if buffer.should_spill:
-                    await buffer.spill()
                 # The lease ended with the first recording.
                 self._storage.without_lease()
                 response = buffer.finish(before.response.latency_ms, before.response.verdict)
