@@ -91,10 +91,17 @@ ROWS: dict[str, tuple[str, ...]] = {
         *("engine.response_buffer", "engine.journal", "engine.open_streams", "ports", "providers"),
     ),
     "engine.cassettes": (
+        "paging",
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
         *("engine.renamed_calls", "watching", "cooperative"),
     ),
-    "engine.recording": ("engine.cassettes", "engine.large_bodies", "engine.response_buffer"),
+    "engine.hooks": ("formats",),
+    "engine.recording": (
+        "engine.hooks",
+        "engine.cassettes",
+        "engine.large_bodies",
+        "engine.response_buffer",
+    ),
     "engine.recorder": ("engine.recording", "engine.told_apart"),
     "engine.faults": ("engine.cassettes",),
     "engine.store_check": ("errors",),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tapeway.core.agenttape.lookup import request_aliases
 from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
+from tapeway.core.cassette.branches import sets_text, with_sets
 from tapeway.core.cassette.choice import Why
 from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import Take, write_key
@@ -33,6 +34,7 @@ from tapeway.core.matching.rules import Rules, is_reused
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import MODE_POLICIES, Mode, Repeats
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.journal import REPEATED
@@ -48,6 +50,8 @@ READS = frozenset({"GET", "HEAD"})
 """Methods that change nothing at the service (RFC 9110, section 9.2.1)."""
 
 FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
+
+FOUND_BY_POSITION = "answered by its place in the base, whatever it asks"
 
 
 class BodyUnread(Exception):
@@ -84,6 +88,10 @@ class Planner:
             asked = cassette.asked(request, incoming.keyed)
         found_key: FoundKey | None = None
         why = Why()
+        if policy.replays and (in_turn := cassette.next_of_base(request, take)) is not None:
+            target = self._redaction.target_later(cassette.head.run_id, request)
+            key = cassette.key_of(in_turn.index)
+            return Replay(cassette, in_turn, target, key, FOUND_BY_POSITION)
         if policy.replays:
             found_key = cassette.find(asked, routes_of(incoming))
             found = self._replay(
@@ -116,8 +124,10 @@ class Planner:
                 )
             ):
                 return by_alias
-            if not policy.asks:
+            left = cassette.left_of_base(take) if policy.asks else ()
+            if left or not policy.asks:
                 miss = self._miss(cassette, take, redacted, key, why, asked, incoming)
+                miss = replace(miss, before=_before_text(cassette, left))
                 if not aliases:
                     return miss
                 used_up = miss.used_up or used_by_alias(cassette, aliases, incoming.request)
@@ -128,11 +138,12 @@ class Planner:
         if policy.records:
             # Now, since equal values may come with requests that are decided on before the answer.
             self._redaction.learn(cassette.head.run_id, secrets)
+        base = cassette.base
         return LiveCall(
             cassette,
             take,
             policy,
-            incoming.request,
+            incoming.request if base is None else with_sets(incoming.request, base.sets),
             redacted,
             secrets,
             key,
@@ -142,6 +153,7 @@ class Planner:
             policy.replays and (request.method in READS or cassette.choice.answers_again(redacted)),
             why.outdated,
             incoming=incoming,
+            sets="" if base is None else sets_text(base.sets),
             read=_read_of(redacted, asked),
         )
 
@@ -353,7 +365,12 @@ class Planner:
                 raise no_route_error(self._routes, redacted.route, redacted.target)
         miss = Miss(cassette.name, redacted, key, searched=cassette)
         if used_up := why.used_up(asked, take):
-            return replace(miss, used_up=used_up)
+            own = tuple([index for index in used_up if cassette.in_base(index) is None])
+            if own:
+                return replace(miss, used_up=own)
+            return replace(
+                miss, note=f"its base has it, {len(used_up)} times, all used in this take"
+            )
         told_apart = why.told_apart(asked)
         if not told_apart:
             return miss
@@ -370,6 +387,18 @@ def _is_unread(digests: LargeBodyDigests | None, cassette: CassetteIndex) -> boo
     """Whether a large body was not compared with all placeholders that the cassette has by now."""
     return digests is not None and (
         digests.stored is None or digests.compared != cassette.placeholders.count
+    )
+
+
+def _before_text(cassette: CassetteIndex, left: Sequence[Interaction]) -> str:
+    """Why the service is not asked although the mode asks."""
+    if (base := cassette.base) is None or not left:
+        return ""
+    following = left[0].request
+    return (
+        f", which asks the service once the first {base.until} recordings of '{base.cassette}' have "
+        f"answered: {len(left)} have not, and {following.method} "
+        f"{following.target.partition('?')[0]} is the next"
     )
 
 

@@ -55,6 +55,18 @@ def faults_of(
     )
 
 
+def still_fitting(wanted: FaultsOfRequest, replay: Replay, take: int | None) -> FaultsOfRequest:
+    """The faults that are for a recording too, without those known to have happened in the take."""
+    counts, index = replay.cassette.running(take).faults, replay.interaction.index
+    left = [
+        (key, fault)
+        for key, fault in wanted.faults
+        if (wanted.named or fault.match.get("index", index) == index)
+        and not 0 < fault.times <= counts[key]
+    ]
+    return FaultsOfRequest(left, wanted.named)
+
+
 async def chosen(
     source: Source,
     incoming: Incoming,
@@ -66,13 +78,10 @@ async def chosen(
 
     It is counted in the take. Raises StoreError.
     """
-    name, index = replay.cassette.name, replay.interaction.index
+    name, take = replay.cassette.name, incoming.take
     for key, fault in wanted.faults:
-        is_meant = wanted.named or fault.match.get("index", index) == index
-        if (
-            is_meant
-            and (laid := lay(fault)) is not None
-            and (not fault.times or await source.count_fault(name, incoming.take, key, fault.times))
+        if (laid := lay(fault)) is not None and (
+            not fault.times or await source.count_fault(name, take, key, fault.times)
         ):
             return laid
     return None

@@ -151,13 +151,22 @@ def chunks(body: Iterable[bytes], recorded: Iterable[int]) -> Generator[bytes]:
 
 
 def outcome_headers(
-    outcome: Outcome, cassette: str, index: int | None, fault: Fault | None = None
+    outcome: Outcome,
+    cassette: str,
+    index: int | None,
+    base: str = "",
+    fault: Fault | None = None,
 ) -> Headers:
-    """The headers that say where an answer came from, and which fault it got."""
+    """The headers that say where an answer came from, and which fault it got.
+
+    The index is that in the `base`, if any.
+    """
     fields: Headers = (
         (b"Tapeway-Outcome", outcome.encode()),
         (b"Tapeway-Cassette", cassette.encode()),
     )
+    if base:
+        fields = (*fields, (b"Tapeway-Base", base.encode()))
     if index is not None:
         fields = (*fields, (b"Tapeway-Interaction", b"%d" % index))
     return fields if fault is None else (*fields, (b"Tapeway-Fault", fault.name.encode()))

@@ -169,6 +169,8 @@ class Exchange:
     """Its way through to an upstream."""
     note: str | None = None
     """An addition to the message of the journal entry."""
+    base: str = ""
+    """The base of the cassette that the recording is in."""
     outgoing: SentPieces | None = None
     """The response, if it is sent in pieces."""
     host: RoutedHost | None = None
@@ -180,7 +182,7 @@ class Exchange:
 
     def lay(self, fault: Fault, replay: Replay) -> None:
         """Note the fault that the answer of a recording gets."""
-        self.key, self.shown = replay.key, replay.target
+        self.key, self.shown, self.base = replay.key, replay.target, replay.base
         self.fault, self.note = fault, fault.text
 
 

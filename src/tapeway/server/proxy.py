@@ -7,6 +7,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
+from uuid import uuid4
 
 from tapeway.body_files import check_body_file, with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
@@ -28,6 +29,7 @@ from tapeway.core.http.routing import (
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import NO_RULES
+from tapeway.core.matching.templates import Filling, TemplateFault, filled
 from tapeway.core.misses.miss import NO_EXPLANATION, Miss
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.faults import STATUSES
@@ -51,7 +53,7 @@ from tapeway.core.way_back.addresses import WaysBack
 from tapeway.core.way_back.cookies import has_expiry, with_later_expiry
 from tapeway.engine.broker import Broker
 from tapeway.engine.decision import is_large
-from tapeway.engine.faults import FaultsOfRequest, chosen, faults_of
+from tapeway.engine.faults import FaultsOfRequest, chosen, faults_of, still_fitting
 from tapeway.engine.journal import (
     NO_MODEL,
     ClientTexts,
@@ -76,6 +78,7 @@ from tapeway.errors import (
     RequestError,
     StoreError,
     TapewayError,
+    TemplateFailed,
     UpstreamError,
 )
 from tapeway.loop_guard import LoopGuard
@@ -190,7 +193,7 @@ class Proxy:
         self._back = ResponsesBack(ways_back, options.scheme)
         self.hits: Hits | None = None
         """None where no request can be answered at once."""
-        if options.pace == AT_ONCE:
+        if options.pace == AT_ONCE and broker.hooks.before_replay is None:
             self.hits = Hits(
                 *(broker, journal, self._addresses, options.guard),
                 clock=clock,
@@ -349,12 +352,13 @@ class Proxy:
             raise
         exchange.key, exchange.shown = plan.key, plan.target
         if isinstance(plan, Replay):
-            exchange.note = plan.note
+            exchange.note, exchange.base = plan.note, plan.base
             return await self._replay(exchange, plan)
         if isinstance(plan, Miss):
             if is_preflight(raw.method, raw.raw_headers):
                 return self._permit(exchange)
             explained = await self._explainer.explain(plan)
+            await broker.hooks.missed(explained.request, explained.explanation.nearest)
             return self._miss(exchange, self._commands.told(explained, address.slot))
         exchange.note = plan.note
         if self._loops.leads_elsewhere(plan.request):
@@ -434,7 +438,7 @@ class Proxy:
 
     async def _as_sent(self, exchange: Exchange, replay: Replay) -> Interaction:
         """The recording with the answer as this client gets it."""
-        interaction = _for_origin(replay.interaction, exchange.raw.raw_headers)
+        interaction = await self._as_given(exchange, replay)
         response, rules = interaction.response, replay.cassette.rules
         if self._options.rewrite and has_expiry(response.headers):
             first_day = replay.cassette.head.created_at
@@ -456,12 +460,32 @@ class Proxy:
         response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
         return self._write(exchange, response, "replayed", index)
 
+    async def _as_given(self, exchange: Exchange, replay: Replay) -> Interaction:
+        """The recording for this client: a template filled, and changed by a hook.
+
+        Raises HookFailed, TemplateFailed.
+        """
+        interaction, broker = replay.interaction, self._broker
+        request = exchange.request
+        if interaction.response.template and request is not None:
+            filling = Filling(request, self._now(), lambda: str(uuid4()))
+            try:
+                response = filled(interaction.response, filling)
+            except TemplateFault as exc:
+                raise TemplateFailed(replay.cassette.name, interaction.index, exc) from exc
+            interaction = replace(interaction, response=response)
+        if broker.hooks.before_replay is not None and request is not None:
+            shown = broker.redaction.redact(replay.cassette.head.run_id, request)
+            interaction = await broker.hooks.replayed(shown, interaction)
+        return _for_origin(interaction, exchange.raw.raw_headers)
+
     async def _faulted(
         self, exchange: Exchange, incoming: Incoming, wanted: FaultsOfRequest
     ) -> WireResponse | None:
         """The answer with one of these faults; None where none of them happens to it."""
         broker = self._broker
-        if (replay := await broker.would_replay(exchange.cassette, incoming)) is None:
+        replay = await broker.would_replay(exchange.cassette, incoming)
+        if replay is None or not (wanted := still_fitting(wanted, replay, incoming.take)).faults:
             return None
         interaction = await self._as_sent(exchange, replay)
         if interaction.failure is not None:
@@ -487,7 +511,8 @@ class Proxy:
     ) -> WireResponse:
         raw, outgoing = exchange.raw, None
         playback = self._playback(exchange, interaction)
-        told = outcome_headers("replayed", exchange.cassette, interaction.index, laid.fault)
+        asked, index = exchange.cassette, interaction.index
+        told = outcome_headers("replayed", asked, index, exchange.base, laid.fault)
         try:
             async with self._open_waits.wait():
                 if laid.at is None:
@@ -523,7 +548,7 @@ class Proxy:
         """Replay a stream whose events wait for requests, and which may stay open."""
         raw, index = exchange.raw, interaction.index
         playback = self._playback(exchange, interaction)
-        headers = outcome_headers("replayed", exchange.cassette, index)
+        headers = outcome_headers("replayed", exchange.cassette, index, exchange.base)
         head = interaction.response.head
         if head.framing == "length":
             head = playback.head
@@ -545,7 +570,7 @@ class Proxy:
         failure, head = interaction.failure, interaction.response.head
         index, pace = interaction.index, self._options.pace
         playback = self._playback(exchange, interaction)
-        headers = outcome_headers("replayed", exchange.cassette, index)
+        headers = outcome_headers("replayed", exchange.cassette, index, exchange.base)
         outgoing: Outgoing | None = None
         try:
             async with self._open_waits.wait():
@@ -868,6 +893,7 @@ class Proxy:
                 client_address=exchange.raw.connection.client_address,
                 tail=tail,
                 record_command=None if miss is None else miss.record_command,
+                base=exchange.base,
                 fault=exchange.fault,
                 asked=self._asked(exchange),
             )
@@ -938,7 +964,7 @@ class Proxy:
         # A client that expected a WebSocket would not send HTTP next.
         keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.fields)
         permission = private_network_permission(raw.fields, response.head)
-        told = outcome_headers(outcome, exchange.cassette, index, exchange.fault)
+        told = outcome_headers(outcome, exchange.cassette, index, exchange.base, exchange.fault)
         headers = (*told, *permission)
         if response.file is not None:
             broken = partial(self._log_failure, exchange)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import cast
 
 from tapeway.core.agenttape.lookup import ALIAS_PREFIX, AliasIndex
+from tapeway.core.cassette.branches import Base, Inherited, Layer, base_of_meta, inherit
 from tapeway.core.cassette.choice import CallsModel, Choice, Why, calls_no_model
 from tapeway.core.cassette.credential_index import CredentialIndex, FoundKey, credential_places
 from tapeway.core.cassette.cursors import (
@@ -60,6 +61,9 @@ from tapeway.core.model.messages import Headers, Request
 from tapeway.core.model.request_fields import EDITION
 from tapeway.core.redaction.known_values import RecordedPlaceholders
 
+_BEHIND = 2**60
+"""The places of recordings of bases begin here, behind all of the cassette itself."""
+
 
 class CassetteIndex:
     """The recordings of one loaded cassette, and the current take.
@@ -67,7 +71,8 @@ class CassetteIndex:
     The rules come from `meta`. Raises RulesFault for unreadable rules. `calls_model` tells which
     requests a recording answers again in the take that made or used the recording. If only a part of the cassette
     is loaded, `other_routes` are the routes of recordings outside `stored`, `places` is the order of
-    the part, by index.
+    the part, by index. `layers` are the recordings of the bases, the nearest base first: they answer
+    what no recording of the cassette itself answers.
     """
 
     def __init__(
@@ -79,10 +84,12 @@ class CassetteIndex:
         other_routes: Collection[str] = (),
         places: Mapping[int, int] | None = None,
         calls_model: CallsModel = calls_no_model,
+        layers: Sequence[Layer] = (),
     ) -> None:
         self.name = name
         self.head: CassetteHead = stored.head
         self.rules: Rules = rules_of_meta(stored.head.meta)
+        self.base: Base | None = base_of_meta(stored.head.meta)
         self.digests = SecretDigests(stored.head.run_id)
         self.calls_model = calls_model
         self.take = Take(take)
@@ -99,6 +106,9 @@ class CassetteIndex:
         self._take_of: dict[int, int] = {}
         self._place_of: dict[int, int] = {} if places is None else {**places}
         self._next_index = 0
+        self.layers = layers
+        self.inherited: Mapping[int, Inherited] = inherit(layers)
+        """The recordings of the bases, by their indexes here."""
         self._build(stored)
         self.choice = self._new_choice()
 
@@ -117,7 +127,15 @@ class CassetteIndex:
         return len(self._interactions) == self._next_index
 
     def get(self, index: int) -> AnyInteraction | None:
+        if index < 0:
+            found = self.inherited.get(index)
+            return None if found is None else found.item
         return self._interactions.get(index)
+
+    def in_base(self, index: int) -> tuple[str, int] | None:
+        """The base that a recording is in, and the index there; None for the cassette's own."""
+        found = self.inherited.get(index)
+        return None if found is None else (found.cassette, found.index)
 
     def key_of(self, index: int) -> bytes:
         """The match key of a recording."""
@@ -136,8 +154,8 @@ class CassetteIndex:
         return indexes_of(self._by_key.get(key))
 
     def snapshot(self) -> list[AnyInteraction]:
-        """All interactions in any order; cheap enough for the event loop."""
-        return list(self._interactions.values())
+        """All interactions in any order, with those of the bases; cheap enough for the event loop."""
+        return [*self._interactions.values(), *[found.item for found in self.inherited.values()]]
 
     @property
     def version(self) -> object:
@@ -259,10 +277,28 @@ class CassetteIndex:
         known: Collection[int] | None = None,
     ) -> Interaction | Why:
         """The recording under a key that answers next, counted as used; see `Choice.choose`."""
-        held = self._by_key.get(found_key.key)
-        return self.choice.choose(
-            held, found_key, take, repeats, asked, can_ask=can_ask, known=known
-        )
+        parts = self._parts(found_key.key) if self.inherited else [self._by_key.get(found_key.key)]
+        why = Why()
+        for held in parts:
+            chosen = self.choice.choose(
+                held, found_key, take, repeats, asked, can_ask=can_ask, known=known
+            )
+            if not isinstance(chosen, Why):
+                return chosen
+            why = Why((*why.recordings, *chosen.recordings), chosen.outdated)
+            if why.outdated is not None:
+                # What stands below is older still.
+                break
+        return why
+
+    def _parts(self, key: bytes) -> list[HeldRecordings]:
+        """The recordings of a key: those of the cassette itself, then those of each base."""
+        layers: dict[int, KeyedRecordings] = {}
+        for recording in self.recordings(key):
+            found = self.inherited.get(recording.index)
+            layer = -1 if found is None else found.layer
+            layers.setdefault(layer, KeyedRecordings(self._place_of)).add(recording)
+        return [layers[layer] for layer in sorted(layers)]
 
     def next_in_order(
         self,
@@ -272,17 +308,45 @@ class CassetteIndex:
         caller: Callable[[], bytes] | None,
         headers: Callable[[], Headers] | None,
     ) -> Interaction | None:
-        """The recording of an equal request that answers next; see `Choice.in_order`."""
-        held = self._by_key.get(key)
-        return (
-            None
-            if held is None
-            else self.choice.in_order(held, key, take, repeats, caller, headers)
-        )
+        """The recording of an equal request that answers next; see `Choice.in_order`.
+
+        None for a recording of a base too: `choose` finds it.
+        """
+        if (held := self.held(key)) is None:
+            return None
+        chosen = self.choice.in_order(held, key, take, repeats, caller, headers)
+        return None if chosen is None or chosen.index in self.inherited else chosen
 
     def held(self, key: bytes) -> HeldRecordings:
-        """The recordings with this match key, for `choice`."""
+        """The recordings with this match key, for `choice`: the cassette's own, if it has any."""
+        if self.inherited and (parts := self._parts(key)):
+            return parts[0]
         return self._by_key.get(key)
+
+    def left_of_base(self, take: Take) -> Sequence[Interaction]:
+        """The recordings of the base that a take has not used, if they are to answer before the service.
+
+        In order. Empty where the base has no `until`.
+        """
+        if self.base is None or self.base.until is None:
+            return ()
+        return [
+            exchange
+            for index, found in self.inherited.items()
+            if found.layer == 0 and index not in take.touched
+            if (exchange := exchange_of(found.item)) is not None
+        ]
+
+    def next_of_base(self, request: Request, take: Take) -> Interaction | None:
+        """The base's next recording of the path, if the base answers by position; counted as used."""
+        if self.base is None or not self.base.positional:
+            return None
+        asked = _called(request)
+        for recording in self.left_of_base(take):
+            if _called(recording.request) == asked:
+                take.use(self._key_of[recording.index], recording.index)
+                return recording
+        return None
 
     def recordings(self, key: bytes) -> Sequence[Interaction]:
         """The recordings with this match key, in the order of the cassette."""
@@ -295,7 +359,8 @@ class CassetteIndex:
 
     def use(self, index: int, take: Take) -> Interaction | None:
         """An HTTP recording, counted as the next of its key in a take."""
-        exchange = exchange_of(self._interactions[index])
+        item = self.get(index)
+        exchange = None if item is None else exchange_of(item)
         if exchange is not None:
             take.use(self._key_of[index], index)
         return exchange
@@ -385,12 +450,12 @@ class CassetteIndex:
 
     def _not_told_apart(self, interaction: Interaction, key: bytes) -> list[Interaction]:
         """The recordings of a key that headers do not tell apart from a recording."""
-        held, ignored = self.recordings(key), self.rules.ignore_vary
-        keyed = self._by_key.get(key)
+        held = [recording for recording in self.recordings(key) if recording.index >= 0]
+        ignored, keyed = self.rules.ignore_vary, self._by_key.get(key)
         if not interaction.request.varied and not (
             isinstance(keyed, KeyedRecordings) and keyed.has_conditions
         ):
-            return list(held)
+            return held
         return [
             recording for recording in held if not are_told_apart(recording, interaction, ignored)
         ]
@@ -415,7 +480,7 @@ class CassetteIndex:
 
     def is_earlier(self, index: int, take: Take) -> bool:
         """Whether a recording was made in an earlier take, and not kept in this take."""
-        return self.take_of(index) < take.number and index not in take.kept
+        return index >= 0 and self.take_of(index) < take.number and index not in take.kept
 
     def may_go_on(self, index: int, take: Take) -> bool:
         """Whether a take's recording is still there, and no other take has kept the recording."""
@@ -517,7 +582,7 @@ class CassetteIndex:
     def begin(self, head: CassetteHead) -> None:
         """Give an empty cassette the head that came with the first interactions."""
         self.head = head
-        self.rules = rules_of_meta(head.meta)
+        self.rules, self.base = rules_of_meta(head.meta), base_of_meta(head.meta)
         self.choice = self._new_choice()
 
     def apply_rules(self, more: Rules, *, saved: bool = False) -> None:
@@ -615,24 +680,26 @@ class CassetteIndex:
 
     def unused(self, used: Collection[int] | None = None) -> list[int]:
         """Indexes of the recordings this take has not used, or that are not among the `used`."""
-        return sorted(set(self._key_of).difference(self.take.used if used is None else used))
+        own = self._key_of.keys() - self.inherited.keys()
+        return sorted(own.difference(self.take.used if used is None else used))
 
     def unused_count(self, used: Collection[int] | None = None) -> int:
         """The number of unused recordings; for this take it costs the same however many there are."""
-        if used is not None:
-            return len(self._key_of.keys() - used)
-        return len(self._key_of) - len(self.take.used)
+        if used is None and not self.inherited:
+            return len(self._key_of) - len(self.take.used)
+        own = self._key_of.keys() - self.inherited.keys()
+        return len(own.difference(self.take.used if used is None else used))
 
     def duplicates(self) -> list[list[int]]:
         """The indexes of recordings that answer equal requests, by group."""
         # Recordings that answer in order share a key, but not a request. In a thread others are added.
         items, ignored = list(self._by_key.items()), self.rules.ignore_vary
         return [
-            [interaction.index for interaction in group]
+            [interaction.index for interaction in group if interaction.index >= 0]
             for key, held in items
             if isinstance(held, KeyedRecordings) and ALIAS_PREFIX not in key
             for group in (of_one_request(held.all, ignored) if held.has_conditions else [held.all])
-            if len(group) > 1
+            if sum(interaction.index >= 0 for interaction in group) > 1
         ]
 
     def stored(self, *, touched_only: bool = False) -> StoredCassette:
@@ -692,12 +759,23 @@ class CassetteIndex:
                 if not self.rules.match and not isinstance(exchange, LazyInteraction):
                     self.bodies.add(exchange, key)
             self._interactions[interaction.index] = interaction
+        for place, found in enumerate(self.inherited.values(), _BEHIND):
+            self._inherit(found, place)
+
+    def _inherit(self, found: Inherited, place: int) -> None:
+        self._place_of[found.item.index] = place
+        if (exchange := exchange_of(found.item)) is not None:
+            layer = self.layers[found.layer]
+            known = layer.keys.get(found.index) if layer.rules == self.rules else None
+            self._index(exchange, known or recording_key(exchange, self.rules))
 
     def _renumber(self) -> None:
         positions = {index: at for at, index in enumerate(self._in_order())}
         self._place_of.clear()
+        own = positions
+        positions = {**own, **{index: index for index in self.inherited}}
         before, self._interactions = self._interactions, {}
-        for index, at in positions.items():
+        for index, at in own.items():
             self._interactions[at] = replace(before[index], index=at)
         self._take_of = {positions[index]: take for index, take in self._take_of.items()}
         for used in (self.take, *self._slot_takes.values()):
@@ -711,7 +789,7 @@ class CassetteIndex:
         moved = {positions[index] for index in self.take.used & positions.keys()}
         self.take.used.clear()
         self.take.used.update(moved)
-        self._next_index = len(positions)
+        self._next_index = len(own)
 
     def _in_order(self) -> list[int]:
         """The indexes in the order of the cassette."""
@@ -722,8 +800,11 @@ class CassetteIndex:
         return self._place_of.get(index, index)
 
     def _put(self, interaction: Interaction, key: bytes) -> None:
-        self.generation += 1
         self._interactions[interaction.index] = interaction
+        self._index(interaction, key)
+
+    def _index(self, interaction: Interaction, key: bytes) -> None:
+        self.generation += 1
         self._by_key[key] = with_recording(self._by_key.get(key), interaction, self._place_of)
         if self._credentials is not None:
             self._credentials.add(interaction, key)
@@ -758,6 +839,10 @@ class CassetteIndex:
                 if self._credentials is not None:
                     self._credentials.remove(key)
         self._place_of.pop(index, None)
+
+
+def _called(request: Request) -> tuple[str, str, str]:
+    return request.route, request.method, request.target.partition("?")[0]
 
 
 def _route(key: bytes) -> bytes:

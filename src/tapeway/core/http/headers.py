@@ -34,7 +34,9 @@ HOPS_HEADER = b"tapeway-hops"
 FAULT_HEADER = b"tapeway-fault"
 """Names the fault that a request asks for; on an answer, the fault that it got."""
 
-OWN = frozenset({b"tapeway-outcome", CASSETTE_HEADER, b"tapeway-interaction", FAULT_HEADER})
+OWN = frozenset(
+    {b"tapeway-outcome", CASSETTE_HEADER, b"tapeway-base", b"tapeway-interaction", FAULT_HEADER}
+)
 """Fields that tapeway adds; the fields of a tapeway upstream would contradict them."""
 
 STORED_REQUEST_HEADERS = (

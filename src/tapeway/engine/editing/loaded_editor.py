@@ -265,10 +265,14 @@ class LoadedEditor(Editor):
             for at, interaction in enumerate(before.interactions)
             if not (removed and at == place)
         }
+        moved.update({index: index for index in loaded.inherited})
         items = tuple([replace(interaction, index=at) for at, interaction in enumerate(kept)])
         stored = assign_routes(StoredCassette(loaded.head, items), self._routes)
         rebuilt = CassetteIndex(
-            loaded.name, stored, take=loaded.take.number, calls_model=loaded.calls_model
+            *(loaded.name, stored),
+            take=loaded.take.number,
+            calls_model=loaded.calls_model,
+            layers=loaded.layers,
         )
         rebuilt.set_takes({at: loaded.take_of(index) for index, at in moved.items()})
         rebuilt.take.touch([moved[used] for used in loaded.take.touched if used in moved])

@@ -20,7 +20,7 @@ from tapeway.core.model.messages import (
 from tapeway.core.streams.pacing import Pace
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.engine.broker import Broker
-from tapeway.engine.faults import chosen, faults_of
+from tapeway.engine.faults import chosen, faults_of, still_fitting
 from tapeway.engine.open_streams import Signal
 from tapeway.engine.record_command import RecordCommands
 from tapeway.engine.request_log import log_miss
@@ -112,6 +112,8 @@ class ConnectionServices:
         exchange.key, exchange.shown = plan.key, plan.target
         if isinstance(plan, Replay | LiveCall):
             exchange.note = plan.note
+        if isinstance(plan, Replay):
+            exchange.base = plan.base
         return plan
 
     async def faulted(
@@ -133,6 +135,7 @@ class ConnectionServices:
         replay = await broker.would_replay(name, incoming) if wanted.faults else None
         if replay is None or replay.interaction.failure is not None:
             return None
+        wanted = still_fitting(wanted, replay, incoming.take)
         messages = await said_in(replay.interaction)
         at = partial(lay_on_messages, messages=messages, error=error)
         if (laid := await chosen(broker.source, incoming, replay, wanted, at)) is None:
