@@ -15,6 +15,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Framing, Request, Response, ResponseHead
 from tapeway.core.streams.aws_frames import MEDIA_TYPE, parse_frames
 from tapeway.core.streams.pacing import Pace
+from tapeway.engine.hooks import NO_HOOKS, Hooks
 from tapeway.server.proxy import ProxyOptions
 from tapeway.stores.memory import MemoryStore
 from tests.server.in_process_proxy import RunningProxy, running_proxy
@@ -55,13 +56,18 @@ DOCUMENT = recorded(b'{"id":1,"text":"whole"}', media=JSON, framing="length")
 
 @asynccontextmanager
 async def replaying(
-    *recordings: Interaction, mode: Mode = "replay", options: ProxyOptions | None = None
+    *recordings: Interaction,
+    mode: Mode = "replay",
+    options: ProxyOptions | None = None,
+    hooks: Hooks = NO_HOOKS,
 ) -> AsyncIterator[RunningProxy]:
     store = MemoryStore()
     await store.save("default", StoredCassette(HEAD, recordings))
     names = {item.request.route for item in recordings}
     urls = dict.fromkeys(names, "http://127.0.0.1:9")
-    async with running_proxy(mode=mode, routes=urls, store=store, options=options) as proxy:
+    async with running_proxy(
+        mode=mode, routes=urls, store=store, options=options, hooks=hooks
+    ) as proxy:
         await proxy.broker.prepare()
         yield proxy
 
@@ -488,6 +494,23 @@ async def test_a_live_answer_gets_no_fault_and_its_upstream_never_hears_of_one(m
             [stored] = await proxy.recorded()
             assert stored.response.body == b"".join([*EVENTS, DONE])
             assert stored.failure is None
+
+
+async def test_a_fault_is_laid_over_what_a_hook_has_changed_and_asks_the_hook_once() -> None:
+    asked: list[object] = []
+
+    def before_replay(request: object, answer: Any) -> Any:
+        asked.append(request)
+        return {**answer, "json": {"text": "changed by the hook"}}
+
+    async with replaying(DOCUMENT, hooks=Hooks(before_replay=before_replay)) as proxy:
+        await lay(proxy, do="end", after="20 bytes")
+        cut = await answered(proxy, item=DOCUMENT)
+        whole = [await answered(proxy, item=DOCUMENT) for _ in range(2)]
+
+    assert whole[0].body.startswith(cut.body)
+    assert (len(cut.body), b"changed by the hook" in whole[1].body) == (20, True)
+    assert len(asked) == 3
 
 
 async def test_hits_are_answered_at_once_again_when_no_fault_is_in_force() -> None:
