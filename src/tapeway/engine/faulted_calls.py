@@ -1,4 +1,4 @@
-"""What clients did after faults: asked again, took a cut answer for whole, or gave up."""
+"""Tells what clients did after faults: asked again, took a cut answer for whole, or gave up."""
 
 from collections import deque
 from dataclasses import dataclass, replace
@@ -27,9 +27,9 @@ _EARLY_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class FaultedCall:
-    """A call that a fault was laid over, and what its client did next, so many seconds later.
+    """A call with a fault, and the client's next step, `after_s` seconds later.
 
-    `kept_retry_after` is None where the fault asked for no wait, or nothing was asked again.
+    `kept_retry_after` is None if the fault asked for no wait, or the client did not ask again.
     """
 
     fault: str
@@ -66,7 +66,7 @@ class _Open:
 
 
 class FaultedCalls:
-    """The faulted calls of a cassette, in order; each request that follows may be what came next.
+    """The faulted calls of a cassette, in order, and the requests that follow.
 
     A caller is a match key and a slot, `asked` is the body of a request.
     """
@@ -79,7 +79,7 @@ class FaultedCalls:
         return bool(self._open)
 
     def follow(self, caller: tuple[bytes | None, str | None], at: float, asked: bytes) -> None:
-        """Look whether a request is what a client did after a fault."""
+        """Take a later request, perhaps a client's next step after a fault."""
         for faulted in self._open:
             if faulted.caller == caller:
                 return self._close(faulted, "retried", at)
@@ -114,7 +114,7 @@ class FaultedCalls:
 
 
 def _goes_on(before: bytes, asked: bytes) -> bool:
-    """Whether a request holds the conversation of an earlier one, and then what the model said."""
+    """Whether a request has the conversation of an earlier request, and then a turn of the model."""
     if not len(before) < len(asked) <= _MOST_COMPARED:
         return False
     first, second = json_object(before) or {}, json_object(asked) or {}

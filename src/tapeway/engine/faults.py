@@ -1,4 +1,4 @@
-"""Which fault in force is for a request, and whether it still happens in the take."""
+"""Finds the fault in force for a request, and counts the fault in the take."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 class FaultsOfRequest(NamedTuple):
-    """The faults that may be for a request, in order, each with the key of its counter.
+    """Faults for a request, in order, each with the key of a counter.
 
-    One that the request has `named` is for it whatever its `match` says.
+    A `named` fault happens whatever `match` says.
     """
 
     faults: Sequence[tuple[bytes, Fault]] = ()
@@ -30,9 +30,9 @@ class FaultsOfRequest(NamedTuple):
 def faults_of(
     control: Control, slot: str | None, cassette: str, request: Request
 ) -> FaultsOfRequest:
-    """The faults in force that may be for a request, its slot's before all others.
+    """The faults in force for a request, as far as the request decides; faults of the slot come first.
 
-    Raises RequestError where the request names a fault that is not in force.
+    Raises RequestError if the request names a fault that is not in force.
     """
     named = request.fields.value(FAULT_HEADER)
     if named is None and not control.faults and slot is None:
@@ -49,14 +49,14 @@ def faults_of(
         return FaultsOfRequest(chosen_by_name[:1], named=True)
     known = ", ".join([fault.name for _, fault in faults]) or "none"
     raise RequestError(
-        f"no fault that is in force here has the name in Tapeway-Fault; in force: {known}. Set it by "
+        f"no fault in force here has the name in Tapeway-Fault; in force: {known}. Set the fault by "
         "[[fault]] in tapeway.toml, PUT /api/v1/faults, or the 'faults' of the slot",
         code="no_fault",
     )
 
 
 def still_fitting(wanted: FaultsOfRequest, replay: Replay, take: int | None) -> FaultsOfRequest:
-    """The faults that are for a recording too, without those known to have happened in the take."""
+    """The faults for a recording, without faults that are used up in the take, as far as known."""
     counts, index = replay.cassette.running(take).faults, replay.interaction.index
     left = [
         (key, fault)
@@ -74,9 +74,9 @@ async def chosen(
     wanted: FaultsOfRequest,
     lay: Callable[[Fault], T | None],
 ) -> T | None:
-    """The first of some faults to whose place the answer comes, as `lay` finds it.
+    """The first fault with a place in the answer, which `lay` finds, counted in the take.
 
-    It is counted in the take. Raises StoreError.
+    Raises StoreError.
     """
     name, take = replay.cassette.name, incoming.take
     for key, fault in wanted.faults:
@@ -88,7 +88,7 @@ async def chosen(
 
 
 def _fits(fault: Fault, request: Request, cassette: str) -> bool:
-    """Whether a fault is for a request, as far as that is known without the recording."""
+    """Whether a fault is for a request; the recording decides on the rest."""
     asked: dict[str, str | None] = {
         "method": request.method,
         "path": unquote(request.target.partition("?")[0]),

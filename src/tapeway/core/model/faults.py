@@ -18,7 +18,7 @@ _BEHIND = ("error_event", "repeat", "corrupt", "close")
 DOES = (*sorted(STATUSES), *_BEHIND, "reset", "end", "stall", "slow", "timeout")
 MATCHED = ("method", "path", "model", "cassette", "index")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_PLACE = re.compile(r"(head|tool_call)|(\d{1,12}) byte(?:s?)|([1-9]\d{0,11}) event(?:s?)", re.ASCII)
+_PLACE = re.compile(r"(head|tool_call)|(\d{1,12}) bytes?|([1-9]\d{0,11}) events?", re.ASCII)
 _CODES = (*range(1000, 1004), *range(1007, 1015), *range(3000, 5000))
 _FIRST = {"repeat": "1 event", **dict.fromkeys(("reset", "stall", "timeout", *STATUSES), "head")}
 """Where a fault stands without `after`; any other stands before the first byte of the body."""
@@ -41,9 +41,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault. `times` counts the answers of a take; 0 is for requests that name the fault.
+    """One fault. `times` is a number of answers of a take; 0 is for requests that name the fault.
 
-    `match` says for which answers it is; in a text `*` stands for a segment, `**` for several.
+    `match` limits the answers; in a text `*` stands for a segment, `**` for several.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Fault:
 
     @property
     def place(self) -> Place:
-        """Where it stands."""
+        """The place of the fault."""
         word, octets, events = _PLACE.findall(self.after or _FIRST.get(self.do, "0 bytes"))[0]
         return Place(word or ("events" if events else "bytes"), int(octets or events or 0))
 

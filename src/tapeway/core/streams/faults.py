@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
-from tapeway.core.model.faults import STATUSES, Fault
+from tapeway.core.model.faults import STATUSES, Fault, Place
 from tapeway.core.model.messages import ResponseHead
 from tapeway.core.streams.aws_frames import parse_frames
 from tapeway.core.streams.events import Event
@@ -30,10 +30,11 @@ _CALL = re.compile(CALL_EVENT.pattern + rb'|"(?:tool_use|function_call)"')
 
 @dataclass(frozen=True, slots=True)
 class LaidFault:
-    """A fault at its place in a body: `insert` goes out there, `skip` bytes of the recording do not.
+    """A fault at its place in a body, None before the head.
 
-    `at` is None before the head. The answer pauses for `wait_s` there, then goes on, ends in order,
-    is reset, or nothing more comes; from there on it pauses for `chunk_s` before each chunk.
+    There the answer pauses for `wait_s`, `insert` goes out, and `skip` bytes of the recording do not.
+    `then` the answer goes on, ends in order, is reset, or stops. Each chunk behind the place waits for
+    `chunk_s`.
     """
 
     fault: Fault
@@ -57,28 +58,19 @@ class LaidFault:
 def lay(
     fault: Fault, head: ResponseHead, body: bytes, error_event: Callable[[bytes], bytes]
 ) -> LaidFault | None:
-    """The fault at its place in a recorded answer, None if the answer does not come to that place.
+    """The fault at its place in a recorded answer, None if the answer ends before.
 
-    `error_event` makes the provider's error of the media type of a stream.
+    `error_event` makes the provider's error for the media type of a stream.
     """
-    if fault.do == "close":
-        # It is for WebSocket.
-        return None
-    kind, count = fault.place
     then, seconds = _THEN.get(fault.do, "on"), fault.seconds or 0.0
-    if fault.do in STATUSES or (kind == "head" and fault.do != "slow"):
+    if fault.do == "close":
+        # WebSocket alone has it.
+        return None
+    if fault.do in STATUSES or (fault.place.kind == "head" and fault.do != "slow"):
         return LaidFault(fault, None, then, wait_s=seconds)
     media = (head.value(b"content-type") or b"").partition(b";")[0].strip().lower()
     framing = framing_of(media, body)
-    last: Event | None = None
-    if kind in ("head", "bytes"):
-        at = count
-    elif framing is None:
-        found = _CALL.search(body) if kind == "tool_call" else None
-        at = len(body) + 1 if found is None else found.end()
-    else:
-        last = _event(framing, body, kind, count)
-        at = len(body) + 1 if last is None else last.end
+    at, last = _behind(fault.place, framing, body)
     if at > len(body) or (at == len(body) and fault.do in NEEDS_REST):
         return None
     laid = LaidFault(fault, at, then)
@@ -100,12 +92,19 @@ def lay(
     return laid
 
 
-def _event(framing: Framing, body: bytes, kind: str, count: int) -> Event | None:
-    """The event behind which a fault stands."""
+def _behind(place: Place, framing: Framing | None, body: bytes) -> tuple[int, Event | None]:
+    """The offset of a place, beyond the body for none, and the event that ends there."""
+    if place.kind in ("head", "bytes"):
+        return place.number, None
+    if framing is None:
+        call = _CALL.search(body) if place.kind == "tool_call" else None
+        return len(body) + 1 if call is None else call.end(), None
     events = events_of(framing, body)
-    if kind == "events":
-        return next(islice(events, count - 1, None), None)
-    return next((event for event in events if CALL_EVENT.search(event.data)), None)
+    if place.kind == "events":
+        last = next(islice(events, place.number - 1, None), None)
+    else:
+        last = next((event for event in events if CALL_EVENT.search(event.data)), None)
+    return len(body) + 1 if last is None else last.end, last
 
 
 def _corrupted(laid: LaidFault, framing: Framing | None, body: bytes, at: int) -> LaidFault | None:

@@ -15,10 +15,10 @@ _CLOSES = {"end": Close(1000), "reset": Close(0)}
 
 @dataclass(slots=True)
 class MessageFault:
-    """Sends a replay's messages with a fault behind so many of them; `error` goes out there.
+    """Sends a replay's messages with a fault behind the first `at` messages; `error` goes out there.
 
     `say` returns False once the client has left, `begin` and `send` also once the fault has ended the
-    answer.
+    answer. `sent` messages went out before.
     """
 
     fault: Fault
