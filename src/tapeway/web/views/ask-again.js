@@ -5,6 +5,7 @@ import { h } from "../shell/dom.js";
 import { count, duration, head, money } from "../shell/format.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
 import { bodyView } from "../parts/body.js";
+import { textOf } from "../parts/messages.js";
 
 export async function askAgain(button, name, index) {
   const where = path`cassettes/${name}/interactions/${index}/live`;
@@ -53,7 +54,7 @@ function show({ recorded, live, state, drift }, index) {
 }
 
 function side(title, { response, answers, latency_ms: latency }) {
-  const text = answers.map((each) => each.text).filter(Boolean).join("\n\n");
+  const text = answers.map(textOf).filter(Boolean).join("\n\n");
   return h(
     "section",
     {},
