@@ -27,6 +27,13 @@ async def statuses(found: World, path: str, count: int) -> list[int]:
     return [(await found.ask(path)).status for _ in range(count)]
 
 
+async def unused_in(found: World) -> int:
+    """How many recordings of 'shared' the take has not used."""
+    cassettes = (await found.got("/api/v1/status"))["cassettes"]
+    [unused] = [each["unused"] for each in cassettes if each["name"] == "shared"]
+    return int(unused)
+
+
 async def record(found: World) -> None:
     """Record two answers to one request in 'shared'."""
     await found.done("PUT", "/api/v1/slots/rec", {"cassette": "shared", "mode": "record"})
@@ -40,10 +47,12 @@ async def test_a_fault_for_all_replays_counts_in_each_take_and_moves_no_cursor(
     await record(stored)
     said = await stored.done("PUT", PATH, {"faults": [{**BUSY, "times": 2}]})
     seen = await statuses(stored, "/@shared/v1/models", 2)
+    unused = await unused_in(stored)
     answer = await stored.ask("/@shared/v1/models")
     await stored.done("POST", "/api/v1/rewind")
     seen += await statuses(stored, "/@shared/v1/models", 3)
 
+    assert (unused, await unused_in(stored)) == (2, 1)
     assert said == await stored.got(PATH) == {"faults": [{**BUSY, "times": 2}]}
     assert (answer.status, await answer.json()) == (200, {"answer": 1})
     assert answer.headers["Tapeway-Interaction"] == "0"

@@ -463,6 +463,14 @@ async def test_a_request_names_its_fault() -> None:
     assert "in force: always, once" in json.loads(unknown.body)["message"]
 
 
+async def test_a_name_is_refused_where_no_fault_is_in_force() -> None:
+    async with replaying(STREAM) as proxy:
+        refused = await answered(proxy, b"Tapeway-Fault: never")
+
+    assert (refused.status, refused.outcome) == (400, b"error")
+    assert "in force: none" in json.loads(refused.body)["message"]
+
+
 async def test_a_fault_keeps_the_recorded_pace() -> None:
     options = ProxyOptions(max_body=2**20, body_idle_s=10, pace=Pace(5))
     async with replaying(STREAM, options=options) as proxy:
