@@ -4,9 +4,8 @@ import { get, send } from "../shell/api.js";
 import { IS_REPORT, OUTCOMES, breakable, command, emptyState, fill, h, setText } from "../shell/dom.js";
 import { count, counted } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
+import { onStatus, refreshStatus } from "../shell/status.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
-
-const EVERY_MS = 1000;
 
 export const MODES = {
   replay: "Answers come from the cassette. What is not recorded is a miss; the upstream is never asked.",
@@ -23,17 +22,7 @@ const DURABILITY = {
 export async function open({ signal }) {
   const [status, clients] = await Promise.all([get("status", {}, signal), IS_REPORT ? null : get("clients", {}, signal)]);
   const deck = new DeckView(status, clients);
-  const poll = async () => {
-    try {
-      if (document.visibilityState === "visible") deck.show(await get("status", {}, signal));
-    } catch {
-      // The page says that the server does not answer.
-    }
-  };
-  if (IS_REPORT) return deck.element;
-  const timer = setInterval(poll, EVERY_MS);
-  signal.addEventListener("abort", () => clearInterval(timer));
-  deck.poll = poll;
+  if (!IS_REPORT) onStatus((now) => deck.show(now), signal);
   return deck.element;
 }
 
@@ -242,7 +231,7 @@ class DeckView {
     if (answer === undefined) return false;
     if (answer.warning) notify(`${says()} Warning: ${answer.warning}`, "failed");
     else notify(says());
-    await this.poll?.();
+    await refreshStatus();
     return true;
   }
 }

@@ -18,20 +18,22 @@ const VERDICTS = {
   not_compared: { sign: "–", says: "not compared" },
 };
 
-export async function open({ parts: [id], signal }) {
+// {element, title, before, after} of a request, as Split opens it.
+export async function openEntry(id, signal) {
   let found;
   try {
     found = await get(path`journal/${id}`, {}, signal);
   } catch (error) {
     if (error.status !== 404) throw error;
-    return h("div", {}, h("h1", {}, "This request is not in the journal"), emptyState("It has left the journal, or was cleared", "The journal holds the last requests since tapeway started. Send the request again, and open it from the list.", h("a", { href: "#/journal" }, "Open the journal")));
+    const element = h("div", {}, h("h1", {}, "This request is not in the journal"), emptyState("It has left the journal, or was cleared", "The journal holds the last requests since tapeway started. Send the request again, and open it from the list.", h("a", { href: "#/journal" }, "Open the journal")));
+    return { element };
   }
-  document.title = `${found.entry.outcome} ${found.entry.method} ${found.entry.path} · tapeway`;
-  const call = await orNull(get(callOf(found.entry), {}, signal));
-  if (found.entry.outcome !== "miss") return answered(found, call);
-  const { nearest, entry } = found;
+  const { nearest, entry, previous: before, next: after } = found;
+  const opened = (element) => ({ element, before, after, title: `${entry.outcome} ${entry.method} ${entry.path}` });
+  const call = await orNull(get(callOf(entry), {}, signal));
+  if (entry.outcome !== "miss") return opened(answered(found, call));
   const near = nearest && call?.messages.length > 0 ? await orNull(get(path`cassettes/${entry.cassette}/interactions/${nearest.index}/view`, {}, signal)) : null;
-  return missed(found, call, near);
+  return opened(missed(found, call, near));
 }
 
 // Where the request and the answer of an entry are: a report has them below their recording.
@@ -57,13 +59,10 @@ async function whole(entry, body, side) {
   return stored.body_b64 === undefined ? new TextEncoder().encode(stored.text ?? JSON.stringify(stored.json)) : bytesOf(stored.body_b64);
 }
 
-// The entries before and after it, its turn and the run it belongs to.
-function ways({ entry, previous, next }, call) {
-  const at = (id, text, key) => id && [" · ", h("a", { href: address("journal", id), "aria-keyshortcuts": key, data: { key } }, text)];
+// Its turn, and the run it belongs to.
+function ways({ entry }, call) {
   const turn = entry.interaction !== null && call?.messages?.length > 0;
   return [
-    at(previous, "previous", "["),
-    at(next, "next", "]"),
     turn && [" · ", h("a", { href: withQuery(address("conversation", entry.cassette), { interaction: entry.interaction }) }, "its turn in the conversation")],
     " · ",
     h("a", { href: withQuery("#/journal", entry.slot ? { slot: entry.slot, take: entry.take } : { cassette: entry.cassette }) }, entry.slot ? "its run" : `all requests to ${entry.cassette}`),
