@@ -68,7 +68,7 @@ export class Split {
     fill(this.shown, found.element);
     this.mark();
     this.pane.scrollTop = 0;
-    this.pane.querySelector("mark.found")?.scrollIntoView({ block: "center" });
+    requestAnimationFrame(() => this.pane.querySelector("mark.found")?.scrollIntoView({ block: "center" }));
     if (getComputedStyle(this.list.element).visibility === "hidden") {
       this.pane.focus({ preventScroll: true });
       scrollTo(0, 0);

@@ -4,6 +4,7 @@ import { ApiError, checked, get, path, send } from "../shell/api.js";
 import { OUTCOMES, append, breakable, command, copyButton, emptyState, fill, h, outcomeBadge } from "../shell/dom.js";
 import { count, counted, duration, full, head, preciseClock, tokens } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
+import { hasSought, sought } from "../shell/sought.js";
 import { callView, rawOf, statusOf } from "../parts/call.js";
 import { attempt, confirm, notify } from "../parts/dialog.js";
 import { bytesOf } from "../parts/hex.js";
@@ -101,7 +102,7 @@ function answered(found, call) {
     "div.entry",
     {},
     heading(found, call),
-    h("section.panel", {}, h("h2", {}, OUTCOMES[entry.outcome]?.says ?? entry.outcome), entry.interaction === null && call?.response && statusOf(call.response), from, entry.message && h("p.long", {}, entry.message), call === null && h("p.muted", {}, "Request and answer are not kept: newer calls took their room.")),
+    h("section.panel", {}, h("h2", {}, OUTCOMES[entry.outcome]?.says ?? entry.outcome), entry.interaction === null && call?.response && statusOf(call.response), from, entry.message && h("p.long", {}, sought(entry.message)), call === null && h("p.muted", {}, "Request and answer are not kept: newer calls took their room.")),
     kept,
   );
 }
@@ -113,13 +114,13 @@ function missed(found, call, near) {
     "div.entry",
     {},
     heading(found, call),
-    h("p.message", {}, entry.message),
+    h("p.message", {}, sought(entry.message)),
     verdicts.length > 0 && h("ul.verdicts", { "aria-label": "What was compared" }, verdicts.map(verdict)),
     suggestion(found),
     nearest && differences(nearest),
     said.length > 0 && h("section.panel.messages", {}, h("h2", {}, "Messages"), near ? messageList(said, near.messages) : messageList(said)),
-    said.length > 0 ? rawOf("Both requests as they were compared", () => sides(request, nearest)) : sides(request, nearest),
-    call?.response && lazy(h("summary", {}, "What the client got ", h("span.status.mono", { data: { bad: "true" } }, call.response.status)), () => structured(call.response.body.text ?? "", "What the client got"), "details.raw"),
+    said.length > 0 ? rawOf("Both requests as they were compared", () => sides(request, nearest), !hasSought(said.map((each) => each.parts)) && hasSought(request?.document)) : sides(request, nearest),
+    call?.response && lazy(h("summary", {}, "What the client got ", h("span.status.mono", { data: { bad: "true" } }, call.response.status)), () => structured(call.response.body.text ?? "", "What the client got"), "details.raw", hasSought(call.response.body.text)),
   );
 }
 
