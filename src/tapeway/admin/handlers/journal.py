@@ -255,13 +255,13 @@ def _described(entry: ServedRequest, item: Searchable) -> _CallGist:
     call_gist = gist_of(item)
     # The message says what failed; the answer is the same in the words of the API.
     answered = message if entry.outcome == "error" else call_gist.answered
-    call = exchange_of(item)
+    exchange = exchange_of(item)
     return _CallGist(
         call_gist.asked,
         answered or call_gist.answered,
         *model_and_tokens(item),
-        None if call is None else first_byte_ms(call),
-        None if call is None or entry.outcome != "replayed" else call.latency_ms,
+        None if exchange is None else first_byte_ms(exchange),
+        None if exchange is None or entry.outcome != "replayed" else exchange.latency_ms,
     )
 
 

@@ -158,6 +158,44 @@ def merged_rules(first: Rules, second: Rules) -> Rules:
     )
 
 
+RuleChange = Callable[[Rules], Rules]
+"""Makes other rules of those that are in force."""
+
+
+def adding(more: Rules) -> RuleChange:
+    """The rules that are in force and these."""
+    return lambda held: merged_rules(held, more)
+
+
+def removing(rules: Rules) -> RuleChange:
+    """The rules that are in force without these."""
+    return lambda held: _without(held, rules)
+
+
+def single_rules(rules: Rules) -> Iterator[Rules]:
+    """Each of the rules alone."""
+    for name, value in rules_document(rules).items():
+        if isinstance(value, dict):
+            parts: list[Json] = [{key: member} for key, member in value.items()]
+        else:
+            parts = [[text] for text in value] if isinstance(value, list) else [value]
+        for part in parts:
+            yield parse_rules({name: part})
+
+
+def _without(held: Rules, gone: Rules) -> Rules:
+    document = rules_document(held)
+    for name, value in rules_document(gone).items():
+        left = document.get(name)
+        if isinstance(left, list) and isinstance(value, list):
+            document[name] = [part for part in left if part not in value]
+        elif isinstance(left, dict) and isinstance(value, dict):
+            document[name] = {key: part for key, part in left.items() if key not in value}
+        else:
+            document.pop(name, None)
+    return parse_rules({name: value for name, value in document.items() if value})
+
+
 def with_presets(rules: Rules) -> Rules:
     """The rules, with the rules of their presets added."""
     written = replace(rules, presets=())

@@ -26,7 +26,7 @@ export async function open({ parts: [name, index], query, signal }) {
   document.title = cassette.split.title;
   const shown = index === undefined ? null : cassette.split.show(Number(index));
   try {
-    await cassette.load();
+    await Promise.all([cassette.load(), cassette.showRules()]);
   } catch (error) {
     // A report has single recordings, and not their list.
     if (index === undefined || signal.aborted) throw error;
@@ -82,6 +82,7 @@ class CassetteView {
         ),
       ),
       h("div.filters", {}, h("label.field.grow", { for: "text" }, "Search", this.text), h("label.field", { for: "kind" }, "Show", this.kind), h("label.field", { for: "order" }, "Order", this.sorting), this.found),
+      (this.rules = h("div")),
       this.nothing,
       this.table,
     ];
@@ -94,6 +95,20 @@ class CassetteView {
       return true;
     };
     addEventListener("tapeway-back", () => this.list.draw(), { signal });
+  }
+
+  // The rules under which it matches, each with what removes it.
+  async showRules() {
+    const where = path`cassettes/${this.name}/rules`;
+    const { rules } = await get(where, {}, this.signal).catch(() => ({ rules: [] }));
+    const remove = async (button, rule) => {
+      const agreed = await confirm({ title: `Remove this rule from ${this.name}?`, body: [h("pre.rule", {}, rule), h("p", {}, "It ends at once, for every request: what differs there counts again.")], action: "Remove the rule", danger: true });
+      if (!agreed || (await attempt(button, () => checked("DELETE", where, { query: { rule } }))) === undefined) return;
+      notify("The rule is removed.");
+      await this.showRules();
+    };
+    const row = ({ rule, of_settings: settings }) => h("li", {}, h("code.plain", {}, rule), " ", settings ? h("span.muted.small", {}, "of the settings") : h("button.quiet.changes", { type: "button", "aria-label": `Remove ${rule}`, on: { click: (event) => remove(event.currentTarget, rule) } }, "Remove…"));
+    fill(this.rules, rules.length > 0 && h("details.panel.rules", {}, h("summary", {}, counted(rules.length, "rule"), " for what does not count"), h("ul", {}, rules.map(row))));
   }
 
   address(index) {

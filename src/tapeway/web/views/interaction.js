@@ -38,7 +38,7 @@ class InteractionDetails {
         "div.side",
         {},
         view.kind === "http" && h("button", { type: "button", on: { click: () => this.copyAs() } }, "Copy as…"),
-        view.kind === "http" && h("button.changes", { type: "button", on: { click: (event) => askAgain(event.currentTarget, this.name, this.index) } }, "Ask again live…"),
+        view.kind === "http" && h("button.changes", { type: "button", on: { click: (event) => askAgain(event.currentTarget, this.name, this.index, () => this.reload(this.index)) } }, "Ask again live…"),
         h("button.changes", { type: "button", on: { click: (event) => edit(event.currentTarget, this.where, () => this.reload(this.index)) } }, "Edit…"),
         h("button.changes", { type: "button", on: { click: (event) => this.duplicate(event.currentTarget) } }, "Duplicate"),
         h("button.danger.changes", { type: "button", on: { click: (event) => this.remove(event.currentTarget) } }, "Delete…"),
