@@ -39,6 +39,15 @@ export function modal(title, body, buttons, mayLeave = () => true) {
   return dialog;
 }
 
+// The browser asks too, before the page with a draft is left.
+addEventListener("beforeunload", (event) => document.querySelector("dialog[open] textarea:not([readonly])") && event.preventDefault());
+
+// For `mayLeave`: asks before a draft is thrown away. `draft()` is what was written so far.
+export function draftGuard(draft) {
+  const first = draft();
+  return async () => draft() === first || confirm({ title: "Throw the draft away?", body: [h("p", {}, "What you have written is stored nowhere.")], action: "Throw it away", danger: true });
+}
+
 // Leave all dialogs: what they are about is no longer on the page.
 export function leaveDialogs() {
   for (const each of document.querySelectorAll("dialog[open]")) each.leave();

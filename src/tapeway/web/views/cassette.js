@@ -10,10 +10,12 @@ import { failure } from "../parts/failure.js";
 import { drawWaterfall, requestCell, twoLines, waterfallCell } from "../parts/row.js";
 import { Split } from "../parts/split.js";
 import { VirtualList } from "../parts/virtual-list.js";
+import { compose } from "./compose.js";
 import { openInteraction } from "./interaction.js";
 
 const PAGE = 200;
 const MANY = 5000;
+const MOST_AT_ONCE = 1000;
 const SLOW_MS = 300;
 const FORMATS = { json: "JSON", yaml: "YAML", jsonl: "JSON lines", har: "HAR" };
 const COLUMNS = ["Answer", "Request", "Model", "Tokens", "Size", "Duration"];
@@ -33,6 +35,7 @@ export async function open({ parts: [name, index], query, signal }) {
     cassette.fail(error);
   }
   await shown;
+  if (index !== undefined) cassette.locate(Number(index));
   cassette.prepareSearch();
   return cassette.split.element;
 }
@@ -77,6 +80,7 @@ class CassetteView {
           h("a", { href: address("conversation", name) }, "Conversation"),
           h("a.changes", { href: withQuery("#/compare", { a: name }) }, "Compare…"),
           h("a", { href: withQuery("#/journal", { cassette: name }) }, "Journal"),
+          h("button.changes", { type: "button", on: { click: () => this.compose() } }, "New…"),
           h("button", { type: "button", on: { click: () => this.download() } }, "Download…"),
           h("button.danger.changes", { type: "button", on: { click: (event) => this.remove(event.currentTarget) } }, "Delete…"),
         ),
@@ -158,7 +162,7 @@ class CassetteView {
     // and the list can be entered anywhere. Of what was found, all indexes are known.
     const dense = first.found !== null || first.next === null || (first.total !== null && (await get(where, { after: first.total - 1, limit: 1 }, this.signal)).titles.length === 0);
     if (loading !== this.loading) return;
-    Object.assign(this, { dense, total: first.total, titles: first.titles, order: first.found, next: first.next, asked: new Set([0]), busy: false });
+    Object.assign(this, { dense, total: first.total, titles: first.titles, order: first.found, next: first.next, asked: new Set([0]), busy: null });
     const more = first.unsearched > 0 ? `, but of ${counted(first.unsearched, "recording")} only the titles were searched` : "";
     setText(this.found, this.order === null ? "" : `${count(this.order.length)} found${more}`);
     this.resize();
@@ -209,20 +213,28 @@ class CassetteView {
     }
   }
 
-  async loadNext() {
-    if (this.busy) return;
-    this.busy = true;
+  // Where indexes have gaps, the place of one is known once all before it are loaded.
+  async locate(index) {
+    const { titles } = this;
+    while (!this.dense && this.next !== null && this.next < index && titles === this.titles && !this.signal.aborted) await this.loadNext(MOST_AT_ONCE);
+  }
+
+  async loadNext(limit = PAGE) {
+    if (this.busy) return this.busy;
+    return (this.busy = this.nextPage(limit).finally(() => (this.busy = null)));
+  }
+
+  async nextPage(limit) {
     const { titles } = this;
     try {
-      const found = await get(path`cassettes/${this.name}/titles`, { after: this.next, limit: PAGE }, this.signal);
+      const found = await get(path`cassettes/${this.name}/titles`, { after: this.next, limit }, this.signal);
       if (titles !== this.titles) return;
       titles.push(...found.titles);
       this.next = found.next;
       this.resize();
     } catch (error) {
+      this.next = null;
       if (!this.signal.aborted) this.said.textContent = error.message;
-    } finally {
-      this.busy = false;
     }
   }
 
@@ -239,6 +251,13 @@ class CassetteView {
       h("span.number.extra", {}, title.latency_ms ? duration(title.latency_ms) : ""),
       waterfallCell(title.failure !== null || title.status >= 400 ? "error" : "replayed"),
     );
+  }
+
+  compose() {
+    compose(this.name, this.titles[0]?.route ?? "default", async (index) => {
+      await this.refilter();
+      location.hash = this.address(index);
+    });
   }
 
   download() {

@@ -148,7 +148,7 @@ function remedies(found, can) {
     h("div.buttons.changes", {}, can?.possible && now, auto),
     entry.record_command && command(entry.record_command),
   ]);
-  return [panel, suggestion(found)];
+  return [suggestion(found), panel];
 }
 
 // What one click does: there is no second one.

@@ -18,10 +18,12 @@ from tapeway.errors import AdminError
 async def get_rules(context: HandlerContext, call: PlainCall) -> CassetteRules:
     """The rules in force for a cassette, one by one."""
     await check_exists(context, call.cassette)
+    return await _in_force(context, call.cassette)
+
+
+async def _in_force(context: HandlerContext, name: str) -> CassetteRules:
     of_settings = {rules_text(rule) for rule in single_rules(context.broker.rules)}
-    texts = [
-        rules_text(rule) for rule in single_rules(await rules_in_force(context, call.cassette))
-    ]
+    texts = [rules_text(rule) for rule in single_rules(await rules_in_force(context, name))]
     return CassetteRules(
         rules=[CassetteRule(rule=text, of_settings=text in of_settings) for text in texts]
     )
@@ -38,4 +40,4 @@ async def delete_rule(
         raise AdminError(f"'rule' is no line of TOML: {exc}", code="bad_rule") from None
     gone = given_rules(cast("dict[str, object]", document))
     await context.broker.change_rules(call.cassette, removing(gone))
-    return await get_rules(context, PlainCall(call.request, Nothing(), Nothing()))
+    return await _in_force(context, call.cassette)
