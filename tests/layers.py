@@ -90,6 +90,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         *("engine.response_buffer", "engine.journal", "engine.open_streams", "ports", "providers"),
     ),
     "engine.cassettes": (
+        "paging",
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
         *("engine.renamed_calls", "watching", "cooperative"),
     ),

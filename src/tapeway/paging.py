@@ -1,8 +1,9 @@
 """One reference to a cassette, and how to go through a cassette, by pages if its store has pages."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tapeway.core.cassette.branches import MOST_LAYERS, Layer, base_of_meta, layer_of
 from tapeway.core.json_text import dump
 from tapeway.core.matching.rules import Rules, RulesFault, rules_of_meta
 from tapeway.core.misses.near_names import question
@@ -97,6 +98,37 @@ class CassetteRef:
         place = "" if "#" in self.shown else f" in {self.store.url}"
         meant = question(self.name, await self.store.names())
         return ConfigError(f"there is no cassette {self.shown}{place}{meant}")
+
+
+async def layers_of(
+    name: str, head: CassetteHead, stored: Callable[[str], Awaitable[StoredCassette | None]]
+) -> Sequence[Layer]:
+    """The recordings of the bases of a cassette with this head, the nearest base first.
+
+    `stored` gives what a cassette holds. Raises CassetteCorrupt where a base is missing, stands on
+    itself, or has a `meta` that cannot be read.
+    """
+    names, layers = [name], list[Layer]()
+    try:
+        while (base := base_of_meta(head.meta)) is not None:
+            above, name = name, base.cassette
+            if name in names or len(names) > MOST_LAYERS:
+                chain = " → ".join([f"'{each}'" for each in (*names, name)])
+                raise CassetteCorrupt(
+                    f"cassette '{names[0]}' stands on itself or on too many others: {chain}; correct "
+                    f"meta.base of '{above}'"
+                )
+            if (below := await stored(name)) is None:
+                raise CassetteCorrupt(
+                    f"cassette '{above}' stands on '{name}', which does not exist: bring it back, or "
+                    f"name another one in meta.base of '{above}'"
+                )
+            names.append(name)
+            layers.append(layer_of(base, below))
+            head = below.head
+    except RulesFault as exc:
+        raise CassetteCorrupt(f"cassette '{name}': meta.{exc}") from exc
+    return layers
 
 
 def walk_over(stored: StoredCassette) -> CassetteWalk:

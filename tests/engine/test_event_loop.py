@@ -139,8 +139,8 @@ async def test_a_take_that_begins_while_a_cassette_is_indexed_is_the_one_it_is_i
         # The only step between reading and serving, which a rewind is to interrupt.
         indexed = cassettes._indexed
 
-        async def slowly(name: str, stored: StoredCassette, take: int) -> Any:
-            found = await indexed(name, stored, take)
+        async def slowly(name: str, stored: StoredCassette, take: int, layers: Any) -> Any:
+            found = await indexed(name, stored, take, layers)
             await broker.rewind()
             return found
 

@@ -9,19 +9,22 @@ import shlex
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 from tapeway.cli import terminal
+from tapeway.core.cassette.branches import BASE_FIELD, flattened
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML
 from tapeway.formats.registry import tool_of
-from tapeway.paging import CassetteRef
+from tapeway.paging import CassetteRef, layers_of
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.paths import find_names
 from tapeway.stores.file.store import FileStore
+from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store
 
 _ADDRESS = re.compile(
@@ -94,6 +97,22 @@ class OpenStores:
             known = await self._stack.enter_async_context(opened(store))
             self._stores[store.url] = known
         return known
+
+
+async def with_bases(cassette: CassetteRef) -> CassetteRef:
+    """A cassette of an open store, in memory with what it has from its bases; itself without any.
+
+    Raises StoreError.
+    """
+    outline = await cassette.store.outline(cassette.name)
+    if outline is None or BASE_FIELD not in outline.head.meta:
+        return cassette
+    stored = await cassette.load()
+    below = partial(cassette.store.load, writable=False)
+    layers = await layers_of(cassette.name, stored.head, below)
+    memory = MemoryStore()
+    await memory.save(cassette.name, flattened(stored, layers))
+    return replace(cassette, store=memory)
 
 
 def locate(argument: str, store: str) -> CassetteRef:

@@ -8,8 +8,8 @@ import click
 
 from tapeway.cli.options import admin_option, admin_url, command, prepare
 from tapeway.embedded.admin_client import AdminClient, DeckError
+from tapeway.engine.report.documents import cassette_report
 from tapeway.engine.report.forms import TEXT_FORMS, check_report_file
-from tapeway.engine.report.summary import cassette_report
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.html_report.collection import ReportLimits
 from tapeway.html_report.page import collected_page

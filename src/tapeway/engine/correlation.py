@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tapeway.cooperative import BRIEF_S, Yielding
+from tapeway.core.cassette.choice import Why
 from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
@@ -114,12 +115,12 @@ class Correlation:
             if cassette.get(index) is not match.interaction or not bindings.allows(match.id_map):
                 continue
             key = cassette.key_of(index)
-            if not cassette.all_are_for(key, plan.request.headers):
+            if not cassette.choice.all_are_for(cassette.held(key), plan.request.headers):
                 continue
-            interaction = cassette.next(
+            interaction = cassette.choose(
                 FoundKey(key), take, self._repeats, asked, can_ask=asked is not None
             )
-            if interaction is not None:
+            if not isinstance(interaction, Why):
                 bindings.bind(match.id_map)
                 return Replay(cassette, interaction, plan.target, key, _note(match))
         return self._with_warning(plan, seen.carried_ids) if isinstance(plan, LiveCall) else plan

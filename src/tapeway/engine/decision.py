@@ -7,6 +7,8 @@ from dataclasses import replace
 from tapeway.core.agenttape.lookup import request_aliases
 from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
+from tapeway.core.cassette.branches import sets_text, with_sets
+from tapeway.core.cassette.choice import Why
 from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import Take, write_key
 from tapeway.core.cassette.index import CassetteIndex
@@ -32,6 +34,7 @@ from tapeway.core.matching.rules import Rules, is_reused
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import MODE_POLICIES, Mode, Repeats
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.journal import REPEATED
@@ -47,6 +50,8 @@ READS = frozenset({"GET", "HEAD"})
 """Methods that change nothing at the service (RFC 9110, section 9.2.1)."""
 
 FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
+
+FOUND_BY_POSITION = "answered by its place in the base, whatever it asks"
 
 
 class BodyUnread(Exception):
@@ -80,12 +85,19 @@ class Planner:
         ):
             asked = cassette.asked(request, incoming.keyed)
         found_key: FoundKey | None = None
+        why = Why()
+        if policy.replays and (in_turn := cassette.next_of_base(request, take)) is not None:
+            target = self._redaction.target_later(cassette.head.run_id, request)
+            key = cassette.key_of(in_turn.index)
+            return Replay(cassette, in_turn, target, key, FOUND_BY_POSITION)
         if policy.replays:
             found_key = cassette.find(asked, routes_of(incoming))
-            if replay := self._replay(
+            found = self._replay(
                 cassette, take, found_key, asked, can_ask=policy.asks, known=incoming.known
-            ):
-                return replay
+            )
+            if isinstance(found, Replay):
+                return found
+            why = found
         if policy.uses_recordings and _is_unread(incoming.large_body, cassette):
             raise BodyUnread
         # Only what is asked for or missed is redacted: to be stored, and to be shown.
@@ -98,10 +110,10 @@ class Planner:
                 keys = [key, *self._other_keys(cassette.head, asked, redacted, incoming)]
                 if held := next((held for held in keys if held in cassette), None):
                     found_key = FoundKey(held)
-                    if replay := self._replay(
-                        cassette, take, found_key, asked, can_ask=policy.asks
-                    ):
-                        return replay
+                    found = self._replay(cassette, take, found_key, asked, can_ask=policy.asks)
+                    if isinstance(found, Replay):
+                        return found
+                    why = found
             # Few cassettes have aliases, and computing those of a large body takes time.
             aliases = self._aliases_in(cassette, incoming, redacted) if cassette.aliases else ()
             if aliases and (
@@ -110,8 +122,10 @@ class Planner:
                 )
             ):
                 return by_alias
-            if not policy.asks:
-                miss = self._miss(cassette, take, redacted, key, found_key, asked, incoming)
+            left = cassette.left_of_base(take) if policy.asks else ()
+            if left or not policy.asks:
+                miss = self._miss(cassette, take, redacted, key, why, asked, incoming)
+                miss = replace(miss, before=_before_text(cassette, left))
                 if not aliases:
                     return miss
                 used_up = miss.used_up or used_by_alias(cassette, aliases, incoming.request)
@@ -122,20 +136,22 @@ class Planner:
         if policy.records:
             # Now, since equal values may come with requests that are decided on before the answer.
             self._redaction.learn(cassette.head.run_id, secrets)
+        base = cassette.base
         return LiveCall(
             cassette,
             take,
             policy,
-            incoming.request,
+            incoming.request if base is None else with_sets(incoming.request, base.sets),
             redacted,
             secrets,
             key,
             asked.variant,
             caller(redacted.credentials),
             take.writes_on(redacted.route),
-            policy.replays and (request.method in READS or cassette.may_answer_again(redacted)),
-            cassette.why_asked_again(key, take) if policy.replays else None,
+            policy.replays and (request.method in READS or cassette.choice.answers_again(redacted)),
+            why.outdated,
             incoming=incoming,
+            sets="" if base is None else sets_text(base.sets),
             read=_read_of(redacted, asked),
         )
 
@@ -148,20 +164,22 @@ class Planner:
         *,
         can_ask: bool,
         known: Collection[int] | None = None,
-    ) -> Replay | None:
+    ) -> Replay | Why:
         if found_key is None:
-            return None
-        interaction = cassette.next(
+            return Why()
+        interaction = cassette.choose(
             found_key, take, self._repeats, asked, can_ask=can_ask, known=known
         )
-        if interaction is None:
-            return None
+        if isinstance(interaction, Why):
+            return interaction
         if interaction.stored_keys:
             interaction = in_requested_form(interaction, asked.request)
         target = self._redaction.target_later(
             cassette.head.run_id, asked.request, interaction.request.target
         )
-        repeats = can_ask and cassette.repeats_first(interaction, take) and samples(interaction)
+        repeats = (
+            can_ask and cassette.choice.repeats_first(interaction, take) and samples(interaction)
+        )
         return Replay(cassette, interaction, target, found_key.key, REPEATED if repeats else None)
 
     def _by_alias(
@@ -333,7 +351,7 @@ class Planner:
         take: Take,
         redacted: Request,
         key: bytes,
-        found_key: FoundKey | None,
+        why: Why,
         asked: ReceivedRequest,
         incoming: Incoming,
     ) -> Miss:
@@ -344,35 +362,41 @@ class Planner:
             elif redacted.route == DEFAULT_ROUTE:
                 raise no_route_error(self._routes, redacted.route, redacted.target)
         miss = Miss(cassette.name, redacted, key, searched=cassette)
-        return (
-            miss if found_key is None else self._why_missed(miss, cassette, take, found_key, asked)
+        if used_up := why.used_up(asked, take):
+            own = tuple([index for index in used_up if cassette.in_base(index) is None])
+            if own:
+                return replace(miss, used_up=own)
+            return replace(
+                miss, note=f"its base has it, {len(used_up)} times, all used in this take"
+            )
+        told_apart = why.told_apart(asked)
+        if not told_apart:
+            return miss
+        names = dict.fromkeys(
+            name for recording in why.recordings for name in recording.request.varied
         )
-
-    def _why_missed(
-        self,
-        miss: Miss,
-        cassette: CassetteIndex,
-        take: Take,
-        found_key: FoundKey,
-        asked: ReceivedRequest,
-    ) -> Miss:
-        """A miss despite recordings: all are used up, or headers exclude all."""
-        equal = cassette.recordings(found_key.key)
-        why = {recording.index: asked.why_not(recording) for recording in equal}
-        used = [at for at, reason in why.items() if reason is None and at in take.touched]
-        if used:
-            return replace(miss, used_up=tuple(used))
-        names = dict.fromkeys(name for recording in equal for name in recording.request.varied)
         redactor = self._redaction.redactor(cassette.head.run_id, asked.request)
         shown = with_fields(miss.request, asked.request.headers, names, redactor)
         shown = replace(shown, varied=tuple(names))
-        return replace(miss, request=shown, note=_reasons_text(why))
+        return replace(miss, request=shown, note=_reasons_text(told_apart))
 
 
 def _is_unread(digests: LargeBodyDigests | None, cassette: CassetteIndex) -> bool:
     """Whether a large body was not compared with all placeholders that the cassette has by now."""
     return digests is not None and (
         digests.stored is None or digests.compared != cassette.placeholders.count
+    )
+
+
+def _before_text(cassette: CassetteIndex, left: Sequence[Interaction]) -> str:
+    """Why the service is not asked although the mode asks."""
+    if (base := cassette.base) is None or not left:
+        return ""
+    following = left[0].request
+    return (
+        f", which asks the service once the first {base.until} recordings of '{base.cassette}' have "
+        f"answered: {len(left)} have not, and {following.method} "
+        f"{following.target.partition('?')[0]} is the next"
     )
 
 
@@ -396,18 +420,17 @@ def _stored_key(
     return request_key(redacted, asked.rules)
 
 
-def _reasons_text(why: Mapping[int, str | None]) -> str | None:
+def _reasons_text(why: Mapping[int, str]) -> str:
     """Why recordings of a request do not answer, in one line."""
     by_reason: dict[str, list[int]] = {}
     for index, reason in why.items():
-        if reason is not None:
-            by_reason.setdefault(reason, []).append(index)
+        by_reason.setdefault(reason, []).append(index)
     lines = [
         f"{', '.join([f'#{index}' for index in indexes[:_MOST_NAMED]])}"
         f"{' …' if len(indexes) > _MOST_NAMED else ''}: {reason}"
         for reason, indexes in by_reason.items()
     ]
-    return "; ".join(lines) or None
+    return "; ".join(lines)
 
 
 def _keeps_what_selects(redacted: Request, request: Request) -> bool:

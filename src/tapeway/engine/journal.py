@@ -191,6 +191,8 @@ class ServedRequest(NamedTuple):
     """Of a replayed session: what of its recording was not reached."""
     record_command: str | None = None
     """The command that records a missed request."""
+    base: str = ""
+    """The base of the cassette that the recording is in, if it is not in the cassette itself."""
 
     @property
     def outcome(self) -> Outcome:

@@ -203,7 +203,8 @@ def _latest_answer(live_call: LiveCall, error: UpstreamError) -> Answer | None:
     if not reads or error.code not in _NOT_REACHED:
         return None
     take = cassette.take_now(live_call.take)
-    item = cassette.latest(live_call.key, take, cassette.asked(request))
+    key = live_call.key
+    item = cassette.choice.latest(cassette.held(key), key, take, cassette.asked(request))
     if item is None:
         return None
     cassette.touch(item.index, live_call.take)
@@ -218,5 +219,5 @@ def _answer_of_replay(replay: Replay) -> Answer | TapewayError:
     item = replay.interaction
     if item.failure is not None:
         return UpstreamError(f"another instance asked, and {item.failure.message}")
-    name = replay.cassette.name
+    name = replay.base or replay.cassette.name
     return Answer("replayed", name, item.response, item.index, replay.key, recorded=item)

@@ -6,8 +6,9 @@ from typing import Any
 
 from tapeway.core.json_text import Json
 from tapeway.engine.journal import MissedCall
+from tapeway.engine.report.documents import cassette_report
 from tapeway.engine.report.lines import Cause, causes, gains_of_all, remarks
-from tapeway.engine.report.summary import CassetteReport, cassette_report
+from tapeway.engine.report.summary import CassetteReport
 
 _OUTCOMES = ("replayed", "recorded", "live", "miss", "error")
 _MOST_CAUSES = 50

@@ -149,9 +149,14 @@ def chunks(body: Iterable[bytes], recorded: Iterable[int]) -> Generator[bytes]:
     yield LAST_CHUNK
 
 
-def outcome_headers(outcome: Outcome, cassette: str, index: int | None) -> Headers:
-    """The headers that say where an answer came from."""
-    fields = ((b"Tapeway-Outcome", outcome.encode()), (b"Tapeway-Cassette", cassette.encode()))
+def outcome_headers(outcome: Outcome, cassette: str, index: int | None, base: str = "") -> Headers:
+    """The headers that say where an answer came from; the index is that in the `base`, if any."""
+    fields: Headers = (
+        (b"Tapeway-Outcome", outcome.encode()),
+        (b"Tapeway-Cassette", cassette.encode()),
+    )
+    if base:
+        fields = (*fields, (b"Tapeway-Base", base.encode()))
     if index is None:
         return fields
     return (*fields, (b"Tapeway-Interaction", b"%d" % index))

@@ -176,7 +176,7 @@ class Hits:
         if shared is not None:
             self.counting += 1
             # Under `miss` and `cycle` the answer depends on the number of requests before.
-            stays = (self._broker.repeats or cassette.repeats) == "last"
+            stays = (self._broker.repeats or cassette.choice.repeats) == "last"
             counted = partial(self._counted, give, asked, key, prepared)
             # A recording on the route that was asked for would come first.
             seen = {key_on_route(key, target.address.route.name), key}
@@ -232,7 +232,11 @@ class Hits:
         if interaction is None or interaction.failure is not None or interaction.stored_keys:
             return keyed
         try:
-            if shared is not None and policy.asks and not cassette.answers_again(interaction):
+            if (
+                shared is not None
+                and policy.asks
+                and not cassette.choice.answers_again(interaction.request)
+            ):
                 # A write of another instance may have come before.
                 return keyed
             prepared = self._prepared.get(cassette, interaction, target)

@@ -168,6 +168,8 @@ class Exchange:
     """Its way through to an upstream."""
     note: str | None = None
     """An addition to the message of the journal entry."""
+    base: str = ""
+    """The base of the cassette that the recording is in."""
     outgoing: SentPieces | None = None
     """The response, if it is sent in pieces."""
     host: RoutedHost | None = None

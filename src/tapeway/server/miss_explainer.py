@@ -9,7 +9,7 @@ from dataclasses import replace
 from tapeway.cooperative import BRIEF_S, Yielding
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.matching.rules import Rules
-from tapeway.core.misses.miss import Miss, MissExplanation, SearchedCassette
+from tapeway.core.misses.miss import Miss, MissExplanation, NearestRecording, SearchedCassette
 from tapeway.core.misses.near_names import near_names
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Headers, Request
@@ -88,7 +88,9 @@ class Explainer:
             is_empty = not (recorded or miss.used_up or len(cassette))
             if is_empty and (names := await self._similar_names(miss.cassette)) is not None:
                 return MissExplanation(absent=names)
-            return await asyncio.to_thread(explain, miss, recorded, rules, redact)
+            explanation = await asyncio.to_thread(explain, miss, recorded, rules, redact)
+            nearest = [_in_its_base(found, cassette) for found in explanation.nearest]
+            return replace(explanation, nearest=tuple(nearest))
         except Exception as exc:
             # Whatever failed, the client gets a miss.
             log.error("a miss could not be explained: %s", describe(exc))
@@ -104,6 +106,13 @@ class Explainer:
         self._cached[key] = explanation
         if len(self._cached) > CACHED:
             self._cached.popitem(last=False)
+
+
+def _in_its_base(nearest: NearestRecording, cassette: SearchedCassette) -> NearestRecording:
+    if (found := cassette.in_base(nearest.index)) is None:
+        return nearest
+    base, index = found
+    return replace(nearest, index=index, base=base)
 
 
 def explain(

@@ -339,7 +339,7 @@ class Proxy:
             raise
         exchange.key, exchange.shown = plan.key, plan.target
         if isinstance(plan, Replay):
-            exchange.note = plan.note
+            exchange.note, exchange.base = plan.note, plan.base
             return await self._replay(exchange, plan)
         if isinstance(plan, Miss):
             if is_preflight(raw.method, raw.raw_headers):
@@ -450,7 +450,7 @@ class Proxy:
             *(broker.requests(exchange.cassette, route, exchange.take), self._stopping),
             alone=broker.store.shared is None,
         )
-        headers = outcome_headers("replayed", exchange.cassette, index)
+        headers = outcome_headers("replayed", exchange.cassette, index, exchange.base)
         head = interaction.response.head
         if head.framing == "length":
             head = playback.head
@@ -473,7 +473,7 @@ class Proxy:
         index, pace = interaction.index, self._options.pace
         schedule = Schedule(interaction.response, interaction.latency_ms, pace)
         playback = Playback(exchange.raw, interaction, schedule)
-        headers = outcome_headers("replayed", exchange.cassette, index)
+        headers = outcome_headers("replayed", exchange.cassette, index, exchange.base)
         outgoing: Outgoing | None = None
         try:
             async with self._open_waits.wait():
@@ -796,6 +796,7 @@ class Proxy:
                 client_address=exchange.raw.connection.client_address,
                 tail=tail,
                 record_command=None if miss is None else miss.record_command,
+                base=exchange.base,
             )
         )
 
@@ -857,7 +858,7 @@ class Proxy:
         # A client that expected a WebSocket would not send HTTP next.
         keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.fields)
         permission = private_network_permission(raw.fields, response.head)
-        headers = (*outcome_headers(outcome, exchange.cassette, index), *permission)
+        headers = (*outcome_headers(outcome, exchange.cassette, index, exchange.base), *permission)
         if response.file is not None:
             broken = partial(self._log_failure, exchange)
             return LargeAnswer(raw, response, response.file, headers, broken, keep_alive=keep_alive)

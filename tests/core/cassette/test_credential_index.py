@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tapeway.core.cassette.choice import CallsModel, Why, calls_no_model
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.json_text import Json
 from tapeway.core.matching.key import request_key
@@ -27,31 +28,35 @@ from tests.support.canary import sightings
 ASKED_WITH = ("dummy", "test", "", OTHER)
 
 
-def cassette_of(*requests: Request, rules: Rules | None = None) -> CassetteIndex:
+def cassette_of(
+    *requests: Request, rules: Rules | None = None, calls_model: CallsModel = calls_no_model
+) -> CassetteIndex:
     """Each request with its position as its answer."""
     meta = {} if rules is None else meta_with_rules({}, rules)
     held = [
         Interaction(at, request, Response(ResponseHead(200), b"%d" % at), stored_keys=())
         for at, request in enumerate(requests)
     ]
-    return CassetteIndex("c", StoredCassette(CassetteHead("", SALT, meta), tuple(held)), take=1)
+    stored = StoredCassette(CassetteHead("", SALT, meta), tuple(held))
+    return CassetteIndex("c", stored, take=1, calls_model=calls_model)
 
 
-def recorded(*requests: Request, known: tuple[str, ...] = ()) -> CassetteIndex:
+def recorded(
+    *requests: Request, known: tuple[str, ...] = (), calls_model: CallsModel = calls_no_model
+) -> CassetteIndex:
     """The requests as they are stored; `known` are values of the environment."""
     redaction = RequestRedaction([Secret("env", text.encode()) for text in known])
-    return cassette_of(*[redaction.redact(SALT, request) for request in requests])
+    stored = [redaction.redact(SALT, request) for request in requests]
+    return cassette_of(*stored, calls_model=calls_model)
 
 
 def answer(cassette: CassetteIndex, request: Request, *, can_ask: bool = False) -> int | None:
     asked = cassette.asked(request)
     found = cassette.find(asked, (request.route,))
-    one = (
-        None
-        if found is None
-        else cassette.next(found, cassette.take, "last", asked, can_ask=can_ask)
-    )
-    return None if one is None else one.index
+    if found is None:
+        return None
+    chosen = cassette.choose(found, cassette.take, "last", asked, can_ask=can_ask)
+    return None if isinstance(chosen, Why) else chosen.index
 
 
 def posted(body: Json, headers: Headers = JSON, target: str = "/v1/x") -> Request:
@@ -400,8 +405,8 @@ def page(token: str) -> Request:
 WITHOUT_TOKEN = Request("r", "GET", "/list")
 
 
-def cassette_of_pages(*letters: str) -> CassetteIndex:
-    return recorded(*[page(letter * 20) for letter in letters])
+def cassette_of_pages(*letters: str, calls_model: CallsModel = calls_no_model) -> CassetteIndex:
+    return recorded(*[page(letter * 20) for letter in letters], calls_model=calls_model)
 
 
 def test_one_recorded_token_answers_for_any_other_and_for_none() -> None:
@@ -419,8 +424,7 @@ def test_several_recorded_tokens_each_answer_for_themselves_and_for_no_other() -
 
 
 def test_within_a_take_another_token_is_asked_for_where_that_is_possible() -> None:
-    cassette = cassette_of_pages("a")
-    cassette.calls_model = lambda request: True
+    cassette = cassette_of_pages("a", calls_model=lambda request: True)
 
     asked = [page("b" * 20), page("b" * 20), page("c" * 20), WITHOUT_TOKEN]
     assert [answer(cassette, request, can_ask=True) for request in asked] == [0, 0, None, None]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.cassette import cursors
+from tapeway.core.cassette.choice import Why
 from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
@@ -74,8 +75,8 @@ def replayed(
     cassette: CassetteIndex, asked: Request, repeats: Repeats | None = None
 ) -> list[int | None]:
     key = FoundKey(request_key(asked))
-    found = [cassette.next(key, cassette.take, repeats, cassette.asked(asked)) for _ in range(4)]
-    return [None if recording is None else recording.index for recording in found]
+    found = [cassette.choose(key, cassette.take, repeats, cassette.asked(asked)) for _ in range(4)]
+    return [None if isinstance(recording, Why) else recording.index for recording in found]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tapeway.core.cassette.choice import CallsModel, Why, calls_no_model
 from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
@@ -41,8 +42,11 @@ def key(asked: str, route: str = "openai") -> bytes:
     return request_key(make_request(asked, route))
 
 
-def make_cassette(*interactions: AnyInteraction, take: int = 1) -> CassetteIndex:
-    return CassetteIndex("c", StoredCassette(HEAD, interactions), take=take)
+def make_cassette(
+    *interactions: AnyInteraction, take: int = 1, calls_model: CallsModel = calls_no_model
+) -> CassetteIndex:
+    stored = StoredCassette(HEAD, interactions)
+    return CassetteIndex("c", stored, take=take, calls_model=calls_model)
 
 
 def record(cassette: CassetteIndex, asked: str, body: str, *, replaces: bool = True) -> Recording:
@@ -56,8 +60,8 @@ def replayed(
     cassette: CassetteIndex, asked: str, repeats: Repeats, count: int, take: Take | None = None
 ) -> list[int | None]:
     take = take or cassette.take
-    found = [cassette.next(FoundKey(key(asked)), take, repeats) for _ in range(count)]
-    return [None if recording is None else recording.index for recording in found]
+    found = [cassette.choose(FoundKey(key(asked)), take, repeats) for _ in range(count)]
+    return [None if isinstance(recording, Why) else recording.index for recording in found]
 
 
 def bodies(cassette: CassetteIndex) -> list[str]:
@@ -229,8 +233,8 @@ def test_the_only_recording_of_a_key_answers_again_by_the_repeat_rule(
 
 
 def test_where_the_upstream_can_be_asked_the_order_decides_for_the_caller_of_this_take() -> None:
-    cassette = make_cassette(make_interaction(0, "a"), make_interaction(1, "b"))
-    cassette.calls_model = lambda request: True
+    recorded = make_interaction(0, "a"), make_interaction(1, "b")
+    cassette = make_cassette(*recorded, calls_model=lambda request: True)
     record(cassette, "b", "new", replaces=False)
 
     # An earlier take's answer whoever asks.
@@ -342,9 +346,10 @@ def test_a_cassette_behaves_as_plain_lists_would(
                 requests_counted.clear()
                 recorded.clear()
             case "next":
-                found = cassette.next(FoundKey(key(what)), cassette.take, repeats)
+                found = cassette.choose(FoundKey(key(what)), cassette.take, repeats)
                 expected = _expected(held, requests_counted.get(what, 0), repeats)
-                assert (found and found.response.body.decode()) == expected
+                answer = None if isinstance(found, Why) else found.response.body.decode()
+                assert answer == expected
                 requests_counted[what] = requests_counted.get(what, 0) + (expected is not None)
             case _:
                 if step == "record" and what not in recorded:
@@ -395,8 +400,8 @@ def test_finding_and_recording_cost_the_same_in_a_cassette_of_any_size() -> None
         cassette = make_cassette(*[make_interaction(i, f"r{i}") for i in range(size)])
         wanted, first, second = key("r5"), key("new"), key("r7")
         return [
-            operations(lambda: cassette.next(FoundKey(wanted), cassette.take, "last")),
-            operations(lambda: cassette.next(FoundKey(b"none\0"), cassette.take, "last")),
+            operations(lambda: cassette.choose(FoundKey(wanted), cassette.take, "last")),
+            operations(lambda: cassette.choose(FoundKey(b"none\0"), cassette.take, "last")),
             operations(lambda: cassette.has_route("nowhere")),
             operations(lambda: _record_raw(cassette, first)),
             operations(lambda: _record_raw(cassette, second)),
@@ -438,7 +443,7 @@ def replayed_for_headers(
     cassette: CassetteIndex, *accepts: str, repeats: Repeats = "last"
 ) -> list[int | None]:
     found = [
-        cassette.next(
+        cassette.choose(
             FoundKey(request_key(request_accepting(accept))),
             cassette.take,
             repeats,
@@ -446,7 +451,7 @@ def replayed_for_headers(
         )
         for accept in accepts
     ]
-    return [None if recording is None else recording.index for recording in found]
+    return [None if isinstance(recording, Why) else recording.index for recording in found]
 
 
 def test_the_nearest_unused_recording_comes_first() -> None:
@@ -529,7 +534,10 @@ def replay(
 ) -> Interaction | None:
     asked = cassette.asked(request)
     found = cassette.find(asked, (request.route,))
-    return found and cassette.next(found, cassette.take, "last", asked, can_ask=can_ask)
+    if found is None:
+        return None
+    chosen = cassette.choose(found, cassette.take, "last", asked, can_ask=can_ask)
+    return None if isinstance(chosen, Why) else chosen
 
 
 RANGE: Headers = ((b"range", b"bytes=0-9"),)

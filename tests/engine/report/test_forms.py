@@ -122,7 +122,7 @@ def test_unused_and_duplicate_recordings_are_named() -> None:
         ForeignInteraction(2, {"kind": "tool"}),
         make_interaction(3, "/b"),
     )
-    cassette.next(FoundKey(request_key(Request("openai", "POST", "/b"))), cassette.take, "last")
+    cassette.choose(FoundKey(request_key(Request("openai", "POST", "/b"))), cassette.take, "last")
     report = report_of_index(cassette, Tally())
 
     assert report.unused == (RecordingSummary(0, "POST", "/a"), RecordingSummary(3, "POST", "/b"))

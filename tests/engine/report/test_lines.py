@@ -23,7 +23,7 @@ def missed(path: str = "/v1/a", rule: str | None = None, **more: Any) -> MissedC
 
 def differing(*paths: str, requested: str = "b") -> tuple[NearestRecording, ...]:
     found = [{"path": path, "recorded": "a", "requested": requested} for path in paths]
-    return (NearestRecording(0, tuple(found)),)  # type: ignore[arg-type] # values are JSON
+    return (NearestRecording(0, tuple(found)),)
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,10 @@ def test_everything_is_kept_and_the_first_recording_always_answers() -> None:
     assert loaded.cassette.head.meta["repeats"] == "first"
     # Written otherwise it has another fingerprint, and an answer of its own.
     assert request_key(again.request) == request_key(other.request) == key
-    assert [tape.next(found, tape.take, None, tape.asked(first.request)) for _ in range(3)] == [
+    assert [tape.choose(found, tape.take, None, tape.asked(first.request)) for _ in range(3)] == [
         first
     ] * 3
-    assert [tape.next(found, tape.take, None, tape.asked(other.request)) for _ in range(2)] == [
+    assert [tape.choose(found, tape.take, None, tape.asked(other.request)) for _ in range(2)] == [
         other
     ] * 2
 

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from tapeway.admin.handlers.control import reported_cassette
+from tapeway.engine.report.documents import cassette_report
 from tapeway.engine.report.forms import text_report
-from tapeway.engine.report.summary import cassette_report
 from tests.server.in_process_proxy import running_proxy
 from tests.support.socket_upstream import Peer
 

@@ -196,6 +196,7 @@ def journal_entry(entry: ServedRequest, gist: _CallGist | None = None) -> Journa
         outcome=entry.outcome,
         status=entry.status,
         interaction=entry.interaction,
+        base=entry.base,
         duration_ms=round(entry.duration_ms, 3),
         attempt=entry.attempt,
         match_key=entry.match_key,

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlunsplit
 
 from aiohttp import web
@@ -16,6 +16,7 @@ from tapeway.admin.request_body import JSON_TYPES, check_content_type, parse_mod
 from tapeway.core.matching.key import key_text, request_key
 from tapeway.core.matching.rules import RulesFault, merged_rules, rules_of_meta
 from tapeway.core.model.interaction import exchange_of
+from tapeway.engine.report.documents import cassette_report
 from tapeway.engine.report.forms import TEXT_FORMS, SourcePlace, annotations
 from tapeway.engine.report.lines import (
     causes,
@@ -24,12 +25,7 @@ from tapeway.engine.report.lines import (
     repeated_notices,
     unrecorded_title,
 )
-from tapeway.engine.report.summary import (
-    CassetteReport,
-    Document,
-    cassette_report,
-    dated_notices,
-)
+from tapeway.engine.report.summary import CassetteReport, dated_notices
 from tapeway.errors import AdminError, TapewayError
 
 FORMS: Mapping[RunForm, tuple[str, str]] = {
@@ -77,9 +73,11 @@ async def _sent(request: web.Request, model: type[Sent]) -> Sent:
     return await asyncio.to_thread(parse_model, text, model)
 
 
-def _documents(sent: RunReport) -> list[Document]:
+def _documents(sent: RunReport) -> list[Mapping[str, Any]]:
     """The reports as values. Raises AdminError (400) for a difference that is at no place."""
-    documents: list[Document] = [cassette.model_dump(mode="json") for cassette in sent.cassettes]
+    documents: list[Mapping[str, Any]] = [
+        cassette.model_dump(mode="json") for cassette in sent.cassettes
+    ]
     for document in documents:
         for near in (near for miss in document["misses"] for near in miss["nearest"]):
             if not all(
@@ -92,7 +90,7 @@ def _documents(sent: RunReport) -> list[Document]:
 def _page(
     context: HandlerContext,
     call: OperationCall[RunReportQuery, Nothing],
-    documents: Sequence[Document],
+    documents: Sequence[Mapping[str, Any]],
 ) -> str:
     """The page, made of answers of this admin API."""
     # Here, since only this needs the files of the page.

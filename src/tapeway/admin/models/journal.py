@@ -69,6 +69,12 @@ class JournalEntry(ResponseModel):
     interaction: int | None = Field(
         description="The index of the recording; null if there is none."
     )
+    base: str = Field(
+        "",
+        exclude_if=lambda name: not name,
+        description="The base of the cassette that the recording is in, if it is not in the cassette "
+        "itself.",
+    )
     duration_ms: float
     match_key: str | None
     message: Text | None = Field(

@@ -70,6 +70,12 @@ class NearRecording(ResponseModel):
         description="Each has a `path`, and `recorded` and `requested` where there is a value."
     )
     more: int = Field(description="The number of further differences.")
+    base: str = Field(
+        "",
+        exclude_if=lambda name: not name,
+        description="The base of the cassette that the recording is in, if it is not in the cassette "
+        "itself.",
+    )
 
 
 class Fault(ResponseModel):

@@ -43,6 +43,7 @@ _WRITTEN = "|".join([kind.name for kind in registry.WRITTEN])
 @click.option("--from", "from_format", type=_READABLE, help="The format of A. [by its content]")
 @click.option("--to", "to_format", metavar=f"[{_WRITTEN}]", help="The format of B. [by its suffix]")
 @click.option("--force", is_flag=True, help="Replace B if it exists.")
+@click.option("--flatten", is_flag=True, help="Write what A has from its bases into B too.")
 @click.option("--no-redact", is_flag=True, help="Keep secrets as they are.")
 def convert(
     source: str,
@@ -51,6 +52,7 @@ def convert(
     from_format: str | None,
     to_format: str | None,
     force: bool,
+    flatten: bool,
     no_redact: bool,
     settings: Settings,
 ) -> int:
@@ -85,6 +87,8 @@ def convert(
         raise click.UsageError("--all converts stores and folders: leave out --from and --to.")
     if every and target and click.get_current_context().params["store"] is not None:
         raise click.UsageError("--all takes both stores as arguments: leave out --store.")
+    if every and flatten:
+        raise click.UsageError("--flatten takes one cassette: leave out --all.")
     if target is None and not every:
         raise click.UsageError("Missing argument 'B'.")
     known = None if no_redact else known_values(settings, os.environ)
@@ -98,7 +102,7 @@ def convert(
             files, code = _sources(folder_of_files.find(Path(source)))
         end = files or endpoints.source(source, from_format, settings.store)
         to = endpoints.target(target, to_format, settings.store)
-        done = conversion.convert(end, to, known, _new_head(), force=force)
+        done = conversion.convert(end, to, known, _new_head(), force=force, flatten=flatten)
         return max(code, _print(asyncio.run(done)))
     except KeyboardInterrupt:
         terminal.print_error("interrupted: run this again")

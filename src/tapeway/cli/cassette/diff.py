@@ -13,7 +13,7 @@ from typing import Literal
 import click
 
 from tapeway.cli import terminal
-from tapeway.cli.cassette_arguments import ASSETS, existing, locate, opened
+from tapeway.cli.cassette_arguments import ASSETS, existing, locate, opened, with_bases
 from tapeway.cli.comparison import forms
 from tapeway.cli.comparison.git import Revision
 from tapeway.cli.options import cassette_command
@@ -71,7 +71,7 @@ def diff(
 
     Recordings of equal requests are compared in order, under the rules of FIRST and of
     tapeway.toml, then the remaining ones of the same endpoint. Identifiers, times, padding and
-    chunks are not compared. A streamed answer of an LLM is compared by the assembled text, tool
+    chunks are not compared. A cassette that stands on another is compared with what it has from there. A streamed answer of an LLM is compared by the assembled text, tool
     calls, model and tokens. To find matching rules, use tapeway doctor.
     """
     if git_driver:
@@ -92,6 +92,7 @@ async def compare_places(
     """Compare two cassettes whose stores are not open yet. Raises ConfigError, StoreError."""
     table = resolve_routes(settings, os.environ)
     async with opened(first.store), opened(second.store):
+        first, second = await with_bases(first), await with_bases(second)
         sources = await DiffSource.open(first, table), await DiffSource.open(second, table)
         rules = merged_rules(first.rules(sources[0].head), settings.rules)
         return await compare(*sources, rules, headers=headers)

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from tapeway.body_files import in_memory
-from tapeway.cli.cassette_arguments import opened
+from tapeway.cli.cassette_arguments import opened, with_bases
 from tapeway.cli.secrets import LEFT, CassetteScan, FoundSecret, redacted
 from tapeway.cli.transfer import endpoints
 from tapeway.cli.transfer.batches import CassetteDigest, check_same, is_unfinished
@@ -46,10 +46,11 @@ async def convert(
     fresh: CassetteHead,
     *,
     force: bool,
+    flatten: bool = False,
 ) -> ConversionResult:
     """Read a cassette, or files in order, and write the target; stores are not open yet.
 
-    Secrets are replaced if `known` is given. `fresh` becomes the head if the source has none. Raises
+    With `flatten` the target has what the cassette has from its bases too. Secrets are replaced if `known` is given. `fresh` becomes the head if the source has none. Raises
     ConfigError, StoreError and its children: the target is then unchanged.
     """
     if isinstance(target, FormatFile) and not force and target.path.exists():
@@ -59,7 +60,8 @@ async def convert(
             if isinstance(end, CassetteRef):
                 await stack.enter_async_context(opened(end.store))
         if isinstance(source, CassetteRef):
-            return await copy(source, target, known, force=force)
+            whole = await with_bases(source) if flatten else source
+            return await copy(whole, target, known, force=force)
         sources = [source] if isinstance(source, FormatFile) else source
         return await import_files(sources, target, known, fresh, force=force)
 

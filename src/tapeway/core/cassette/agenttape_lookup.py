@@ -35,11 +35,11 @@ def next_by_alias(
     ]
     if not groups:
         return None
-    index = _choose(take, groups, repeats or cassette.repeats)
+    index = _choose(take, groups, repeats or cassette.choice.repeats)
     if index is None:
         return None
     exchange = _exchange(cassette, index)
-    if can_ask and exchange is not None and cassette.why_asked(exchange, take) is not None:
+    if can_ask and exchange is not None and cassette.choice.why_asked(exchange, take) is not None:
         return None
     return cassette.use(index, take)
 

@@ -1,16 +1,12 @@
-"""A cassette in memory: finds the recording that answers a request.
+"""A cassette in memory: the recordings of each request, and the takes.
 
-The index maps each match key to its recordings, in the order of the cassette. A request gets the
-recording at the key's cursor, and the cursor moves on. After the last recording the cassette's
-repeat rule decides. Finding a recording costs one dictionary look-up among any number.
+The index maps each match key to its recordings, in the order of the cassette; `choice.py` chooses the
+recording that answers. Finding a recording costs one dictionary look-up among any number. A request
+may hold credentials that differ from run to run: `credential_index.py` finds its recordings.
 
 A take is one run through the cassette, with cursors that start at 0 and the set of used
 recordings. A take's first recording of a request replaces the recordings of earlier takes;
 further ones are appended.
-
-There are two refinements. A request may hold credentials that differ from run to run
-(`credential_index.py`). And if recordings of one key differ in headers, the unused recording with
-the nearest headers comes first.
 """
 
 from collections import Counter
@@ -19,15 +15,16 @@ from dataclasses import replace
 from typing import cast
 
 from tapeway.core.agenttape.lookup import ALIAS_PREFIX, AliasIndex
+from tapeway.core.cassette.branches import Base, Inherited, Layer, base_of_meta, inherit
+from tapeway.core.cassette.choice import CallsModel, Choice, Why, calls_no_model
 from tapeway.core.cassette.credential_index import CredentialIndex, FoundKey, credential_places
 from tapeway.core.cassette.cursors import (
     Take,
-    at_cursor,
-    first_recording,
     repeats_of_meta,
     write_key,
 )
 from tapeway.core.cassette.keyed_recordings import (
+    HeldRecordings,
     KeyedRecordings,
     as_recordings,
     indexes_of,
@@ -37,17 +34,15 @@ from tapeway.core.cassette.recorded_bodies import RecordedBodies, SelectingHead,
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.http.routing import DEFAULT_ROUTE
-from tapeway.core.http.sdk_conventions import attempt_number, call_mark
 from tapeway.core.matching.credential_fields import may_have_credential_fields
 from tapeway.core.matching.headers import distance
-from tapeway.core.matching.headers.conditions import are_told_apart, is_for, of_one_request
+from tapeway.core.matching.headers.conditions import are_told_apart, of_one_request
 from tapeway.core.matching.key import KeyAndBody, key_and_body, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.received_request import ReceivedRequest
 from tapeway.core.matching.recorded_request import RecordedRequest
 from tapeway.core.matching.rules import (
     Rules,
-    is_reused,
     merged_rules,
     meta_with_rules,
     rules_of_meta,
@@ -65,15 +60,9 @@ from tapeway.core.model.lazy_interaction import LazyInteraction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.model.request_fields import EDITION
 from tapeway.core.redaction.known_values import RecordedPlaceholders
-from tapeway.errors import DocumentAway, StoreError
 
-CallsModel = Callable[[Request], bool]
-"""Whether a request calls a model, and leaves nothing behind at the service."""
-
-
-def calls_no_model(request: Request) -> bool:
-    """For an index that only mode `replay` and tools look into."""
-    return False
+_BEHIND = 2**60
+"""The places of recordings of bases begin here, behind all of the cassette itself."""
 
 
 class CassetteIndex:
@@ -82,7 +71,8 @@ class CassetteIndex:
     The rules come from `meta`. Raises RulesFault for unreadable rules. `calls_model` tells which
     requests a recording answers again in the take that made or used the recording. If only a part of the cassette
     is loaded, `other_routes` are the routes of recordings outside `stored`, `places` is the order of
-    the part, by index.
+    the part, by index. `layers` are the recordings of the bases, the nearest base first: they answer
+    what no recording of the cassette itself answers.
     """
 
     def __init__(
@@ -94,13 +84,14 @@ class CassetteIndex:
         other_routes: Collection[str] = (),
         places: Mapping[int, int] | None = None,
         calls_model: CallsModel = calls_no_model,
+        layers: Sequence[Layer] = (),
     ) -> None:
         self.name = name
-        self.calls_model = calls_model
         self.head: CassetteHead = stored.head
         self.rules: Rules = rules_of_meta(stored.head.meta)
-        self.repeats: Repeats = repeats_of_meta(stored.head.meta)
+        self.base: Base | None = base_of_meta(stored.head.meta)
         self.digests = SecretDigests(stored.head.run_id)
+        self.calls_model = calls_model
         self.take = Take(take)
         self.correlation: CorrelationIndex | None = None
         """Created by the first search for correlated recordings, and kept up to date afterwards."""
@@ -114,13 +105,12 @@ class CassetteIndex:
         self._interactions: dict[int, AnyInteraction] = {}
         self._take_of: dict[int, int] = {}
         self._place_of: dict[int, int] = {} if places is None else {**places}
-        self._merged_keys: set[bytes] = set()
-        self.repeated: set[int] = set()
-        """Indexes of models' answers that a take has recorded and then repeated."""
-        self._answers_again: dict[int, tuple[Interaction, bool]] = {}
-        """Whether recordings answer again in one take, remembered by recording."""
         self._next_index = 0
+        self.layers = layers
+        self.inherited: Mapping[int, Inherited] = inherit(layers)
+        """The recordings of the bases, by their indexes here."""
         self._build(stored)
+        self.choice = self._new_choice()
 
     def __len__(self) -> int:
         return len(self._interactions)
@@ -137,7 +127,15 @@ class CassetteIndex:
         return len(self._interactions) == self._next_index
 
     def get(self, index: int) -> AnyInteraction | None:
+        if index < 0:
+            found = self.inherited.get(index)
+            return None if found is None else found.item
         return self._interactions.get(index)
+
+    def in_base(self, index: int) -> tuple[str, int] | None:
+        """The base that a recording is in, and the index there; None for the cassette's own."""
+        found = self.inherited.get(index)
+        return None if found is None else (found.cassette, found.index)
 
     def key_of(self, index: int) -> bytes:
         """The match key of a recording."""
@@ -156,8 +154,8 @@ class CassetteIndex:
         return indexes_of(self._by_key.get(key))
 
     def snapshot(self) -> list[AnyInteraction]:
-        """All interactions in any order; cheap enough for the event loop."""
-        return list(self._interactions.values())
+        """All interactions in any order, with those of the bases; cheap enough for the event loop."""
+        return [*self._interactions.values(), *[found.item for found in self.inherited.values()]]
 
     @property
     def version(self) -> object:
@@ -268,7 +266,7 @@ class CassetteIndex:
                 return found_key
         return None
 
-    def next(
+    def choose(
         self,
         found_key: FoundKey,
         take: Take,
@@ -277,69 +275,30 @@ class CassetteIndex:
         *,
         can_ask: bool = False,
         known: Collection[int] | None = None,
-    ) -> Interaction | None:
-        """Choose the recording that answers next in a take, and count it as used; None if none is left.
+    ) -> Interaction | Why:
+        """The recording under a key that answers next, counted as used; see `Choice.choose`."""
+        parts = self._parts(found_key.key) if self.inherited else [self._by_key.get(found_key.key)]
+        why = Why()
+        for held in parts:
+            chosen = self.choice.choose(
+                held, found_key, take, repeats, asked, can_ask=can_ask, known=known
+            )
+            if not isinstance(chosen, Why):
+                return chosen
+            why = Why((*why.recordings, *chosen.recordings), chosen.outdated)
+            if why.outdated is not None:
+                # What stands below is older still.
+                break
+        return why
 
-        `repeats` is the repeat rule, None for the cassette's. If recordings differ in
-        headers, the recording nearest to `asked` comes first.
-
-        With `can_ask` the upstream can be called instead, so the result is also None in three
-        cases. Another caller made the recording in this take. A credential field has its second
-        value in this take, perhaps the token of a second page. The recording may be out of date.
-
-        `known` are the recordings from before the request waited for an equal request: later
-        recordings answer.
-        """
-        key = found_key.key
-        recordings = as_recordings(self._by_key.get(key), self._place_of)
-        if recordings is None:
-            return None
-        if can_ask and asked is not None:
-            if (recorded := self._of_same_call(recordings, key, take, asked)) is not None:
-                return recorded
-            if self._is_second_page(found_key, take, asked):
-                return None
-        variant = b"" if asked is None or found_key.own else asked.variant
-        caller = asked.get_caller if can_ask and asked is not None else None
-        headers = None if asked is None else asked.get_headers
-        if (chosen := self._if_in_order(key, take, repeats, caller, headers)) is not None:
-            _count(key, take, chosen, variant)
-            return chosen
-        allowed: Sequence[Interaction] = recordings.all
-        if asked is not None and (recordings.has_conditions or can_ask):
-            allowed = self._allowed(recordings, key, take, asked, can_ask=can_ask)
-            if not allowed:
-                return None
-        chosen = self._choose(recordings, key, take, allowed, repeats or self.repeats, asked)
-        if can_ask and chosen is not None and self.why_asked(chosen, take, known) is not None:
-            # Under `first` and `cycle` this may be an old one of several recordings.
-            chosen = self._choose(recordings, key, take, allowed, "last", asked)
-            if chosen is not None and self.why_asked(chosen, take, known) is not None:
-                return None
-        if chosen is not None:
-            _count(key, take, chosen, variant)
-        return chosen
-
-    def latest(self, key: bytes, take: Take, asked: ReceivedRequest) -> Interaction | None:
-        """The last recorded answer of a key that a request may get, however old; not counted."""
-        recordings = as_recordings(self._by_key.get(key), self._place_of)
-        if recordings is None:
-            return None
-        allowed = self._allowed(recordings, key, take, asked, can_ask=True)
-        return next((item for item in reversed(allowed) if item.failure is None), None)
-
-    def recordings(self, key: bytes) -> Sequence[Interaction]:
-        """The recordings with this match key, in the order of the cassette."""
-        held = as_recordings(self._by_key.get(key), self._place_of)
-        return () if held is None else held.all
-
-    def all_are_for(self, key: bytes, headers: Headers) -> bool:
-        """Whether all recordings of a key answer an equal request with these header fields."""
-        held = self._by_key.get(key)
-        if not isinstance(held, KeyedRecordings) or not held.has_conditions:
-            return True
-        ignored, is_of = self.rules.ignore_vary, self.digests.is_of
-        return all(is_for(recording, headers, ignored, is_of) for recording in held.all)
+    def _parts(self, key: bytes) -> list[HeldRecordings]:
+        """The recordings of a key: those of the cassette itself, then those of each base."""
+        layers: dict[int, KeyedRecordings] = {}
+        for recording in self.recordings(key):
+            found = self.inherited.get(recording.index)
+            layer = -1 if found is None else found.layer
+            layers.setdefault(layer, KeyedRecordings(self._place_of)).add(recording)
+        return [layers[layer] for layer in sorted(layers)]
 
     def next_in_order(
         self,
@@ -349,121 +308,50 @@ class CassetteIndex:
         caller: Callable[[], bytes] | None,
         headers: Callable[[], Headers] | None,
     ) -> Interaction | None:
-        """The recording of an equal request that answers next, if the order alone decides.
+        """The recording of an equal request that answers next; see `Choice.in_order`.
 
-        The request is not counted. None if `next` has to look at more, or if no recording is left.
-        If the upstream can be called instead, `caller` names the caller: a recording of this take
-        answers its caller alone, and one that is to be asked for again answers nobody. `headers` gives the fields
-        of the request, which only recordings with conditions need.
+        None for a recording of a base too: `choose` finds it.
         """
-        try:
-            chosen = self._if_in_order(key, take, repeats, caller, headers)
-        except DocumentAway:
+        if (held := self.held(key)) is None:
             return None
-        # Only `next` counts how often an answer was given that the service gave several times.
-        return None if chosen is None or (chosen.again and caller is not None) else chosen
+        chosen = self.choice.in_order(held, key, take, repeats, caller, headers)
+        return None if chosen is None or chosen.index in self.inherited else chosen
 
-    def _if_in_order(
-        self,
-        key: bytes,
-        take: Take,
-        repeats: Repeats | None,
-        caller: Callable[[], bytes] | None,
-        headers: Callable[[], Headers] | None,
-    ) -> Interaction | None:
-        recording = self._next_in_order(key, take, repeats or self.repeats, caller, headers)
-        if recording is None or caller is None:
-            return recording
-        if recording.index not in take.touched and not take.writes:
-            return recording
-        try:
-            if self.why_asked(recording, take) is not None:
-                return None
-        except StoreError:
-            # The recording cannot be read in its file any more.
-            return None
-        self.repeats_first(recording, take)
-        return recording
+    def held(self, key: bytes) -> HeldRecordings:
+        """The recordings with this match key, for `choice`: the cassette's own, if it has any."""
+        if self.inherited and (parts := self._parts(key)):
+            return parts[0]
+        return self._by_key.get(key)
 
-    def _next_in_order(
-        self,
-        key: bytes,
-        take: Take,
-        repeats: Repeats,
-        caller: Callable[[], bytes] | None,
-        headers: Callable[[], Headers] | None,
-    ) -> Interaction | None:
-        if (held := self._by_key.get(key)) is None:
-            return None
-        if not isinstance(held, Interaction) and held.has_conditions:
-            if headers is None or len(held.all) > 1:
-                return None
-            ignored, is_of = self.rules.ignore_vary, self.digests.is_of
-            if not is_for(held.all[0], headers(), ignored, is_of):
-                return None
-            held = held.all[0]
-        if caller is not None and key in take.recorded_keys:
-            first = held if isinstance(held, Interaction) else held.all[0]
-            if distance.caller(first.request.credentials) != caller():
-                return None
-        if isinstance(held, Interaction):
-            # The usual case. Unless a recording answers once, the cursor does not matter.
-            if repeats != "miss":
-                return held
-            return held if take.cursors.get(key, 0) <= held.again else None
-        if len(held.all) > 1 and (
-            repeats == "first" or held.headers_differ or key in self._merged_keys
-        ):
-            return None
-        return at_cursor(held.all, take.cursors.get(key, 0), repeats, held.ends)
+    def left_of_base(self, take: Take) -> Sequence[Interaction]:
+        """The recordings of the base that a take has not used, if they are to answer before the service.
 
-    def repeats_first(self, interaction: Interaction, take: Take) -> bool:
-        """Whether a recording is a model's answer of this take, and repeats for the first time."""
-        index = interaction.index
-        if index in take.repeated or self.take_of(index) != take.number or not interaction.metadata:
-            return False
-        take.repeated.add(index)
-        self.repeated.add(index)
-        return True
-
-    def why_asked(
-        self, interaction: Interaction, take: Take, known: Collection[int] | None = None
-    ) -> str | None:
-        """Why the service is asked although a recording could answer; None if the recording answers.
-
-        Nobody can know whether an answer is still true, so within a take only the answers of models
-        are given again. `known` as in `next`.
+        In order. Empty where the base has no `until`.
         """
-        index = interaction.index
-        is_awaited = known is not None and index not in known
-        is_used_up = _is_used_up(interaction, take)
-        if is_awaited or not (is_used_up or take.writes) or self.answers_again(interaction):
+        if self.base is None or self.base.until is None:
+            return ()
+        return [
+            exchange
+            for index, found in self.inherited.items()
+            if found.layer == 0 and index not in take.touched
+            if (exchange := exchange_of(found.item)) is not None
+        ]
+
+    def next_of_base(self, request: Request, take: Take) -> Interaction | None:
+        """The base's next recording of the path, if the base answers by position; counted as used."""
+        if self.base is None or not self.base.positional:
             return None
-        if is_used_up:
-            return f"#{index} may be out of date"
-        if take.writes.get(write_key(interaction.request.route)):
-            return f"#{index} is from before a write on its route"
+        asked = _called(request)
+        for recording in self.left_of_base(take):
+            if _called(recording.request) == asked:
+                take.use(self._key_of[recording.index], recording.index)
+                return recording
         return None
 
-    def why_asked_again(self, key: bytes, take: Take) -> str | None:
-        """Why the recordings of a key may be out of date; None if they are not, or without any."""
-        held = self._by_key.get(key)
-        if held is None:
-            return None
-        return self.why_asked(held if isinstance(held, Interaction) else held.all[-1], take)
-
-    def answers_again(self, interaction: Interaction) -> bool:
-        """Whether the take that made or used a recording may be given its answer once more."""
-        known = self._answers_again.get(interaction.index)
-        # A recording can be edited under its index.
-        if known is None or known[0] is not interaction:
-            again = self.may_answer_again(interaction.request)
-            known = self._answers_again[interaction.index] = interaction, again
-        return known[1]
-
-    def may_answer_again(self, request: Request) -> bool:
-        """Whether a request calls a model, or is named by a rule `reuse`."""
-        return self.calls_model(request) or is_reused(self.rules, request)
+    def recordings(self, key: bytes) -> Sequence[Interaction]:
+        """The recordings with this match key, in the order of the cassette."""
+        held = as_recordings(self._by_key.get(key), self._place_of)
+        return () if held is None else held.all
 
     def count_write(self, route: str, take: Take) -> None:
         """Count a write that was asked live: earlier takes no longer answer for its route."""
@@ -471,7 +359,8 @@ class CassetteIndex:
 
     def use(self, index: int, take: Take) -> Interaction | None:
         """An HTTP recording, counted as the next of its key in a take."""
-        exchange = exchange_of(self._interactions[index])
+        item = self.get(index)
+        exchange = None if item is None else exchange_of(item)
         if exchange is not None:
             take.use(self._key_of[index], index)
         return exchange
@@ -561,12 +450,12 @@ class CassetteIndex:
 
     def _not_told_apart(self, interaction: Interaction, key: bytes) -> list[Interaction]:
         """The recordings of a key that headers do not tell apart from a recording."""
-        held, ignored = self.recordings(key), self.rules.ignore_vary
-        keyed = self._by_key.get(key)
+        held = [recording for recording in self.recordings(key) if recording.index >= 0]
+        ignored, keyed = self.rules.ignore_vary, self._by_key.get(key)
         if not interaction.request.varied and not (
             isinstance(keyed, KeyedRecordings) and keyed.has_conditions
         ):
-            return list(held)
+            return held
         return [
             recording for recording in held if not are_told_apart(recording, interaction, ignored)
         ]
@@ -591,7 +480,7 @@ class CassetteIndex:
 
     def is_earlier(self, index: int, take: Take) -> bool:
         """Whether a recording was made in an earlier take, and not kept in this take."""
-        return self.take_of(index) < take.number and index not in take.kept
+        return index >= 0 and self.take_of(index) < take.number and index not in take.kept
 
     def may_go_on(self, index: int, take: Take) -> bool:
         """Whether a take's recording is still there, and no other take has kept the recording."""
@@ -690,6 +579,12 @@ class CassetteIndex:
         if isinstance(held, KeyedRecordings):
             _ = held.headers_differ
 
+    def begin(self, head: CassetteHead) -> None:
+        """Give an empty cassette the head that came with the first interactions."""
+        self.head = head
+        self.rules, self.base = rules_of_meta(head.meta), base_of_meta(head.meta)
+        self.choice = self._new_choice()
+
     def apply_rules(self, more: Rules, *, saved: bool = False) -> None:
         """Add rules; every recording gets its new key.
 
@@ -706,10 +601,10 @@ class CassetteIndex:
         self.rules = rules
         self.head = replace(self.head, meta=meta_with_rules(self.head.meta, self.rules))
         self.correlation = self._credentials = self._neighbours = None
-        self._answers_again.clear()
         self._build(self.stored())
         # Recordings of several old keys may share a new key: used ones need not come first.
-        self._merged_keys = {key for key, held in self._by_key.items() if len(indexes_of(held)) > 1}
+        merged = {key for key, held in self._by_key.items() if len(indexes_of(held)) > 1}
+        self.choice = self._new_choice(merged)
         self.take = self._rekeyed(self.take)
         self._slot_takes = {slot: self._rekeyed(take) for slot, take in self._slot_takes.items()}
 
@@ -739,7 +634,7 @@ class CassetteIndex:
         """Begin a new take: all cursors at 0, everything unused."""
         self.take = Take(number)
         self._slot_takes.clear()
-        self._merged_keys.clear()
+        self.choice = self._new_choice()
 
     def running(self, number: int | None) -> Take:
         """The take with this number: the cassette's own, or one of a slot, which may begin now.
@@ -789,24 +684,26 @@ class CassetteIndex:
 
     def unused(self, used: Collection[int] | None = None) -> list[int]:
         """Indexes of the recordings this take has not used, or that are not among the `used`."""
-        return sorted(set(self._key_of).difference(self.take.used if used is None else used))
+        own = self._key_of.keys() - self.inherited.keys()
+        return sorted(own.difference(self.take.used if used is None else used))
 
     def unused_count(self, used: Collection[int] | None = None) -> int:
         """The number of unused recordings; for this take it costs the same however many there are."""
-        if used is not None:
-            return len(self._key_of.keys() - used)
-        return len(self._key_of) - len(self.take.used)
+        if used is None and not self.inherited:
+            return len(self._key_of) - len(self.take.used)
+        own = self._key_of.keys() - self.inherited.keys()
+        return len(own.difference(self.take.used if used is None else used))
 
     def duplicates(self) -> list[list[int]]:
         """The indexes of recordings that answer equal requests, by group."""
         # Recordings that answer in order share a key, but not a request. In a thread others are added.
         items, ignored = list(self._by_key.items()), self.rules.ignore_vary
         return [
-            [interaction.index for interaction in group]
+            [interaction.index for interaction in group if interaction.index >= 0]
             for key, held in items
             if isinstance(held, KeyedRecordings) and ALIAS_PREFIX not in key
             for group in (of_one_request(held.all, ignored) if held.has_conditions else [held.all])
-            if len(group) > 1
+            if sum(interaction.index >= 0 for interaction in group) > 1
         ]
 
     def stored(self, *, touched_only: bool = False) -> StoredCassette:
@@ -820,84 +717,20 @@ class CassetteIndex:
         ]
         return StoredCassette(self.head, tuple(kept))
 
+    def _new_choice(self, merged: Collection[bytes] = ()) -> Choice:
+        repeats = repeats_of_meta(self.head.meta)
+        return Choice(
+            *(self.rules, repeats, self.digests, self._take_of),
+            calls_model=self.calls_model,
+            merged=merged,
+        )
+
     def _credential_index(self) -> CredentialIndex:
         if self._credentials is None:
             exchanges = [exchange for exchange in map(exchange_of, self.snapshot()) if exchange]
             keyed = ((exchange, self._key_of[exchange.index]) for exchange in exchanges)
             self._credentials = CredentialIndex(keyed, self.rules, self.head.run_id)
         return self._credentials
-
-    def _allowed(
-        self,
-        recordings: KeyedRecordings,
-        key: bytes,
-        take: Take,
-        asked: ReceivedRequest,
-        *,
-        can_ask: bool,
-    ) -> Sequence[Interaction]:
-        """The recordings of a key that may answer the request in a take."""
-        allowed: Sequence[Interaction] = recordings.all
-        if recordings.has_conditions:
-            allowed = [recording for recording in allowed if asked.is_meant_by(recording)]
-        if can_ask and key in take.recorded_keys:
-            first = allowed[0].request.credentials if allowed else ()
-            now, caller, asks = take.number, distance.caller, asked.caller
-            if not recordings.headers_differ and caller(first) == asks:
-                return allowed
-            allowed = [
-                recording
-                for recording in allowed
-                if self.take_of(recording.index) != now
-                or caller(recording.request.credentials) == asks
-            ]
-        return allowed
-
-    def _choose(
-        self,
-        recordings: KeyedRecordings,
-        key: bytes,
-        take: Take,
-        interactions: Sequence[Interaction],
-        repeats: Repeats,
-        asked: ReceivedRequest | None,
-    ) -> Interaction | None:
-        if repeats == "first":
-            return first_recording(interactions, None if asked is None else asked.request)
-        if asked is not None and len(recordings.all) > 1:
-            differ = recordings.headers_differ or key in self._merged_keys
-            if differ or len(interactions) < len(recordings.all):
-                return _nearest_headers(interactions, take, asked.as_stored, repeats)
-        return at_cursor(interactions, take.cursors.get(key, 0), repeats, recordings.ends)
-
-    def _is_second_page(self, found_key: FoundKey, take: Take, asked: ReceivedRequest) -> bool:
-        if found_key.own:
-            return False
-        return take.first_variant(found_key.key) not in (None, asked.variant)
-
-    def _of_same_call(
-        self, recordings: KeyedRecordings, key: bytes, take: Take, asked: ReceivedRequest
-    ) -> Interaction | None:
-        """The take's recording of the call that a client tries once more; None for another call.
-
-        The recording is not counted again: its place in the order was used by the first try.
-        """
-        fields = asked.request.fields.first
-        if key not in take.recorded_keys:
-            return None
-        mark, attempt = call_mark(fields), attempt_number(fields)
-        if mark:
-            index = take.marks.get(key, {}).get(mark)
-            return next((item for item in recordings.all if item.index == index), None)
-        if attempt is None or attempt == 1:
-            return None
-        own = [
-            recording
-            for recording in recordings.all
-            if self.take_of(recording.index) == take.number
-            and distance.caller(recording.request.credentials) == asked.caller
-        ]
-        return own[-1] if own else None
 
     def _rekeyed(self, before: Take) -> Take:
         """A take with cursors under the new keys, counted from the used recordings."""
@@ -929,14 +762,23 @@ class CassetteIndex:
                 if not self.rules.match and not isinstance(exchange, LazyInteraction):
                     self.bodies.add(exchange, key)
             self._interactions[interaction.index] = interaction
+        for place, found in enumerate(self.inherited.values(), _BEHIND):
+            self._inherit(found, place)
+
+    def _inherit(self, found: Inherited, place: int) -> None:
+        self._place_of[found.item.index] = place
+        if (exchange := exchange_of(found.item)) is not None:
+            layer = self.layers[found.layer]
+            known = layer.keys.get(found.index) if layer.rules == self.rules else None
+            self._index(exchange, known or recording_key(exchange, self.rules))
 
     def _renumber(self) -> None:
         positions = {index: at for at, index in enumerate(self._in_order())}
         self._place_of.clear()
-        self._answers_again.clear()
-        self.repeated = {positions[index] for index in self.repeated & positions.keys()}
+        own = positions
+        positions = {**own, **{index: index for index in self.inherited}}
         before, self._interactions = self._interactions, {}
-        for index, at in positions.items():
+        for index, at in own.items():
             self._interactions[at] = replace(before[index], index=at)
         self._take_of = {positions[index]: take for index, take in self._take_of.items()}
         for used in (self.take, *self._slot_takes.values()):
@@ -950,7 +792,7 @@ class CassetteIndex:
         moved = {positions[index] for index in self.take.used & positions.keys()}
         self.take.used.clear()
         self.take.used.update(moved)
-        self._next_index = len(positions)
+        self._next_index = len(own)
 
     def _in_order(self) -> list[int]:
         """The indexes in the order of the cassette."""
@@ -961,8 +803,11 @@ class CassetteIndex:
         return self._place_of.get(index, index)
 
     def _put(self, interaction: Interaction, key: bytes) -> None:
-        self.generation += 1
         self._interactions[interaction.index] = interaction
+        self._index(interaction, key)
+
+    def _index(self, interaction: Interaction, key: bytes) -> None:
+        self.generation += 1
         self._by_key[key] = with_recording(self._by_key.get(key), interaction, self._place_of)
         if self._credentials is not None:
             self._credentials.add(interaction, key)
@@ -997,43 +842,11 @@ class CassetteIndex:
                 if self._credentials is not None:
                     self._credentials.remove(key)
         self._place_of.pop(index, None)
-        self._answers_again.pop(index, None)
-        self.repeated.discard(index)
+
+
+def _called(request: Request) -> tuple[str, str, str]:
+    return request.route, request.method, request.target.partition("?")[0]
 
 
 def _route(key: bytes) -> bytes:
     return key[: key.index(b"\0")]
-
-
-def _count(key: bytes, take: Take, chosen: Interaction, variant: bytes) -> None:
-    # Read first: a recording that cannot be read does not count as used.
-    _ = chosen.response
-    index = chosen.index
-    take.use(key, index, variant)
-    if chosen.again:
-        take.places[index] = take.places.get(index, 0) + 1
-
-
-def _is_used_up(interaction: Interaction, take: Take) -> bool:
-    """Whether the take has made a recording, or used it as often as the service gave the answer."""
-    index = interaction.index
-    if index not in take.touched:
-        return False
-    return not interaction.again or take.places.get(index, 0) > interaction.again
-
-
-def _nearest_headers(
-    interactions: Sequence[Interaction], take: Take, asked: Request, repeats: Repeats
-) -> Interaction | None:
-    """The next unused recording of the same caller, nearest headers first; then the repeat rule."""
-    own = distance.of_same_caller(asked, interactions)
-    unused = [interaction for interaction in own if not _is_used_up(interaction, take)]
-    if unused:
-        return distance.nearest_by_headers(asked, unused)[0]
-    if repeats == "miss":
-        return None
-    nearest = {
-        interaction.index: interaction for interaction in distance.nearest_by_headers(asked, own)
-    }
-    index = take.repeat([*nearest], repeats)
-    return None if index is None else nearest[index]

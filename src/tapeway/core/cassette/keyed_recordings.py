@@ -3,6 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from typing import TypeAlias
 
 from tapeway.core.matching.headers import distance
 from tapeway.core.matching.headers.conditions import has_conditions
@@ -74,8 +75,12 @@ class KeyedRecordings:
         return self._place_of.get(index, index), index
 
 
+HeldRecordings: TypeAlias = Interaction | KeyedRecordings | None
+"""The recordings of a key: a single one that answers every request stands alone."""
+
+
 def with_recording(
-    held: Interaction | KeyedRecordings | None, more: Interaction, place_of: Mapping[int, int]
+    held: HeldRecordings, more: Interaction, place_of: Mapping[int, int]
 ) -> Interaction | KeyedRecordings:
     """The recordings of a key, one added. A single recording that answers every request stands alone."""
     if held is None and not _has_conditions(more):
@@ -85,9 +90,7 @@ def with_recording(
     return recordings
 
 
-def as_recordings(
-    held: Interaction | KeyedRecordings | None, place_of: Mapping[int, int]
-) -> KeyedRecordings | None:
+def as_recordings(held: HeldRecordings, place_of: Mapping[int, int]) -> KeyedRecordings | None:
     """The recordings of a key, however many there are."""
     if not isinstance(held, Interaction):
         return held
@@ -96,7 +99,7 @@ def as_recordings(
     return recordings
 
 
-def indexes_of(held: Interaction | KeyedRecordings | None) -> tuple[int, ...]:
+def indexes_of(held: HeldRecordings) -> tuple[int, ...]:
     """The indexes of what a key has."""
     if isinstance(held, Interaction):
         return (held.index,)

@@ -105,6 +105,16 @@ class Replay(NamedTuple):
     target: str | Callable[[], str]
     key: bytes
     note: str | None = None
+    base: str = ""
+    """The base that the recording is in, if the cassette has it from there."""
+
+
+def in_its_base(cassette: CassetteIndex, interaction: Interaction) -> tuple[str, Interaction]:
+    """The base that a recording is in, and the recording with its index there; "" for none."""
+    if (found := cassette.in_base(interaction.index)) is None:
+        return "", interaction
+    base, index = found
+    return base, replace(interaction, index=index)
 
 
 class LiveCall(NamedTuple):
@@ -138,6 +148,8 @@ class LiveCall(NamedTuple):
     lease: Lease | None = None
     reserved: int | None = None
     """The index that is reserved for the recording in a shared store."""
+    sets: str = ""
+    """What the cassette has set in the body, for people."""
     read: ReadJson | None = None
     """The parsed body of `redacted`, if parsed without loss."""
 
@@ -180,6 +192,8 @@ class LiveCall(NamedTuple):
     def note(self) -> str | None:
         """The note for the journal, or None."""
         notes = [] if self.asked_again is None else [f"asked live: {self.asked_again}"]
+        if self.sets:
+            notes.append(f"asked with {self.sets}")
         if self.replayed_ids:
             more = " …" if len(self.replayed_ids) > _MOST_IDS_NAMED else ""
             notes.append(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules
@@ -31,16 +31,29 @@ class NearestRecording:
     """A recording and the differences of its request, for people.
 
     Each of `differences` has a `path` and, where there is a value, `recorded` and `requested`;
-    `more` counts the differences that are left out.
+    `more` counts the differences that are left out. `base` names the base that the recording is in, if
+    it is not in the cassette itself.
     """
 
     index: int
-    differences: tuple[dict[str, Json], ...] = ()
+    differences: tuple[dict[str, Any], ...] = ()
     more: int = 0
+    base: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The recording in a word or two."""
+        return f"#{self.index} of '{self.base}'" if self.base else f"#{self.index}"
 
     @property
     def document(self) -> dict[str, Json]:
-        return {"index": self.index, "differences": list(self.differences), "more": self.more}
+        differences: list[Json] = list(self.differences)
+        document: dict[str, Json] = {
+            "index": self.index,
+            "differences": differences,
+            "more": self.more,
+        }
+        return {**document, "base": self.base} if self.base else document
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +101,9 @@ class SearchedCassette(Protocol):
 
     def __len__(self) -> int: ...
 
+    def in_base(self, index: int) -> tuple[str, int] | None:
+        """The base that a recording is in, and the index there; None for the cassette's own."""
+
     def get(self, index: int) -> AnyInteraction | None: ...
 
     def neighbours(self) -> Neighbours: ...
@@ -108,6 +124,8 @@ class Miss:
     """Why a recording of the requested call cannot answer."""
     record_command: str | None = None
     """The command that records the request."""
+    before: str = ""
+    """Why the service is not asked yet."""
     searched: SearchedCassette | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -143,7 +161,7 @@ class Miss:
             command = self.record_command or _NO_COMMAND
             return f"{request}{ABSENT_NOTE}'{self.cassette}'{meant}{RECORD_NOTE}{command}"
         reason = self.note or self.explanation.note
-        missing = f"{request} is not in cassette '{self.cassette}'"
+        missing = f"{request} is not in cassette '{self.cassette}'{self.before}"
         if reason is None and self.explanation.nearest:
             reason = _nearest_text(self.explanation.nearest[0])
             return _with_details(f"{missing}; {reason}", self.explanation)
@@ -203,14 +221,14 @@ def _indexes_text(indexes: tuple[int, ...]) -> str:
 
 def _nearest_text(nearest: NearestRecording) -> str:
     if not nearest.differences:
-        return f"nearest #{nearest.index} differs only in its credential"
+        return f"nearest {nearest.shown} differs only in its credential"
     paths = [
         _short_path(str(difference["path"])) for difference in nearest.differences[:_MOST_PATHS]
     ]
     more = len(nearest.differences) - len(paths) + nearest.more
     if more:
-        return f"nearest #{nearest.index} differs at {', '.join(paths)} and {more} more"
-    return f"nearest #{nearest.index} differs at {' and '.join(paths)}"
+        return f"nearest {nearest.shown} differs at {', '.join(paths)} and {more} more"
+    return f"nearest {nearest.shown} differs at {' and '.join(paths)}"
 
 
 def _short_path(path: str) -> str:

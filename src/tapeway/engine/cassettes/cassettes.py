@@ -12,7 +12,7 @@ from functools import partial
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Incoming, LiveCall, Plan, Replay
+from tapeway.core.cassette.plan import Incoming, LiveCall, Plan, Replay, in_its_base
 from tapeway.core.cassette.rerecording import (
     Replacement,
     earlier_under,
@@ -65,6 +65,10 @@ class Cassettes:
 
     async def decide(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
         """What is to be done with a request. Raises NoRoute, StoreError."""
+        plan = await self._decide(name, incoming, mode)
+        return _as_in_its_base(plan) if isinstance(plan, Replay) else plan
+
+    async def _decide(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
         cassette = self._loaded.get(name)
         if cassette is not None and not is_large(incoming.request):
             # Most requests: a cassette in memory is decided on without waiting.
@@ -153,7 +157,7 @@ class Cassettes:
             preset := self._context.preset_for(name, view.cassette.rules, incoming, search.mode)
         ):
             await source.begin_with(view, preset)
-            return await self.decide(name, incoming, search.mode)
+            return await self._decide(name, incoming, search.mode)
         if isinstance(plan, LiveCall) and not plan.policy.replays:
             return plan
         if isinstance(plan, LiveCall) and plan.may_be_joined:
@@ -226,7 +230,7 @@ class Cassettes:
             if isinstance(plan, LiveCall):
                 return plan._replace(replayed_ids=live_call.replayed_ids)
             if isinstance(plan, Replay):
-                return (await for_this_client(plan, incoming.request))[0]
+                return (await for_this_client(_as_in_its_base(plan), incoming.request))[0]
         raise too_many(name)
 
     def replacing(
@@ -317,6 +321,12 @@ class Cassettes:
         if cassette.get(index) is None or not cassette.is_earlier(index, cassette.take_now(take)):
             return nothing
         return (index,), match.interaction, match.id_map
+
+
+def _as_in_its_base(replay: Replay) -> Replay:
+    """The replay; a recording of a base has its index there."""
+    base, interaction = in_its_base(replay.cassette, replay.interaction)
+    return replay._replace(interaction=interaction, base=base) if base else replay
 
 
 def _replaced(

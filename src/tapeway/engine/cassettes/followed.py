@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID, uuid5
 
+from tapeway.core.cassette.branches import Layer, with_routes
 from tapeway.core.cassette.cursors import Take, write_key
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
@@ -25,7 +26,7 @@ from tapeway.core.http.routing import assign_route, base_paths
 from tapeway.core.matching.rules import RuleChange, Rules, adding, rules_of_meta
 from tapeway.core.misses.miss import Miss, SearchedCassette
 from tapeway.core.misses.nearest import path_of
-from tapeway.core.misses.neighbours import SoughtRequest
+from tapeway.core.misses.neighbours import Neighbours, SoughtRequest
 from tapeway.core.model.cassette import CassetteHead, StoredCassette, TakenRecording
 from tapeway.core.model.control import (
     MODE_POLICIES,
@@ -190,12 +191,12 @@ class Followed(Source):
         outline = None if page is None else await self.store.outline(name)
         if page is None or outline is None:
             stored = with_rules(name, StoredCassette(self._new_head(name)), self._context.rules)
-            return None if page is not None else self._index(name, stored.head, "")
+            return None if page is not None else await self._layered(name, stored.head, "")
         ruled = with_rules(name, StoredCassette(outline.head), self._context.rules)
         if ruled.head is not outline.head:
             await self.store.replace_head(name, ruled.head)
             return None
-        followed = self._index(name, outline.head, page.token)
+        followed = await self._layered(name, outline.head, page.token)
         # From the first row once more: under another token the keys would not be those of the head.
         if not await self._read_on(followed):
             return None
@@ -219,9 +220,19 @@ class Followed(Source):
             followed.behind = True
             raise
 
-    def _index(self, name: str, head: CassetteHead, token: str) -> FollowedIndex:
+    async def _layered(self, name: str, head: CassetteHead, token: str) -> FollowedIndex:
+        """An empty index above the recordings of the bases."""
+        layers = await self.layers(name, head)
+        routed = [with_routes(layer, self._context.routes) for layer in layers]
+        return self._index(name, head, token, routed)
+
+    def _index(
+        self, name: str, head: CassetteHead, token: str, layers: Sequence[Layer] = ()
+    ) -> FollowedIndex:
         take = self.control.take_of(name)
-        cassette = CassetteIndex(name, StoredCassette(head), take=take, calls_model=calls_model)
+        cassette = CassetteIndex(
+            *(name, StoredCassette(head)), take=take, calls_model=calls_model, layers=layers
+        )
         return FollowedIndex(
             *(cassette, self.store, self._memory, self._context.routes, token),
             lambda: self.control.generation,
@@ -294,7 +305,9 @@ class Followed(Source):
         followed = await self._follow(search.name)
         if not self.holds(view):
             return True
-        keys = [key for key in dict.fromkeys([*search.keys, plan.key]) if key in cassette]
+        left = cassette.left_of_base(cassette.running(search.take))
+        asked = [*search.keys, plan.key, *[cassette.key_of(item.index) for item in left]]
+        keys = [key for key in dict.fromkeys(asked) if key in cassette]
         return bool(keys) and await self._have_moved(followed, search.take, keys)
 
     async def _have_moved(self, followed: FollowedIndex, take: int, keys: Sequence[bytes]) -> bool:
@@ -424,6 +437,7 @@ class Followed(Source):
             other_routes=whole.routes,
             places={recording.item.index: recording.place for recording in ordered},
             calls_model=calls_model,
+            layers=whole.layers,
         )
         part.set_takes({recording.item.index: recording.take for recording in ordered})
         for key, turn in turns.items():
@@ -451,6 +465,7 @@ class Followed(Source):
             # Read once more: what was found above may have been edited since.
             lazy = [item.index for item in present if isinstance(item, LazyInteraction)]
             await followed.documents.bring(lazy)
+        present += [found.item for found in cassette.inherited.values()]
         return replace(view, identifiers=CorrelationIndex(present, rules, known))
 
     async def neighbours(
@@ -461,7 +476,11 @@ class Followed(Source):
             # A recording without a route is found by its whole path.
             asked = asked.below(base_paths(self._context.routes))
         recordings = await self.store.neighbours(name, asked)
-        return [assign_route(recording.item, self._context.routes) for recording in recordings]
+        near = [assign_route(recording.item, self._context.routes) for recording in recordings]
+        if followed is not None and (inherited := followed.cassette.inherited):
+            items = [found.item for found in inherited.values()]
+            near += Neighbours(items).near(asked, followed.cassette.get)
+        return near
 
     async def matched(self, view: View, seen: CorrelationMatches) -> View:
         if not seen.matches:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tapeway.cooperative import BRIEF_S, Yielding, free_later
+from tapeway.core.cassette.branches import Layer, with_routes
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
@@ -261,25 +262,30 @@ class Loaded(Source):
         if stored is None:
             self._begun.add(name)
             stored = with_rules(name, StoredCassette(self._context.new_head()), self._context.rules)
+        layers = await self.layers(name, stored.head)
         take = self.control.take_of(name)
-        cassette = self.loaded[name] = await self._indexed(name, stored, take)
+        cassette = self.loaded[name] = await self._indexed(name, stored, take, layers)
         # Another take may have begun meanwhile.
         self._begin_take(cassette)
         self._context.tallies.setdefault(name, Tally())
         return cassette
 
-    async def _indexed(self, name: str, stored: StoredCassette, take: int) -> CassetteIndex:
+    async def _indexed(
+        self, name: str, stored: StoredCassette, take: int, layers: Sequence[Layer]
+    ) -> CassetteIndex:
         def index() -> CassetteIndex:
             cassette = CassetteIndex(
                 name,
                 assign_routes(stored, self._context.routes),
                 take=take,
                 calls_model=calls_model,
+                layers=[with_routes(layer, self._context.routes) for layer in layers],
             )
             cassette.index_credentials()
             return cassette
 
-        return await indexed(len(stored.interactions), index)
+        count = len(stored.interactions) + sum(len(layer.items) for layer in layers)
+        return await indexed(count, index)
 
     async def begin(self, name: str, incoming: Incoming, mode: Mode) -> Search:
         if (cassette := self.loaded.get(name)) is None:

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tapeway.core.cassette.branches import Layer
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
@@ -18,7 +19,7 @@ from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.matching.rules import RuleChange, Rules
 from tapeway.core.misses.miss import Miss, SearchedCassette
 from tapeway.core.misses.neighbours import SoughtRequest
-from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Control, CursorState, Mode
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
@@ -26,6 +27,7 @@ from tapeway.engine.cassettes.context import CassetteContext, CassetteCounts, Ke
 from tapeway.engine.correlation import CorrelationMatches
 from tapeway.engine.journal import EmptyNames
 from tapeway.errors import DocumentAway, StoreAway, StoreError
+from tapeway.paging import layers_of
 from tapeway.ports import CassetteStore
 
 if TYPE_CHECKING:
@@ -315,6 +317,20 @@ class Source(ABC):
         """One interaction, without loading its cassette."""
         found = await self.store.documents(name, [index])
         return found[0].item if found else None
+
+    async def layers(self, name: str, head: CassetteHead) -> Sequence[Layer]:
+        """The recordings of the bases of a cassette, as they are now.
+
+        Raises CassetteCorrupt where a base is missing, stands on itself or cannot be read.
+        """
+        return await layers_of(name, head, self._stored)
+
+    async def _stored(self, name: str) -> StoredCassette | None:
+        """What a cassette holds. Without its lock: who holds it may wait for the cassette above."""
+        loaded = self.loaded.get(name)
+        if loaded is not None:
+            return loaded.stored()
+        return await self.store.load(name, writable=False)
 
     # What this process notes of cassettes.
 

@@ -11,7 +11,6 @@ from functools import partial
 from weakref import WeakKeyDictionary, WeakSet
 
 from tapeway.body_files import check_body_file
-from tapeway.core.cassette import cursors
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.http.routing import RouteTable, assign_routes
@@ -249,9 +248,7 @@ class LoadedEditor(Editor):
         meta = rules.meta_with_rules(
             head.meta, rules.merged_rules(rules.rules_of_meta(head.meta), cassette.rules)
         )
-        cassette.head = replace(head, meta=meta if cassette.rules != rules.NO_RULES else head.meta)
-        cassette.rules = rules.rules_of_meta(cassette.head.meta)
-        cassette.repeats = cursors.repeats_of_meta(cassette.head.meta)
+        cassette.begin(replace(head, meta=meta if cassette.rules != rules.NO_RULES else head.meta))
 
     def _rebuilt(
         self,
@@ -268,10 +265,14 @@ class LoadedEditor(Editor):
             for at, interaction in enumerate(before.interactions)
             if not (removed and at == place)
         }
+        moved.update({index: index for index in loaded.inherited})
         items = tuple([replace(interaction, index=at) for at, interaction in enumerate(kept)])
         stored = assign_routes(StoredCassette(loaded.head, items), self._routes)
         rebuilt = CassetteIndex(
-            loaded.name, stored, take=loaded.take.number, calls_model=loaded.calls_model
+            *(loaded.name, stored),
+            take=loaded.take.number,
+            calls_model=loaded.calls_model,
+            layers=loaded.layers,
         )
         rebuilt.set_takes({at: loaded.take_of(index) for index, at in moved.items()})
         rebuilt.take.touch([moved[used] for used in loaded.take.touched if used in moved])

@@ -6,21 +6,19 @@ from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mappin
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.http.headers import find_header
 from tapeway.core.matching.rules import Rules, rules_of_meta
 from tapeway.core.misses.dated_requests import FoundMoment, found_moment
-from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
 from tapeway.engine.journal import MissedCall, Tally, UnreachedRecording, UnrecordedAnswer
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.ports import SharedStore
-from tapeway.providers.api_call import samples
 from tapeway.providers.prices import PriceTable
 
 MOST_LISTED = 10_000
@@ -214,9 +212,6 @@ class ReportedRecordings(Protocol):
     async def duplicates(self, head: CassetteHead) -> Sequence[Sequence[RecordingSummary]]:
         """Groups of recordings of one request."""
 
-    def repeated(self) -> Iterable[AnyInteraction | None]:
-        """The recordings that answered again in the take of the recording."""
-
     def pages(self) -> AsyncIterator[Sequence[AnyInteraction]]:
         """All recordings, in order."""
 
@@ -246,9 +241,6 @@ class RecordingsInMemory(ReportedRecordings):
             ]
 
         return await asyncio.to_thread(titles)
-
-    def repeated(self) -> Iterable[AnyInteraction | None]:
-        return map(self._cassette.get, [*self._cassette.repeated])
 
     async def pages(self) -> AsyncIterator[Sequence[AnyInteraction]]:
         yield self._cassette.snapshot()
@@ -283,9 +275,6 @@ class RecordingsInStore(ReportedRecordings):
         titles = await self._store.titles(self.name, indexes)
         return [RecordingSummary(title.index, title.method, title.target) for title in titles]
 
-    def repeated(self) -> Iterable[AnyInteraction | None]:
-        return ()
-
     async def pages(self) -> AsyncIterator[Sequence[AnyInteraction]]:
         after: int | None = None
         while page := await self._store.page(self.name, after=after, limit=_PAGE):
@@ -305,11 +294,6 @@ async def report_of(
     head = await recordings.head()
     unused = await recordings.unused()
     stale, dated = await _stale_and_dated(recordings, head, tally, standards.oldest(today))
-    repeated = {
-        item.index: (item.request.method, item.request.target)
-        for item in _interactions(recordings.repeated())
-        if samples(item)
-    }
     return CassetteReport(
         name=recordings.name,
         replayed=tally.outcomes["replayed"],
@@ -322,7 +306,7 @@ async def report_of(
         usage=dict(tally.tokens),
         unmarked=_named(tally.unmarked),
         unrecorded=tuple(tally.unrecorded.values()),
-        repeated=_named({**tally.repeated, **repeated}),
+        repeated=_named(tally.repeated),
         told_apart=tuple(
             [f"{method} {path}: {rule}" for rule, (method, path) in tally.told_apart.items()]
         ),
@@ -475,57 +459,3 @@ def _advice(
     if (confused := confused_recordings(everything, rules, added, replacing=recorded)) is not None:
         return refusal_text(added, confused)
     return f"rule: {rules_text(added)}"
-
-
-Document = Mapping[str, Any]
-
-
-def cassette_report(document: Document) -> CassetteReport:
-    """The report of one cassette, from the document that the admin API returns."""
-    return CassetteReport(
-        name=document["name"],
-        replayed=document["replayed"],
-        recorded=document["recorded"],
-        live=document["live"],
-        retries=document["retries"],
-        misses=tuple(_read_miss(miss) for miss in document["misses"]),
-        unused=tuple(_read_summary(recording) for recording in document["unused"]),
-        duplicates=tuple(tuple(map(_read_summary, group)) for group in document["duplicates"]),
-        usage=document["usage"],
-        unmarked=tuple(_read_summary(recording) for recording in document["unmarked"]),
-        stale=tuple(_read_summary(recording) for recording in document["stale"]),
-        saved=_read_savings(document["saved"]),
-        redacted_kinds=document["redacted_kinds"],
-        dated=tuple(DatedRecording(**recording) for recording in document["dated"]),
-        elsewhere=tuple(document["elsewhere"]),
-        unrecorded=tuple(UnrecordedAnswer(**answer) for answer in document["unrecorded"]),
-        repeated=tuple(_read_summary(recording) for recording in document["repeated"]),
-        failed=document["failed"],
-        told_apart=tuple(document["told_apart"]),
-        unreached=tuple(UnreachedRecording(**recording) for recording in document["unreached"]),
-    )
-
-
-def _read_savings(saved: Document) -> Savings:
-    unpriced = tuple(ModelTokens(**model) for model in saved["unpriced"])
-    return Savings(saved["usd"], unpriced, saved["prices"])
-
-
-def _read_miss(miss: Document) -> MissedCall:
-    nearest = tuple(
-        NearestRecording(recording["index"], tuple(recording["differences"]), recording["more"])
-        for recording in miss["nearest"]
-    )
-    return MissedCall(
-        method=miss["method"],
-        path=miss["path"],
-        message=miss["message"],
-        nearest=nearest,
-        suggestion=miss["suggestion"],
-        times=miss["times"],
-        record_command=miss.get("record_command"),
-    )
-
-
-def _read_summary(item: Document) -> RecordingSummary:
-    return RecordingSummary(item["index"], item["method"], item["path"], day=item.get("day", ""))

@@ -108,6 +108,8 @@ class ConnectionServices:
         exchange.key, exchange.shown = plan.key, plan.target
         if isinstance(plan, Replay | LiveCall):
             exchange.note = plan.note
+        if isinstance(plan, Replay):
+            exchange.base = plan.base
         return plan
 
     async def live_call(

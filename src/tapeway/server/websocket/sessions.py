@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from tapeway.cooperative import loop_turns
-from tapeway.core.cassette.plan import Answer, LiveCall, Replay
+from tapeway.core.cassette.plan import Answer, LiveCall, Replay, in_its_base
 from tapeway.core.correlation.ids import looks_random
 from tapeway.core.json_text import Json
 from tapeway.core.matching.placeholders import SecretDigests
@@ -351,7 +351,8 @@ class SessionConnection:
         play = SessionChoice(sessions, self._dialect, cassette.rules, digests, given)
         playback = _Playback(self._client, play, self._services)
         difference = await playback.run(first)
-        chosen = ordered[play.place]
+        base, chosen = in_its_base(cassette, ordered[play.place])
+        self._exchange.base = base or plan.base
         index = chosen.index
         unreached = playback.replay.unreached()
         tail, left = UnreachedTail(), None

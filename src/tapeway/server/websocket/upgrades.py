@@ -323,7 +323,7 @@ def _not_used_up(
         if not _is_session(recording)
         or (
             cassette.take_of(recording.index) != now.number
-            and cassette.why_asked(recording, now) is None
+            and cassette.choice.why_asked(recording, now) is None
         )
     ]
 
