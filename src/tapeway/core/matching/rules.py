@@ -6,7 +6,7 @@ They are written alike below `[rules]` in tapeway.toml and in a cassette's `meta
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 from urllib.parse import unquote
 
@@ -173,27 +173,32 @@ def removing(rules: Rules) -> RuleChange:
 
 
 def single_rules(rules: Rules) -> Iterator[Rules]:
-    """Each of the rules alone."""
-    for name, value in rules_document(rules).items():
-        if isinstance(value, dict):
-            parts: list[Json] = [{key: member} for key, member in value.items()]
-        else:
-            parts = [[text] for text in value] if isinstance(value, list) else [value]
-        for part in parts:
+    """Each of the rules alone; together they are the rules."""
+    for name, value in rules_document(replace(rules, agenttape_ignore=None)).items():
+        for part in _parts(value):
             yield parse_rules({name: part})
+    if rules.agenttape_ignore is not None:
+        # The names belong together: they say how keys were made.
+        yield Rules(agenttape_ignore=rules.agenttape_ignore)
+
+
+def _parts(value: Json) -> Iterator[Json]:
+    if isinstance(value, dict):
+        yield from [{key: member} for key, member in value.items()]
+    elif isinstance(value, list) and value:
+        for item in value:
+            if isinstance(item, dict):
+                yield from _parts(item)
+            else:
+                yield [item]
+    else:
+        yield value
 
 
 def _without(held: Rules, gone: Rules) -> Rules:
-    document = rules_document(held)
-    for name, value in rules_document(gone).items():
-        left = document.get(name)
-        if isinstance(left, list) and isinstance(value, list):
-            document[name] = [part for part in left if part not in value]
-        elif isinstance(left, dict) and isinstance(value, dict):
-            document[name] = {key: part for key, part in left.items() if key not in value}
-        else:
-            document.pop(name, None)
-    return parse_rules({name: value for name, value in document.items() if value})
+    removed = {*single_rules(gone)}
+    left = [rule for rule in single_rules(held) if rule not in removed]
+    return reduce(merged_rules, left, NO_RULES)
 
 
 def with_presets(rules: Rules) -> Rules:

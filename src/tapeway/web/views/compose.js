@@ -37,7 +37,7 @@ export function compose(name, route, done) {
       wrong.textContent = "The path begins with a slash: /v1/models?limit=2";
       return;
     }
-    const request = { method: method.value, url: `http://${origin.value || "default"}.invalid${target.value}`, ...bodyOf(asked.value), route: origin.value };
+    const request = { method: method.value, url: target.value, ...bodyOf(asked.value), route: origin.value };
     const response = { status_code: Number(status.value), ...bodyOf(answered.value) };
     const added = await attempt(save, () => send("POST", path`cassettes/${name}/interactions`, { interactions: [{ kind: "http", request, response }] }));
     if (added === undefined) return;

@@ -23,7 +23,7 @@ async def get_rules(context: HandlerContext, call: PlainCall) -> CassetteRules:
 
 async def _in_force(context: HandlerContext, name: str) -> CassetteRules:
     of_settings = {rules_text(rule) for rule in single_rules(context.broker.rules)}
-    texts = [rules_text(rule) for rule in single_rules(await rules_in_force(context, name))]
+    texts = [rules_text(rule) for rule in single_rules(await rules_in_force(context, name)) if rule]
     return CassetteRules(
         rules=[CassetteRule(rule=text, of_settings=text in of_settings) for text in texts]
     )
