@@ -23,6 +23,8 @@
     │   ├── StorePoisoned        503  a sync failed; nothing is recorded until the eject
     │   ├── StoreAway            503  the database or remote store cannot be reached
     │   └── Fenced               503  another instance took over this recording; clients never see it
+    ├── HookFailed               500  a function of the user failed
+    ├── TemplateFailed           500  the request lacks what an answer is to repeat
     ├── CallMissed               400  no recording answers a call of the library
     ├── AdminError               the admin call cannot be carried out (4xx)
     └── Draining                 503  the process is stopping
@@ -115,6 +117,21 @@ class NoSlot(RequestError):
 
     status = 404
     code = "no_slot"
+
+
+class HookFailed(TapewayError):
+    """A hook raised, or returned what cannot be used; the message names file and line."""
+
+    code = "hook_failed"
+
+
+class TemplateFailed(TapewayError):
+    """An answer by hand is to repeat what the request does not have."""
+
+    code = "template_failed"
+
+    def __init__(self, cassette: str, index: int, what: Exception) -> None:
+        super().__init__(f"cassette '{cassette}' #{index}: its answer is a template, but {what}")
 
 
 class UpstreamError(TapewayError):

@@ -456,7 +456,7 @@ class StoredCall(Protocol):
     def size(self) -> int:
         """How many bytes have come."""
 
-    def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
+    async def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
         """Add pieces that came together after the end, in milliseconds since the request.
 
         False where the answer would be too large.

@@ -108,6 +108,27 @@ def test_a_row_says_what_was_asked_and_answered(found: Interaction, expected: Gi
     assert gist(found) == expected
 
 
+def test_the_parts_of_a_form_are_named() -> None:
+    headers: Headers = ((b"Content-Type", b"multipart/form-data; boundary=x"),)
+    body = (
+        b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n'
+        b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n\xff\0\r\n'
+        b"--x--\r\n"
+    )
+
+    request = Request("openai", "POST", "/v1/audio/transcriptions", headers, body)
+
+    assert last_question(request) == "model=whisper-1 file=[a.wav]"
+
+
+def test_escapes_of_a_tool_s_result_are_texts() -> None:
+    messages_ = [{"role": "tool", "name": "look", "content": r'{"t": "12\u00b0C"}'}]
+
+    assert gist(item(CHAT, {"messages": messages_}, reply(content="ok"))).asked == (
+        'look: {"t": "12°C"}'
+    )
+
+
 def test_a_failure_is_named() -> None:
     failed = replace(
         item(CHAT, messages(("user", "Hi")), b""), failure=Failure("timeout", "it was silent")

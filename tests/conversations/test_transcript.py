@@ -52,7 +52,7 @@ def test_a_growing_history_is_listed_once() -> None:
             "content": "",
             "tool_calls": [{"id": "call_1", "name": "add", "arguments": {"a": 1}}],
         },
-        {"role": "tool", "content": "2", "tool_call_id": "call_1"},
+        {"role": "tool", "content": "2", "tool_call_id": "call_1", "name": "add"},
         {"role": "assistant", "content": "It is 2."},
         {"role": "user", "content": "thanks"},
         {"role": "assistant", "content": "Bye"},

@@ -110,6 +110,7 @@ def test_tokens_price_and_cached_tokens_of_each_turn_and_their_sums() -> None:
         "total_tokens": 2030,
         "cached_tokens": 2000,
         "usd": pytest.approx(2 * (1010 * 3 + 5 * 15) / 1_000_000),
+        "latency_ms": 0.0,
         "unpriced": [],
     }
 

@@ -48,7 +48,13 @@ __all__ = ["own_surroundings"]
 pytestmark = pytest.mark.usefixtures("one_certificate")
 
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md"))]
-WHOLE = ("docs/admin-api.md", "docs/branches.md", "docs/by-hand.md", "docs/first-agent.md")
+WHOLE = (
+    "docs/admin-api.md",
+    "docs/branches.md",
+    "docs/by-hand.md",
+    "docs/first-agent.md",
+    "docs/hooks.md",
+)
 """Pages that are read from top to bottom: a section needs what the sections before it made."""
 NOT_RUN = {
     ("docs/integrations.md", "interposition"): "is run twice, see test_integrations_page.py",

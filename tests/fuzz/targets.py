@@ -159,7 +159,7 @@ def websocket_turns(data: bytes) -> None:
                 again = protocol.read_sent(WebSocketMessage(request.content))
                 assert again is None or getattr(again, "content", None) == request.content
                 place = lanes.enter(request)
-                assert lanes.may_send(place, None) or len(turns.open) > 1
+                assert lanes.may_send(place) or len(turns.open) > 1
                 protocol.error_message(place.lane, "replay_miss", "x")
                 lanes.left(place)
         assert len(turns.open) <= asked

@@ -20,6 +20,8 @@ class Api:
 
     def __init__(self, misses: int, hits: int, size: int = 1000) -> None:
         self.size = size
+        self.more: int | None = None
+        """The index after which its cassette has more recordings."""
         self.asked: list[str] = []
         self.entries: list[dict[str, Any]] = [
             *[
@@ -45,6 +47,17 @@ class Api:
         if path.endswith("/view"):
             body = {"text": "y" * 5000, "cut": False, "kind": "json"}
             return {"response": {"body": body}, "chunks": [[1, 2]] * 80, "chunks_left_out": 1}
+        if path.endswith("/titles"):
+            titles = [{"index": at, "latency_ms": 1000.0 * at} for at in range(4)]
+            return {"titles": titles, "next": self.more}
+        if path.endswith("/turns"):
+            return {
+                "turns": [{"number": at} for at in range(60)],
+                "sessions": [3],
+                "sums": {"turns": 60},
+            }
+        if path.endswith("/messages"):
+            return {"messages": [{"content": "x" * 5000}] * 60, "next": None}
         return {"path": path}
 
 
@@ -85,6 +98,35 @@ def test_what_is_gone_meanwhile_is_left_out() -> None:
 
     assert found.left_out == 1
     assert "journal/h1" in found.answers
+
+
+def test_the_list_and_the_conversation_of_a_cassette_are_in_it() -> None:
+    found = collect(Api(0, 2), ReportLimits(10**6))
+
+    turns: Any = found.answers["cassettes/a%2Fb/turns"]
+    messages: Any = found.answers["cassettes/a%2Fb/messages"]
+    summary: Any = found.answers["summary"]
+    assert (len(turns["turns"]), len(messages["messages"])) == (60, 60)
+    assert {len(message["content"]) for message in messages["messages"]} == {2000}
+    assert "cassettes/a%2Fb/interactions/3/view" in found.answers
+    assert [slow["took_ms"] for slow in summary["slowest"]] == [1000.0, 0.0]
+    assert summary["runs"] == [{"name": "a/b", "sums": {"turns": 60}}]
+
+
+def test_a_cassette_that_is_too_large_has_neither() -> None:
+    api = Api(0, 2)
+    api.more = 1000
+
+    found = collect(api, ReportLimits(10**6))
+
+    assert not [path for path in found.answers if path.endswith(("/titles", "/turns"))]
+    assert not [path for path in api.asked if path.endswith("/turns")]
+
+
+def test_a_sound_or_picture_is_kept_whole_or_left_out() -> None:
+    found: Any = cut([{"data": "x" * 5000}, {"data": "x" * 10**6}])
+
+    assert [len(part["data"]) for part in found] == [5000, 0]
 
 
 def test_lists_and_texts_of_any_answer_are_cut() -> None:

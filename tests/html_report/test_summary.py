@@ -90,6 +90,15 @@ def test_the_slowest_calls_are_those_that_were_answered() -> None:
     ]
 
 
+def test_a_replayed_call_is_as_slow_as_its_recording_and_stands_once() -> None:
+    played = [{**entry(f"h{at}", "replayed", 1), "cassette": "a", "interaction": 0} for at in "ab"]
+    live = {**entry("l", "live", 50), "cassette": "a", "interaction": None}
+
+    slowest = made(entries=[live, *played], latencies={("a", 0): 9000.0})["slowest"]
+
+    assert [(slow["id"], slow["took_ms"]) for slow in slowest] == [("ha", 9000.0), ("l", 50.0)]
+
+
 def test_what_was_saved_is_said_for_the_whole_run() -> None:
     usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     fields = {"usage": usage, "saved": {"usd": 0.01, "unpriced": [], "prices": "list prices"}}

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,32 @@ def part(octets: bytes, headers: Headers = JSON) -> dict[str, object]:
 )
 def test_a_body_is_read_as_what_it_is(octets: bytes, headers: Headers, kind: str) -> None:
     assert part(octets, headers)["kind"] == kind
+
+
+def test_a_multipart_body_lists_its_parts_with_previews() -> None:
+    headers: Headers = ((b"Content-Type", b"multipart/form-data; boundary=x"),)
+    contents = [
+        (b'name="prompt"', b"", "Grün".encode()),
+        (b'name="image"; filename="a.svg"', b"\r\nContent-Type: image/svg+xml", PNG),
+        (b'name="file"; filename="a.wav"', b"", WAV),
+        (b'name="drawing"', b"\r\nContent-Type: image/svg+xml", b"<svg/>\xff"),
+    ]
+    body = b"".join(
+        b"--x\r\nContent-Disposition: form-data; %b%b\r\n\r\n%b\r\n" % content
+        for content in contents
+    )
+
+    parts: Any = part(body + b"--x--\r\n", headers)["parts"]
+
+    assert [(each["name"], each["filename"], each["media_type"]) for each in parts] == [
+        ("prompt", None, None),
+        ("image", "a.svg", "image/png"),
+        ("file", "a.wav", "audio/wav"),
+        ("drawing", None, "image/svg+xml"),
+    ]
+    assert [each["text"] for each in parts] == ["Grün", None, None, None]
+    assert [each["base64"] for each in parts] == [None, text(PNG), text(WAV), None]
+    assert [each["size"] for each in parts] == [5, len(PNG), len(WAV), 7]
 
 
 def test_a_coded_body_is_read_decoded() -> None:

@@ -119,5 +119,86 @@ def test_what_has_another_form_is_shown_as_it_came(broken: dict[str, object]) ->
     assert message["by"] == "service"
 
 
+def said(*lines: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(line["who"], line["text"]) for line in shown(*lines)["transcript"]]
+
+
+def test_what_was_heard_stands_where_it_was_handed_over() -> None:
+    heard = "conversation.item.input_audio_transcription."
+    found = shown(
+        {"client": {"type": "input_audio_buffer.append", "audio": PIECE}},
+        service("input_audio_buffer.committed", item_id="a"),
+        service("response.output_text.delta", item_id="b", delta="Yes"),
+        service(f"{heard}delta", item_id="a", delta="Is it"),
+        service(f"{heard}completed", item_id="a", transcript="Is it open?"),
+        service("response.output_text.done", item_id="b", text="Yes"),
+        {"client": {"type": "input_audio_buffer.append", "audio": PIECE}},
+        service("conversation.item.truncated", item_id="b"),
+    )["transcript"]
+
+    assert [(line["who"], line["text"], line["sounds"]) for line in found] == [
+        ("you", "Is it open?", [0]),
+        ("assistant", "Yes", []),
+    ]
+    assert [(line["at_ms"], line["interrupted"]) for line in found] == [(0.0, False), (80.0, True)]
+
+
+def test_tools_texts_and_errors_of_a_session_are_lines() -> None:
+    item = {"type": "function_call", "call_id": "c", "name": "look", "arguments": '{"a":1}'}
+    message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
+    output = {"type": "function_call_output", "call_id": "c", "output": "done"}
+
+    assert said(
+        {"client": {"type": "conversation.item.create", "item": message}},
+        service("response.output_item.added", item=item),
+        service("response.output_item.done", item=item),
+        service("response.output_item.done", item=item),
+        {"client": {"type": "conversation.item.create", "item": output}},
+        service("response.output_audio_transcript.done", item_id="d", transcript="Good."),
+        service("error", error={"message": "Too many"}),
+    ) == [
+        ("you", "Hi"),
+        ("tool call", '{"a":1}'),
+        ("tool result", "done"),
+        ("assistant", "Good."),
+        ("error", "Too many"),
+    ]
+
+
+def test_turns_of_gemini_are_lines_with_their_sounds() -> None:
+    blob = {"mimeType": "audio/pcm;rate=16000", "data": PIECE}
+
+    def content(**members: object) -> dict[str, object]:
+        return {"service_binary_json": {"serverContent": members}}
+
+    heard = {"client": {"realtimeInput": {"audio": blob}}}
+    spoken = content(modelTurn={"parts": [{"inlineData": blob}]})
+    call = {"functionCalls": [{"id": "f", "name": "look", "args": {"a": 1}}]}
+    found = shown(
+        heard,
+        spoken,
+        content(outputTranscription={"text": "One"}, turnComplete=True),
+        heard,
+        content(inputTranscription={"text": "And?"}),
+        spoken,
+        content(interrupted=True),
+        {"client": {"clientContent": {"turns": [{"role": "user", "parts": [{"text": "Stop"}]}]}}},
+        {"service_binary_json": {"toolCall": call}},
+        {"client": {"toolResponse": {"functionResponses": [{"id": "f", "response": {}}]}}},
+    )["transcript"]
+
+    assert [(line["who"], line["text"], len(line["sounds"])) for line in found] == [
+        ("you", "", 1),
+        ("assistant", "One", 1),
+        ("you", "And?", 1),
+        ("assistant", "", 1),
+        ("you", "Stop", 0),
+        ("tool call", '{"a":1}', 0),
+        ("tool result", "{}", 0),
+    ]
+    assert [line["interrupted"] for line in found].index(True) == 3
+    assert [line["name"] for line in found[-2:]] == ["look", "look"]
+
+
 def test_a_turn_is_no_session() -> None:
     assert shown({"type": "response.completed", "response": {}}) is None

@@ -17,6 +17,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.redaction.known_values import NOTHING_ALLOWED, Allowed
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassettes.context import utc_day
+from tapeway.engine.hooks import NO_HOOKS, Hooks
 from tapeway.engine.journal import RequestIds, RequestJournal
 from tapeway.engine.recording.selection import Policy
 from tapeway.formats.native import document
@@ -120,6 +121,7 @@ async def running_proxy(
     hits: HitsOn = "front",
     today: Callable[[], str] = utc_day,
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
+    hooks: Hooks = NO_HOOKS,
 ) -> AsyncIterator[RunningProxy]:
     """A proxy in front of one upstream, or of routes; `{own}` in a URL is the proxy's own port.
 
@@ -159,6 +161,7 @@ async def running_proxy(
             presets=presets,
             journal=journal,
             today=today,
+            hooks=hooks,
         ) as broker,
     ):
         proxy = Proxy(

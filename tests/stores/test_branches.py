@@ -282,3 +282,27 @@ async def test_a_base_that_cannot_be_is_a_clear_error(
 
     assert found.status >= 500
     assert named in json.loads(found.body)["message"]
+
+
+async def test_instances_of_one_store_count_together(runs: Runs) -> None:
+    if not runs.kind.shared:
+        pytest.skip("one process at a time has such a store")
+    await runs.record("run", "one", "two", "three")
+    await runs.stand("fix", cassette="run", until=2, positional=True)
+
+    async with AsyncExitStack() as stack:
+        one, other = [await runs.start(stack, "auto") for _ in range(2)]
+        # Both know the cassette before the first answer.
+        missed = [await proxy.ask(b"GET /@fix/v1/models") for proxy in (one, other)]
+        found = [await ask(one, "fix", "a"), await ask(other, "fix", "b")]
+        runs.will_answer("fix c")
+        found.append(await ask(one, "fix", "c"))
+        found.append(await ask(other, "fix", "c"))
+
+    assert [each.status for each in missed] == [400, 400]
+    assert sources(found) == [
+        ("run one", "replayed", "run"),
+        ("run two", "replayed", "run"),
+        ("fix c", "recorded", ""),
+        ("fix c", "replayed", ""),
+    ]

@@ -1,4 +1,4 @@
-"""Four faults of aiohttp that the client of upstreams works around; here each shows in aiohttp itself.
+"""Five faults of aiohttp that the client of upstreams works around; here each shows in aiohttp itself.
 
 Where a release of aiohttp mends one, its test is reported as passing unexpectedly: then the way around
 it in `upstream/connection.py` may go.
@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+from aiohttp.base_protocol import BaseProtocol
 
 from tests.support.socket_upstream import OK, Peer, Step
 
@@ -73,3 +74,20 @@ async def test_each_response_without_a_body_has_no_chunks() -> None:
         answers = [await ask() for _ in range(3)]
 
     assert [(chunks, how) for chunks, how in answers if any(chunks) or how != "ended"] == []
+
+
+async def test_reading_resumes_only_what_was_paused() -> None:
+    class Protocol(BaseProtocol):
+        resumed = 0
+
+        def resume_reading(self, resume_parser: bool = True) -> None:
+            self.resumed += 1
+
+    loop = asyncio.get_running_loop()
+    protocol = Protocol(loop)
+    content = aiohttp.StreamReader(protocol, 1024, loop=loop)
+    content.feed_data(b"ab")
+    content.read_nowait(1)
+    content.read_nowait(1)
+
+    assert protocol.resumed == 0

@@ -1,6 +1,8 @@
 """A response is read whole, chunk by chunk, however it comes, and a service is bounded in all it sends."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, cycle, repeat
@@ -638,3 +640,16 @@ async def test_what_a_guard_says_of_an_interim_response_ends_the_call() -> None:
     with pytest.raises(TapewayError, match="leads back"):
         await again.head()
     assert call.wire.is_closed
+
+
+async def test_a_lost_connection_is_freed_without_a_garbage_collection() -> None:
+    call = Call()
+    connection = weakref.ref(call.connection)
+    gc.disable()
+    try:
+        await call.come(LENGTH + b"0123456789", end="closes")
+        del call
+
+        assert connection() is None
+    finally:
+        gc.enable()

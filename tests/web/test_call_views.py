@@ -176,19 +176,21 @@ def test_a_websocket_turn_reads_as_messages_and_a_session_in_time(
 
     page.go("#/cassettes/sockets/1")
     page.see("WEBSOCKET /v1/realtime")
-    page.see("session.updated")
+    # Words are read without opening what came.
     page.see("Hi there")
-    page.see("80 ms to 240 ms, 2 pieces")
-    page.see("The client closed the connection with code 1000: done.")
-    # Words of a whole message are read without opening the message.
     assert page.tab.get_by_text("A table, please.").first.is_visible()
     assert page.tab.locator(".messages audio").count() == 1
+    page.see("The client closed the connection with code 1000: done.")
+    page.tab.locator(".messages > .fold summary").click()
+    page.see("session.updated")
+    page.see("80 ms to 240 ms, 2 pieces")
+    events = page.tab.locator(".messages > .fold")
     assert (
-        page.tab.locator(".message-box .role")
+        events.locator(".message-box .role")
         .all_text_contents()[0]
         .startswith("client session.update")
     )
-    page.tab.locator(".message-box summary").first.click()
+    events.locator(".message-box summary").first.click()
     page.tab.locator(".json-string", has_text="window.ran = 1").wait_for()
     assert page.tab.evaluate("window.ran === undefined")
     # The messages have their times: they do not stand there a second time.

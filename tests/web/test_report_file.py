@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 import requests
 
-from tapeway.embedded.deck import Deck
+from tapeway.embedded.deck import Deck, serve
 from tapeway.testing import ThreadedStandIn
 from tests.support import fork_server
+from tests.web.asking import ask
 from tests.web.conftest import NARROW, WIDE
 from tests.web.opened_page import PageOpener
+from tests.web.recorded import exchange, stored
+from tests.web.test_run_views import agent, realtime
 
 ASK = """
 import json, os, sys, urllib.error, urllib.request
@@ -131,6 +134,72 @@ def test_a_prompt_that_is_markup_is_text(report: Path, open_page: PageOpener) ->
     assert page.tab.locator("img[src=x]").count() == 0
     assert page.tab.title() != "run"
     assert page.tab.evaluate("window.violations") == []
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Path:
+    """The report of a tapeway with an agent's run, a session, a miss and a cassette of one POST."""
+    with serve(store=str(tmp_path / "cassettes"), mode="replay") as deck:
+        stored(deck, "runs/agent", [*agent(), realtime()])
+        stored(deck, "runs/voice", [realtime()])
+        stored(deck, "one", [exchange({"a": 1}, {"json": {}})])
+        requests.post(f"{deck.proxy_url}/@one/v1/items", json={"a": 1}, timeout=60)
+        for request in agent():
+            ask(f"{deck.proxy_url}/@runs%2Fagent/openai", "", **request["request"]["json"])
+        ask(f"{deck.proxy_url}/@runs%2Fagent/openai", "Never asked")
+        subprocess.run(
+            [*fork_server.command(), "report", "--report", "run.html", "--admin", deck.admin_url],
+            cwd=tmp_path,
+            check=True,
+        )
+    return tmp_path / "run.html"
+
+
+NO_LEADS = ("This cannot be shown", "is not in the journal", "does not hold", "are not kept")
+
+
+@pytest.mark.slow
+def test_every_link_of_a_report_leads_to_what_is_in_it(told: Path, open_page: PageOpener) -> None:
+    page = open_page(told.as_uri())
+    left, seen = ["#/summary"], set[str]()
+    while left:
+        hash_ = left.pop()
+        if hash_ in seen:
+            continue
+        seen.add(hash_)
+        page.go(hash_)
+        page.tab.wait_for_timeout(50)
+        assert not [words for words in NO_LEADS if words in page.text], hash_
+        left += page.tab.evaluate(
+            "[...document.querySelectorAll('a[href]')].map((each) => each.getAttribute('href'))"
+        )
+
+    views = {hash_.split("?")[0].split("/")[1] for hash_ in seen}
+    assert views == {"summary", "deck", "journal", "cassettes", "conversation"}
+    assert "#/conversation/runs%2Fagent" in seen
+    assert "#/cassettes/runs%2Fagent/1" in seen
+    assert "#/cassettes/one" in seen
+
+
+@pytest.mark.slow
+def test_one_click_in_a_report_says_which_turn_was_slow_and_what_was_said(
+    told: Path, open_page: PageOpener
+) -> None:
+    page = open_page(told.as_uri())
+    slow = page.tab.locator(".panel", has_text="Slowest calls").locator("li").first
+    # A replay takes no time: the time is that of the recorded call.
+    assert slow.get_by_role("link").first.inner_text() == "9.00 s"
+    page.tab.locator("main").get_by_role("link", name="runs/agent", exact=True).click()
+
+    page.see("The slowest is")
+    assert "The slowest is turn 2 with 9.00 s. The dearest is turn 3" in page.text
+    page.see("Of course. When?")
+    page.until("() => document.querySelector('.spoken audio').duration > 0")
+    page.see("tool result of tool_1, failed")
+    page.tab.get_by_label("Search").fill("no rain")
+    page.see("1 found")
+    page.go("#/cassettes/runs%2Fagent?order=slowest")
+    page.until("() => document.querySelector('[role=option]')?.innerText.includes('9.00 s')")
 
 
 @pytest.mark.slow

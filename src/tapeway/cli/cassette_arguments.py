@@ -111,7 +111,8 @@ async def with_bases(cassette: CassetteRef) -> CassetteRef:
     below = partial(cassette.store.load, writable=False)
     layers = await layers_of(cassette.name, stored.head, below)
     memory = MemoryStore()
-    await memory.save(cassette.name, flattened(stored, layers))
+    whole, _ = flattened(cassette.name, stored, layers)
+    await memory.save(cassette.name, whole)
     return replace(cassette, store=memory)
 
 

@@ -53,7 +53,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "What is recorded and replayed": (
         *("mode", "cassette", "delivery", "pace", "repeats", "presets", "record_failures"),
-        *("require_marks", "record_headers", "record_statuses", "miss_status", "max_body"),
+        *("require_marks", "record_headers", "record_statuses", "miss_status", "hooks", "max_body"),
         *("rewrite", "websocket", "not_secret", "max_age", "prices"),
     ),
     "Services": (

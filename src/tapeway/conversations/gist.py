@@ -1,8 +1,7 @@
 """The question and the answer of a call, in a few words: in a list all calls of an API read
 alike."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
@@ -16,12 +15,14 @@ from tapeway.conversations.reader import (
     readable_value,
 )
 from tapeway.core.http import content_codings
+from tapeway.core.http.forms import FormPart, parse_multipart
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response
 from tapeway.core.model.request_fields import media_type
 from tapeway.core.streams.documents import documents
+from tapeway.core.text import decode_utf8, readable_json
 
 MOST = 80
 """Characters of each of the two texts."""
@@ -79,15 +80,8 @@ def _parsed_call(item: Interaction) -> ParsedCall | None:
 
 
 def _last_words(turns: Iterable[ConversationTurn]) -> str:
-    spoken = [*turns]
-    # Some APIs name the tool in its call alone.
-    names = {
-        part.id: part.name
-        for turn in spoken
-        for part in turn.parts
-        if part.kind == "call" and part.id
-    }
-    return _short(" ".join([_part(part, names) for turn in spoken[-1:] for part in turn.parts]))
+    last = [*turns][-1:]
+    return _short(" ".join([_part(part) for turn in last for part in turn.parts]))
 
 
 def _answer_words(turn: ConversationTurn, stop_reason: str) -> str:
@@ -95,17 +89,22 @@ def _answer_words(turn: ConversationTurn, stop_reason: str) -> str:
     return _short(" ".join([*words, *([f"({stop_reason})"] if stop_reason else [])]))
 
 
-def _part(part: ContentPart, names: Mapping[str, str] = MappingProxyType({})) -> str:
+def _part(part: ContentPart) -> str:
     match part.kind:
         case "call":
-            return f"{part.name}({_arguments(part.value)})"
+            return call_words(part)
         case "result":
-            return f"{part.name or names.get(part.id) or 'result'}: {part.text}"
+            return f"{part.name or 'result'}: {readable_json(part.text[: 4 * MOST])}"
         case "attachment":
             value = part.value if isinstance(part.value, dict) else {}
             return f"[{value.get('media_type') or value.get('type') or 'attachment'}]"
         case _:
             return part.text
+
+
+def call_words(call: ContentPart) -> str:
+    """A tool's call in a few words, its first argument for all of them."""
+    return f"{call.name}({_arguments(call.value)})"
 
 
 def _arguments(value: Json) -> str:
@@ -140,6 +139,8 @@ def _body(message: Request | Response) -> str:
     if kind == _FORM:
         pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
         return " ".join([f"{name}={value}" for name, value in pairs[:_MOST_FIELDS]])
+    if parts := parse_multipart(find_header(message.headers, b"content-type") or b"", body):
+        return " ".join(map(_part_words, parts[:_MOST_FIELDS]))
     texts = [body] if isinstance(message, Request) else documents(message)
     for text in texts:
         if (value := readable_value(text)) is not None:
@@ -148,6 +149,14 @@ def _body(message: Request | Response) -> str:
     if "\0" in words or "\ufffd" in words:
         return _sized(kind, len(body))
     return words
+
+
+def _part_words(part: FormPart) -> str:
+    """A part of a form: its value, or the file that it is."""
+    name = f"{part.name}=" if part.name else ""
+    if part.filename or (text := decode_utf8(part.body[: 4 * MOST])) is None:
+        return f"{name}[{part.filename or part.content_type or 'part'}]"
+    return name + text
 
 
 def _sized(kind: bytes, size: int) -> str:
@@ -161,7 +170,7 @@ def _value(value: Json) -> str:
         case list():
             return f"[{len(value)} items]" if len(value) > 1 else " ".join(map(_value, value))
         case str():
-            return value
+            return readable_json(value)
         case _:
             return dump(value).decode()
 

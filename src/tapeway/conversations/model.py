@@ -1,10 +1,11 @@
 """Requests, answers and messages of conversations, independent of the provider."""
 
+import re
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tapeway.core.digests import sha256
@@ -12,6 +13,17 @@ from tapeway.core.json_text import Json, NotJson, canonical, parse
 
 PartKind = Literal["text", "thinking", "call", "result", "attachment"]
 ASSISTANT, SYSTEM, TOOL, USER = "assistant", "system", "tool", "user"
+_FAILURE_HEAD = 200
+_FAILURE = re.compile(
+    r"error\b|an error occurred|traceback \(most recent call last\)", re.IGNORECASE
+)
+"""How agents' frameworks begin the result of a tool that raised an exception."""
+_FAILURE_FIELDS = ("error", "is_error", "isError")
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
 INSTRUCTION_ROLES = frozenset({SYSTEM, "developer"})
 
 
@@ -19,7 +31,8 @@ INSTRUCTION_ROLES = frozenset({SYSTEM, "developer"})
 class ContentPart:
     """A text, a thought, a call of a tool or its result, or a reference to other content.
 
-    `value` holds the arguments of a call, and the known properties of an attachment.
+    `value` holds the arguments of a call, and the known properties of an attachment; `data` an
+    attached raster image as a data: URL. `failed` marks the result of a tool that reports a failure.
     """
 
     kind: PartKind
@@ -27,6 +40,8 @@ class ContentPart:
     value: Json = None
     id: str = ""
     name: str = ""
+    data: str = field(default="", repr=False)
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +96,49 @@ def tool_call(name: str, arguments: Json, identifier: str = "") -> ContentPart:
     return ContentPart("call", value=arguments, id=identifier, name=name)
 
 
-def tool_result(value: str, identifier: str = "", name: str = "") -> ContentPart:
-    return ContentPart("result", value, id=identifier, name=name)
+def tool_result(
+    value: str, identifier: str = "", name: str = "", *, failed: bool = False
+) -> ContentPart:
+    """The result of a tool; `failed` is what the dialect says of it, where it has a field for that."""
+    failed = failed or _says_failure(value)
+    return ContentPart("result", value, id=identifier, name=name, failed=failed)
+
+
+def _says_failure(text: str) -> bool:
+    """Whether a result tells of a failure itself: most dialects have no field for one."""
+    start = text[:_FAILURE_HEAD].lstrip()
+    if not start.startswith("{"):
+        return _FAILURE.match(start) is not None
+    if not any(f'"{name}"' in text for name in _FAILURE_FIELDS):
+        return False
+    try:
+        value = parse(text)
+    except NotJson:
+        return False
+    return isinstance(value, dict) and any(value.get(name) for name in _FAILURE_FIELDS)
+
+
+def named_results(turns: Iterable[ConversationTurn]) -> tuple[ConversationTurn, ...]:
+    """The turns, with the results of tools named as the calls before them name the tools.
+
+    A result belongs to the call of its identifier, and without one to the call of its place.
+    """
+    names: dict[str, str] = {}
+    waiting: list[str] = []
+    named: list[ConversationTurn] = []
+    for turn in turns:
+        parts: list[ContentPart] = []
+        for part in turn.parts:
+            if part.kind == "call" and part.id:
+                names[part.id] = part.name
+            elif part.kind == "call":
+                waiting.append(part.name)
+            elif part.kind == "result":
+                placed = waiting.pop(0) if waiting and not part.id else ""
+                part = replace(part, name=part.name or names.get(part.id) or placed)
+            parts.append(part)
+        named.append(replace(turn, parts=tuple(parts)))
+    return tuple(named)
 
 
 def attachment(kind: str, **known: Json) -> ContentPart:
@@ -103,7 +159,16 @@ def embedded(kind: str, data: str, media_type: str = "") -> ContentPart:
     except (NotBase64, ValueError):
         content = data.encode("utf-8", "replace")
     digest = sha256(content).hexdigest()
-    return attachment(kind, media_type=media_type, bytes=len(content), sha256=digest)
+    known = attachment(kind, media_type=media_type, bytes=len(content), sha256=digest)
+    media = image_type(content)
+    return replace(known, data=f"data:{media};base64,{data}") if media else known
+
+
+def image_type(content: bytes) -> str:
+    """The type of a raster image, by its first bytes; empty for any other content."""
+    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media for mark, media in _IMAGES if content.startswith(mark)), "")
 
 
 def linked(kind: str, url: str) -> ContentPart:
@@ -192,6 +257,7 @@ def document(message: ConversationMessage) -> dict[str, Json]:
         "tool_calls": calls,
         "tool_call_id": result.id,
         "name": result.name,
+        "failed": result.failed,
         "attachments": attached,
         "notes": list(message.notes),
     }

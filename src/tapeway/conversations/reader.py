@@ -15,7 +15,12 @@ from tapeway.conversations.dialects import (
     ollama,
     responses,
 )
-from tapeway.conversations.model import ParsedAnswer, ParsedRequest, merge_assistant_turns
+from tapeway.conversations.model import (
+    ParsedAnswer,
+    ParsedRequest,
+    merge_assistant_turns,
+    named_results,
+)
 from tapeway.core.http import content_codings
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, NotJson, parse, peek_json
@@ -217,7 +222,7 @@ def _of_choice(value: dict[str, Json], number: int) -> dict[str, Json]:
 
 def _parse_request(dialect: DialectParser, body: dict[str, Json]) -> ParsedRequest:
     parsed = dialect.parse_request(body)
-    return replace(parsed, turns=merge_assistant_turns(parsed.turns))
+    return replace(parsed, turns=named_results(merge_assistant_turns(parsed.turns)))
 
 
 def _dialect(call: ApiCall, body: dict[str, Json]) -> DialectParser:

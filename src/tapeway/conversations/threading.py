@@ -35,6 +35,8 @@ class _Thread:
     system: Keys = field(default_factory=list)
     history: Keys = field(default_factory=list)
     answers: bool = False
+    tools: dict[str, str] = field(default_factory=dict)
+    """The names of the tools that were called, by the identifiers of the calls."""
     messages: list[ConversationMessage] = field(default_factory=list)
 
 
@@ -199,8 +201,11 @@ def _append(
                 # Shown with the text or call to which the reasoning led.
                 new.append(part)
                 continue
+            if part.kind == "call" and part.id:
+                thread.tools[part.id] = part.name
             if at not in known:
-                new.append(part)
+                # A call that continues by identifier does not repeat the tool's call.
+                new.append(replace(part, name=part.name or thread.tools.get(part.id, "")))
             at += 1
         only_thinking = all(part.kind == "thinking" for part in new)
         if not new or (only_thinking and not answered):

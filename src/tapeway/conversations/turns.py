@@ -6,16 +6,18 @@ the cache up to the first element that differs from the turn before.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 
-from tapeway.conversations.model import ASSISTANT, ContentPart, ConversationMessage
+from tapeway.conversations.model import ASSISTANT, USER, ContentPart, ConversationMessage
 from tapeway.conversations.reader import UnreadableCall, parse_call, parse_sdk_call
 from tapeway.conversations.threading import Threads
+from tapeway.conversations.tool_steps import ToolStep, ToolSteps, TurnFigures
 from tapeway.core.digests import sha256
 from tapeway.core.http.content_codings import content_coding, decode
 from tapeway.core.json_text import Json, canonical, json_object
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request
+from tapeway.core.text import readable_json
 from tapeway.providers.api_call import ApiCall, describe_call
 from tapeway.providers.prices import PriceTable
 from tapeway.providers.usage import cached_prompt_tokens, token_usage
@@ -84,7 +86,9 @@ class CallTurn:
     """A call: tokens, cost, added messages, and the prefix shared with the turn before.
 
     `usd` is None for a model without a known price, `cached_tokens` where the service tells none,
-    `latency_ms` for a call that was not recorded over HTTP. `at` is when it was answered.
+    `latency_ms` for a call that was not recorded over HTTP. `at` is when it was answered. `calls`
+    are the tools that the answer calls, with their results from the turns after it. `error` says
+    why the answer is missing or incomplete; it is empty for a whole one.
     """
 
     interaction: int
@@ -96,12 +100,28 @@ class CallTurn:
     completion_tokens: int
     cached_tokens: int | None
     usd: float | None
+    prompt_usd: float | None
     latency_ms: float | None
     at: str | None
     messages: int
     new: tuple[ConversationMessage, ...]
     prefix: RepeatedPrefix
     largest_results: tuple[ToolResult, ...]
+    calls: tuple[ToolStep, ...] = ()
+    error: str = ""
+
+    @property
+    def says(self) -> dict[str, Json]:
+        """The beginnings of what was asked anew, and of the answer's words."""
+        texts = {True: "", False: ""}
+        for message in self.new:
+            words = " ".join([part.text for part in message.parts if part.kind == "text"])
+            answered = message.role == ASSISTANT
+            texts[answered] = words if answered or message.role == USER else texts[answered]
+        return {
+            "asked": " ".join(texts[False][: 2 * _HEAD].split())[:_HEAD],
+            "answered": " ".join(texts[True][: 2 * _HEAD].split())[:_HEAD],
+        }
 
     @property
     def tools(self) -> list[Json]:
@@ -118,6 +138,8 @@ class CallTurn:
             "tools": self.tools,
             "new": [part for message in self.new for part in _new_parts(message)],
             "prefix": asdict(self.prefix),
+            **self.says,
+            "calls": [asdict(step) for step in self.calls],
             "largest_results": [asdict(result) for result in self.largest_results],
         }
 
@@ -137,6 +159,7 @@ class CassetteTurns:
     def sums(self) -> dict[str, Json]:
         """Turns, tokens and cost in all; `usd` is None if no model has a known price."""
         priced = [turn.usd for turn in self.turns if turn.usd is not None]
+        timed = [turn.latency_ms for turn in self.turns if turn.latency_ms is not None]
         unpriced = {
             f"{turn.provider}/{turn.model}"
             for turn in self.turns
@@ -152,6 +175,7 @@ class CassetteTurns:
             "total_tokens": prompt + completion,
             "cached_tokens": sum([turn.cached_tokens or 0 for turn in self.turns]),
             "usd": round(sum(priced), 9) if priced else None,
+            "latency_ms": round(sum(timed), 3) if timed else None,
             "unpriced": [*sorted(unpriced)],
         }
 
@@ -177,6 +201,7 @@ class _PlacedCall:
     conversation: int
     model: str | None
     at: str | None
+    error: str
 
 
 @dataclass(slots=True)
@@ -199,7 +224,9 @@ class ReadCalls:
         if call is not None:
             held = item if isinstance(item, Interaction) else None
             number = self.threads.add(call)
-            self.calls.append(_PlacedCall(held, call.index, number, call.model, call.at))
+            self.calls.append(
+                _PlacedCall(held, call.index, number, call.model, call.at, call.error)
+            )
 
 
 def read_calls(items: Iterable[AnyInteraction]) -> ReadCalls:
@@ -215,13 +242,15 @@ def turns(reading: ReadCalls, prices: PriceTable) -> CassetteTurns:
     new: dict[int, list[ConversationMessage]] = defaultdict(list)
     for message in reading.threads.messages():
         new[message.interaction].append(message)
-    names = _tool_names(message for messages in new.values() for message in messages)
     before: dict[int, _Prompt] = {}
+    steps: dict[int, ToolSteps] = defaultdict(ToolSteps)
     call_turns: list[CallTurn] = []
     for call in reading.calls:
         prompt = _prompt(call)
         known = before.get(call.conversation)
-        call_turns.append(_turn(call, prompt, known, new[call.index], names, prices))
+        turn = _turn(call, prompt, known, new[call.index], prices)
+        calls = steps[call.conversation].of_turn(_figures(turn), turn.new)
+        call_turns.append(replace(turn, calls=calls))
         before[call.conversation] = prompt
     return CassetteTurns(tuple(call_turns), tuple(reading.left_out))
 
@@ -231,7 +260,6 @@ def _turn(
     prompt: _Prompt,
     before: _Prompt | None,
     new: Sequence[ConversationMessage],
-    names: Mapping[str, str],
     prices: PriceTable,
 ) -> CallTurn:
     made = None if call.item is None else describe_call(call.item.request.route, call.item.request)
@@ -247,12 +275,26 @@ def _turn(
         completion_tokens=completed,
         cached_tokens=cached,
         usd=None if price is None else round(price.of(prompted, completed), 9),
+        prompt_usd=None if price is None else round(price.of(prompted, 0), 9),
         latency_ms=None if call.item is None else call.item.latency_ms,
         at=call.at,
         messages=len(prompt.messages),
         new=tuple(new),
         prefix=_prefix(before, prompt),
-        largest_results=_largest(_results(new, names)),
+        largest_results=_largest(_results(new)),
+        error=call.error,
+    )
+
+
+def _figures(turn: CallTurn) -> TurnFigures:
+    return TurnFigures(
+        turn.interaction,
+        turn.prompt_tokens,
+        turn.completion_tokens,
+        turn.latency_ms or 0.0,
+        turn.at,
+        turn.prompt_usd,
+        turn.prefix.breaks_at is None and turn.prefix.of > 0,
     )
 
 
@@ -330,24 +372,16 @@ def _prefix(before: _Prompt | None, now: _Prompt) -> RepeatedPrefix:
     return RepeatedPrefix(kept, of, f"message {kept}" if kept < of else None)
 
 
-def _tool_names(messages: Iterable[ConversationMessage]) -> dict[str, str]:
-    """The names of the tools that were called, by the identifiers of the calls."""
-    parts = (part for message in messages for part in message.parts if part.kind == "call")
-    return {part.id: part.name for part in parts if part.id}
-
-
-def _results(
-    messages: Iterable[ConversationMessage], names: Mapping[str, str]
-) -> Iterator[ToolResult]:
+def _results(messages: Iterable[ConversationMessage]) -> Iterator[ToolResult]:
     for message in messages:
         for part in message.parts:
             if part.kind == "result":
                 yield ToolResult(
                     message.interaction,
                     message.conversation,
-                    part.name or names.get(part.id, ""),
+                    part.name,
                     len(part.text),
-                    part.text[:_HEAD],
+                    readable_json(part.text[: 2 * _HEAD])[:_HEAD],
                 )
 
 
@@ -363,7 +397,7 @@ def _new_parts(message: ConversationMessage) -> Iterator[Json]:
             "kind": part.kind,
             "name": part.name,
             "characters": len(text),
-            "head": text[:_HEAD],
+            "head": readable_json(text[: 2 * _HEAD])[:_HEAD],
         }
 
 

@@ -19,6 +19,7 @@ _OF_TEXTS = bytes([*b"\t\n\f\r\x1b\x1e", *range(0x20, 0x7F), *range(0x80, 0x100)
 """The octets of texts. Control characters among them are blanks, the escape of terminals, and the
 separator of JSON texts.
 """
+_ESCAPES = re.compile(r"(?<!\\)(?:\\u[0-9a-fA-F]{4})+")
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -144,3 +145,18 @@ def nearest_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     from difflib import get_close_matches
 
     return get_close_matches(name, [*known], most)
+
+
+def readable_json(text: str) -> str:
+    """A text of JSON for a list: what the text writes as escapes is shown as the characters."""
+    if "\\u" not in text or text.lstrip()[:1] not in ("{", "[", '"'):
+        return text
+    return _ESCAPES.sub(_unescaped, text)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    units = bytes.fromhex(match[0].replace("\\u", ""))
+    # What nobody would see, as the half of a pair, stays an escape.
+    characters = units.decode("utf-16-be", "replace")
+    printable = characters.isprintable() and "\ufffd" not in characters
+    return characters if printable else match[0]

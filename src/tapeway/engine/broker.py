@@ -38,6 +38,7 @@ from tapeway.engine.cassettes.context import CassetteContext, NewHead, utc_day
 from tapeway.engine.cassettes.loaded import Loaded
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
+from tapeway.engine.hooks import NO_HOOKS, Hooks
 from tapeway.engine.journal import RequestJournal, Tally
 from tapeway.engine.open_streams import RouteRequests
 from tapeway.engine.recorder import Recorder
@@ -84,13 +85,16 @@ class Broker:
         standards: Standards = NO_LIMITS,
         journal: RequestJournal | None = None,
         today: Callable[[], str] = utc_day,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         """`known` are the process's own secrets, and `allowed` says what is none.
 
         Without a `journal`, requests are only counted. With `presets`, a cassette begins with the
-        preset of the client that is recorded. Reports measure by `standards`.
+        preset of the client that is recorded. Reports measure by `standards`. `hooks` are functions of
+        the user.
         """
         self.store = store
+        self.hooks = hooks
         self.routes = routes
         self.journal = RequestJournal(0) if journal is None else journal
         self.scratch: str | None = None
@@ -133,7 +137,7 @@ class Broker:
         """Cassettes that are decided on without waiting, by name."""
         self.cassettes = Cassettes(self.source, context)
         self.recorder = Recorder(
-            self.cassettes, self._calls, responder, store, policy, self.redaction
+            self.cassettes, self._calls, responder, store, policy, self.redaction, hooks
         )
 
     @cached_property

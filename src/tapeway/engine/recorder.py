@@ -5,7 +5,7 @@ The whole answer is received, redacted and stored before the client gets its end
 """
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import count
@@ -14,6 +14,7 @@ from tapeway.core.cassette.plan import Answer, LiveCall, Replay
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.engine.cassettes.cassettes import Cassettes
 from tapeway.engine.decision import READS
+from tapeway.engine.hooks import Hooks
 from tapeway.engine.recording.call import PROVEN, RunningCall
 from tapeway.engine.recording.selection import Policy
 from tapeway.engine.recording.storing import Storing
@@ -50,12 +51,15 @@ class Recorder:
         store: CassetteStore,
         policy: Policy,
         redaction: RequestRedaction,
+        hooks: Hooks,
     ) -> None:
         self.responder = responder
         self.streams = calls.streams
         self._cassettes = cassettes
         self._calls = calls
-        self._storing = Storing(store, policy, redaction, cassettes.replacing, cassettes.source)
+        self._storing = Storing(
+            *(store, policy, redaction, cassettes.replacing, cassettes.source), hooks=hooks
+        )
         self._failed = False
         """Whether the last recording could not be stored."""
         self._numbers = count(1)
@@ -88,9 +92,17 @@ class Recorder:
         self._calls.refuse_when_draining()
         return self.responder.ask(live_call.request)
 
-    def store_more(self, call: StoredCall) -> Pending:
-        """Store an answer that has ended, as a call for which clients wait."""
-        return self._calls.start(call.live_call, call.store_more(), shared=False)
+    def store_more(
+        self, call: StoredCall, ended: Callable[[Answer | TapewayError], object]
+    ) -> Pending:
+        """Store what an answer goes on with after its end; `ended` gets the result."""
+
+        async def store() -> Answer | TapewayError:
+            answer = await call.store_more()
+            ended(answer)
+            return answer
+
+        return self._calls.start(call.live_call, store(), shared=False)
 
     async def pieces(self, live_call: LiveCall, live: LiveAnswer) -> AsyncIterator[bytes]:
         """The body of a relayed answer. Raises UpstreamError where it is cut."""

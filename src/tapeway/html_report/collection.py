@@ -1,11 +1,15 @@
-"""Collects what the page asks the admin API for, up to a size: misses whole, hits cut to a head."""
+"""Collects what the page asks the admin API for, up to a size: misses whole, hits cut to a head.
+
+Of each cassette there are the list of its recordings and its conversation, if it is not too large.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from tapeway.core.json_text import Json, dump
 from tapeway.errors import TapewayError
@@ -16,6 +20,14 @@ _MOST_CHARACTERS = 2000
 """Of each text of a hit, in its view."""
 _MOST_ITEMS = 50
 """Of its chunks and events."""
+_MOST_MEDIA = 512 * 1024
+"""The characters of a sound or picture that is kept; a cut one would not play."""
+_UNCUT = ("messages", "transcript", "turns")
+"""Lists in which an entry refers to others by its place."""
+_MOST_CASSETTES = 20
+_MOST_RECORDINGS = 1000
+"""A cassette with more has no list and no conversation in a report: it takes too long to read."""
+_MOST_SESSIONS = 3
 _WHOLE = ("status", "cassettes")
 
 
@@ -30,6 +42,10 @@ class ReportLimits:
 
 LAST_LIMITS = ReportLimits(5 * 1024 * 1024, 1000, 100)
 """Of the report that every run leaves."""
+
+Entry = Mapping[str, Json]
+Latencies = dict[tuple[str, int], float]
+"""How long the recorded calls took, by cassette and index."""
 
 Call = Callable[[str, dict[str, object]], Json]
 """GETs a path below `/api/v1/` with a query. Raises TapewayError."""
@@ -69,12 +85,59 @@ def collect(
     run.size += len(dump(run.entries))
     run.add("recordings", {"recordings": []})
     # What is left out first are the details of hits.
-    for number, entry in enumerate(sorted(run.entries, key=_is_hit)):
-        if isinstance(entry, dict):
-            whole = number < limits.details and _add(run, call, entry, limits.size)
-            run.left_out += not whole
-    run.answers["summary"] = {**_summary(run)}
+    entries = sorted([entry for entry in run.entries if isinstance(entry, dict)], key=_is_hit)
+    misses = sum(not _is_hit(entry) for entry in entries)
+    _add_details(run, call, limits, entries[:misses], limits.details)
+    latencies = _add_cassettes(run, call, limits, entries)
+    _add_details(run, call, limits, entries[misses:], limits.details - misses)
+    run.answers["summary"] = {**_summary(run, latencies)}
     return run
+
+
+def _add_details(
+    run: CollectedRun, call: Call, limits: ReportLimits, entries: Sequence[Entry], most: int
+) -> None:
+    for number, entry in enumerate(entries):
+        run.left_out += not (number < most and _add(run, call, entry, limits.size))
+
+
+def _add_cassettes(
+    run: CollectedRun, call: Call, limits: ReportLimits, entries: Sequence[Entry]
+) -> Latencies:
+    """Add what the pages of the cassettes show; returns how long each recorded call took."""
+    latencies: Latencies = {}
+    names = dict.fromkeys(str(entry.get("cassette")) for entry in entries)
+    for name in islice(names, _MOST_CASSETTES):
+        at = f"cassettes/{quote(name, safe='')}"
+        # It has been deleted, or it is too large to be read.
+        with suppress(TapewayError):
+            titles = call(f"{at}/titles", {"limit": _MOST_RECORDINGS})
+            if isinstance(titles, dict) and titles.get("next") is None:
+                latencies |= _latencies(name, titles)
+                run.add(f"{at}/titles", titles, limits.size)
+                _add_conversation(run, call, limits, at)
+    return latencies
+
+
+def _add_conversation(run: CollectedRun, call: Call, limits: ReportLimits, at: str) -> None:
+    turns = call(f"{at}/turns", {"index": True})
+    messages = call(f"{at}/messages", {"limit": _PAGE})
+    if not isinstance(turns, dict) or not isinstance(messages, dict) or messages.get("next"):
+        return
+    if run.add(f"{at}/turns", cut(turns), limits.size):
+        run.add(f"{at}/messages", cut(messages), limits.size // 2)
+    sessions = turns.get("sessions")
+    for index in sessions[:_MOST_SESSIONS] if isinstance(sessions, list) else ():
+        _add_view(run, call, f"{at}/interactions/{index}/view", limits.size)
+
+
+def _latencies(name: str, titles: Entry) -> Latencies:
+    listed = titles.get("titles")
+    return {
+        (name, int(str(title["index"]))): float(str(title["latency_ms"]))
+        for title in (listed if isinstance(listed, list) else ())
+        if isinstance(title, dict) and title.get("latency_ms")
+    }
 
 
 def _report(call: Call, reports: Sequence[Mapping[str, Any]] | None) -> Json:
@@ -83,16 +146,26 @@ def _report(call: Call, reports: Sequence[Mapping[str, Any]] | None) -> Json:
     return {"cassettes": [dict(report) for report in reports], "upstream_connections": 0}
 
 
-def _summary(run: CollectedRun) -> dict[str, Json]:
+def _summary(run: CollectedRun, latencies: Latencies) -> dict[str, Json]:
     status, report = run.answers["status"], run.answers["report"]
     served: Any = status.get("counts") if isinstance(status, dict) else None
     reports: Any = report.get("cassettes") if isinstance(report, dict) else None
     entries: Any = run.entries
-    return summary(reports or [], entries, served=served or {}, left_out=run.left_out)
+    found = summary(reports or [], entries, latencies, served=served or {}, left_out=run.left_out)
+    return found | {"runs": [*_conversations(run)]}
 
 
-def _is_hit(entry: Json) -> bool:
-    return isinstance(entry, dict) and entry.get("outcome") != "miss"
+def _conversations(run: CollectedRun) -> Iterator[Json]:
+    """The cassettes in whose conversations something is said, with the sums of their turns."""
+    for path, answer in run.answers.items():
+        if not path.endswith("/turns") or not isinstance(answer, dict):
+            continue
+        if answer.get("turns") or answer.get("sessions"):
+            yield {"name": unquote(path.split("/")[1]), "sums": answer.get("sums")}
+
+
+def _is_hit(entry: Entry) -> bool:
+    return entry.get("outcome") != "miss"
 
 
 def _entries(call: Call) -> Iterator[Json]:
@@ -106,7 +179,7 @@ def _entries(call: Call) -> Iterator[Json]:
             return
 
 
-def _add(run: CollectedRun, call: Call, entry: dict[str, Json], most: int) -> bool:
+def _add(run: CollectedRun, call: Call, entry: Entry, most: int) -> bool:
     """Add the details of a request; False if there is no room for them."""
     try:
         path = f"journal/{quote(str(entry['id']), safe='')}"
@@ -122,10 +195,14 @@ def _add(run: CollectedRun, call: Call, entry: dict[str, Json], most: int) -> bo
         if index is None:
             return True
         view = f"cassettes/{quote(str(entry['cassette']), safe='')}/interactions/{index}/view"
-        return view in run.answers or run.add(view, cut(call(view, {})), most)
+        return _add_view(run, call, view, most)
     except TapewayError:
         # The entry has left the journal, or the cassette has been deleted.
         return False
+
+
+def _add_view(run: CollectedRun, call: Call, view: str, most: int) -> bool:
+    return view in run.answers or run.add(view, cut(call(view, {})), most)
 
 
 def cut(value: Json) -> Json:
@@ -136,8 +213,11 @@ def cut(value: Json) -> Json:
         return [cut(item) for item in value[:_MOST_ITEMS]]
     if not isinstance(value, dict):
         return value
-    members = {name: cut(member) for name, member in value.items()}
+    members = {name: _cut_member(name, member) for name, member in value.items()}
     text = value.get("text")
+    octets = value.get("base64")
+    if "cut" in value and isinstance(octets, str) and len(octets) > _MOST_MEDIA:
+        members |= {"cut": True, "base64": octets[:_MOST_CHARACTERS]}
     if "cut" in value and isinstance(text, str) and len(text) > _MOST_CHARACTERS:
         members |= {"cut": True, "kind": "text"}
     for name in ("chunks", "events"):
@@ -145,3 +225,11 @@ def cut(value: Json) -> Json:
         if isinstance(items, list) and isinstance(left, int):
             members[f"{name}_left_out"] = left + max(0, len(items) - _MOST_ITEMS)
     return members
+
+
+def _cut_member(name: str, value: Json) -> Json:
+    if name in ("data", "base64") and isinstance(value, str):
+        return value if name == "base64" or len(value) <= _MOST_MEDIA else ""
+    if name in _UNCUT and isinstance(value, list):
+        return [cut(item) for item in value]
+    return cut(value)

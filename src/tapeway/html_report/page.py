@@ -26,6 +26,9 @@ _NAMESPACE = "tapeway/"
 
 _ANSWERS = """\
 const recorded = JSON.parse(document.getElementById("recorded").textContent);
+const held = new Map(Object.entries(recorded.answers).map(([path, answer]) => [decodeURIComponent(path), answer]));
+// The page makes no link to what is not here.
+globalThis.reportHolds = (path) => held.has(path);
 const answer = (value, status = 200) =>
   new Response(JSON.stringify(value), { status, headers: { "Content-Type": "application/json" } });
 const refusal = (status, code, message) => answer({ error: { code, message }, message }, status);
@@ -33,23 +36,52 @@ function journal(query) {
   const has = (name, value) => !query.get(name) || query.get(name) === value;
   const text = query.get("text")?.toLowerCase();
   const says = (entry) => {
-    const details = recorded.answers["journal/" + encodeURIComponent(entry.id)];
+    const details = held.get("journal/" + entry.id);
     const view = entry.interaction === null ? null
-      : recorded.answers[`cassettes/${encodeURIComponent(entry.cassette)}/interactions/${entry.interaction}/view`];
+      : held.get(`cassettes/${entry.cassette}/interactions/${entry.interaction}/view`);
     return JSON.stringify([entry, details, view]).toLowerCase().includes(text);
   };
   const start = query.get("after") ? recorded.entries.findIndex((each) => each.id === query.get("after")) + 1 : 0;
   const older = start || !query.get("after") ? recorded.entries.slice(start) : [];
   const found = older.filter((each) => has("outcome", each.outcome) && has("cassette", each.cassette)
-    && has("route", each.route) && (!text || says(each) !== (query.get("negate") === "true")));
+    && has("route", each.route)
+    && has("slot", each.slot) && has("take", String(each.take)) && (!text || says(each) !== (query.get("negate") === "true")));
   const limit = Number(query.get("limit") ?? 100);
   const entries = found.slice(0, limit);
   const next = found.length > limit ? entries.at(-1).id : null;
   return { entries, next, searched: text ? older.length : null, left: text ? 0 : null };
 }
+// What is asked of an answer that is a list.
+const LISTS = { titles, turns, messages };
+const numbered = (query, name, none) => (query.get(name) ? Number(query.get(name)) : none);
+const saying = (query) => (each) => !query.get("text") || JSON.stringify(each).toLowerCase().includes(query.get("text").toLowerCase());
+function titles(found, query) {
+  const shows = { failed: (each) => each.failure !== null || each.status >= 400, unused: (each) => each.unused, streamed: (each) => each.streamed, unmarked: (each) => each.unmarked };
+  const sizes = { slowest: (each) => each.latency_ms ?? 0, tokens: (each) => each.usage?.total_tokens ?? 0, largest: (each) => each.response_bytes ?? 0 };
+  const [show, size] = [shows[query.get("show")], sizes[query.get("order")]];
+  const all = found.titles.filter(saying(query)).filter(show ?? (() => true));
+  if (size) all.sort((one, two) => size(two) - size(one));
+  const plain = !query.get("text") && !show && !size;
+  const after = numbered(query, "after", null);
+  const start = after === null ? 0 : plain ? all.filter((each) => each.index <= after).length : all.findIndex((each) => each.index === after) + 1;
+  const page = all.slice(start, start + numbered(query, "limit", 100));
+  const next = start + page.length < all.length ? page.at(-1).index : null;
+  return { titles: page, total: found.titles.length, found: plain || after !== null ? null : all.map((each) => each.index), unsearched: 0, next };
+}
+function turns(found, query) {
+  if (query.get("index")) return found;
+  const later = found.turns.filter((each) => each.number > numbered(query, "after", -1));
+  const page = later.slice(0, numbered(query, "limit", 100));
+  return { ...found, turns: page, next: page.length < later.length ? page.at(-1).number : null };
+}
+function messages(found, query) {
+  const [first, last] = [numbered(query, "first", 0), numbered(query, "last", Infinity)];
+  const all = found.messages.filter((each) => each.interaction >= first && each.interaction <= last).filter(saying(query));
+  return { ...found, messages: all.slice(0, numbered(query, "limit", 100)), found: all.length };
+}
 globalThis.fetch = async (input, options = {}) => {
   const url = new URL(input.url ?? input, document.baseURI);
-  const place = url.pathname.split("/api/v1/")[1] ?? "";
+  const place = decodeURIComponent(url.pathname.split("/api/v1/")[1] ?? "");
   if ((options.method ?? "GET") !== "GET") {
     return refusal(405, "report", "This is a report: it changes nothing.");
   }
@@ -58,7 +90,10 @@ globalThis.fetch = async (input, options = {}) => {
     const hold = (control) => options.signal?.addEventListener("abort", () => control.error(options.signal.reason));
     return new Response(new ReadableStream({ start: hold }), { headers: { "Content-Type": "text/event-stream" } });
   }
-  if (Object.hasOwn(recorded.answers, place)) return answer(recorded.answers[place]);
+  if (held.has(place)) {
+    const list = place.startsWith("cassettes/") ? LISTS[place.slice(place.lastIndexOf("/") + 1)] : undefined;
+    return answer(list ? list(held.get(place), url.searchParams) : held.get(place));
+  }
   return refusal(404, "not_in_report", "The report does not hold this: see the cassette itself.");
 };
 if (!location.hash) location.hash = "#/summary";

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tapeway.core.json_text import Json
@@ -20,13 +21,14 @@ _MOST_SLOW = 5
 def summary(
     reports: Iterable[Mapping[str, Any]],
     entries: Sequence[Mapping[str, Any]],
+    latencies: Mapping[tuple[str, int], float] = MappingProxyType({}),
     *,
     served: Mapping[str, int],
     left_out: int,
 ) -> dict[str, Json]:
     """The summary of reports and journal entries, as the admin API returns them.
 
-    `served` counts all requests by outcome, `left_out` those without details in the file.
+    `latencies` are those of recorded calls, by cassette and index. `served` counts all requests by outcome, `left_out` those without details in the file.
     """
     read = [cassette_report(report) for report in reports]
     cassettes = {id(miss): report.name for report in read for miss in report.misses}
@@ -37,7 +39,7 @@ def summary(
         "more_causes": max(0, len(all_causes) - _MOST_CAUSES),
         "remarks": _remarks(read),
         "gains": [*gains_of_all(read)],
-        "slowest": _slowest(entries),
+        "slowest": _slowest(entries, latencies),
         "notes": [*_notes(sum(served.values()), len(entries), left_out)],
     }
 
@@ -91,11 +93,21 @@ def _remarks(reports: Sequence[CassetteReport]) -> list[Json]:
     ]
 
 
-def _slowest(entries: Sequence[Mapping[str, Any]]) -> list[Json]:
-    names = ("id", "cassette", "method", "path", "outcome", "duration_ms", "asked", "answered")
-    called = [entry for entry in entries if entry.get("outcome") != "miss"]
-    slow = sorted(called, key=lambda entry: -float(entry.get("duration_ms") or 0))[:_MOST_SLOW]
-    return [{name: entry.get(name) for name in names} for entry in slow]
+def _slowest(
+    entries: Sequence[Mapping[str, Any]], latencies: Mapping[tuple[str, int], float]
+) -> list[Json]:
+    """The calls that took the service longest, each recording once: replays are quick."""
+    names = ("id", "cassette", "method", "path", "outcome", "asked", "answered")
+    slow: dict[object, tuple[float, Mapping[str, Any]]] = {}
+    for entry in entries:
+        recording = (str(entry.get("cassette")), entry.get("interaction"))
+        took = latencies.get(recording, float(entry.get("duration_ms") or 0))  # type: ignore[arg-type]
+        if entry.get("outcome") != "miss":
+            slow.setdefault(entry["id"] if recording[1] is None else recording, (took, entry))
+    slowest = sorted(slow.values(), key=lambda call: -call[0])[:_MOST_SLOW]
+    return [
+        {"took_ms": took, **{name: entry.get(name) for name in names}} for took, entry in slowest
+    ]
 
 
 def _notes(served: int, kept: int, left_out: int) -> Iterable[str]:

@@ -1,7 +1,7 @@
 """The conversations of a cassette as JSON texts, for pages and for searches."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from tapeway.conversations.model import ConversationMessage, document
@@ -10,6 +10,8 @@ from tapeway.conversations.turns import CallTurn, CassetteTurns
 from tapeway.cooperative import Yielding
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.json_paths import texts_in
+from tapeway.core.model.interaction import Interaction
+from tapeway.inspection.session import session
 
 _MOST_LEFT_OUT = 1000
 
@@ -45,8 +47,10 @@ class _WrittenTurn:
 class Conversations:
     """All messages and turns of one version of a cassette."""
 
-    def __init__(self, transcript: Transcript, turns: CassetteTurns) -> None:
-        """Read both; call it in a thread."""
+    def __init__(
+        self, transcript: Transcript, turns: CassetteTurns, sessions: Iterable[Interaction] = ()
+    ) -> None:
+        """Read both, and those of the sessions in which something is said; call it in a thread."""
         yielding = Yielding()
         self._messages: list[_WrittenMessage] = []
         self._turns: list[_WrittenTurn] = []
@@ -61,6 +65,7 @@ class Conversations:
             "sums": turns.sums,
             "largest_results": [asdict(result) for result in turns.largest_results],
             "left_out": self._left_out,
+            "sessions": [item.index for item in sessions if _is_spoken(item)],
         }
         self.size = sum(
             len(message.text) + sys.getsizeof(message.says) for message in self._messages
@@ -113,6 +118,11 @@ class Conversations:
     def _written(self, turns: Sequence[bytes], following: int | None) -> bytes:
         rest = self._rest | {"next": following}
         return b'{"turns":%b,%b' % (_list(turns), dump(rest)[1:])
+
+
+def _is_spoken(item: Interaction) -> bool:
+    found = session(item)
+    return found is not None and bool(found["transcript"])
 
 
 def _message(number: int, message: ConversationMessage) -> _WrittenMessage:

@@ -1,11 +1,12 @@
 """One interaction for reading: request, response, the assembled answer of an LLM, and the times."""
 
+from collections.abc import Container
 from dataclasses import replace
 from itertools import islice
 
 from tapeway.body_files import in_memory, stream_body
 from tapeway.conversations.meaning import is_stream
-from tapeway.conversations.model import ContentPart, ParsedAnswer
+from tapeway.conversations.model import ContentPart, ParsedAnswer, merge_assistant_turns
 from tapeway.conversations.reader import UnreadableCall, parse_answers, parse_request
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
@@ -17,7 +18,9 @@ from tapeway.inspection.timeline import timeline
 
 _MOST_ANSWERS = 20
 _MOST_CHARACTERS = 1024 * 1024
-"""For each text of an answer."""
+"""For each text of a message or an answer."""
+_MOST_PICTURES = 4 * 1024 * 1024
+"""Characters of the pictures of a request's messages."""
 
 
 class ReadableExchange:
@@ -122,7 +125,7 @@ def answer_text(item: Interaction) -> str:
 
 def messages_part(item: Interaction) -> list[Json]:
     """What the request of an LLM's call says, message by message; empty for any other request."""
-    if len(item.request.body) > HEAD:
+    if len(item.request.body) > MOST_READ:
         return []
     try:
         asked = parse_request(item.request)
@@ -130,19 +133,28 @@ def messages_part(item: Interaction) -> list[Json]:
         return []
     if asked is None:
         return []
+    # Those of the last messages first: they are in view.
+    room, shown = _MOST_PICTURES, set[str]()
+    for turn in reversed(asked.turns):
+        for part in turn.parts:
+            room -= len(part.data)
+            if part.data and room >= 0:
+                shown.add(part.data)
     return [
-        {"role": turn.role, "parts": [_message_part(part) for part in turn.parts]}
+        {"role": turn.role, "parts": [_message_part(part, shown) for part in turn.parts]}
         for turn in (*asked.system, *asked.turns)
     ]
 
 
-def _message_part(part: ContentPart) -> Json:
+def _message_part(part: ContentPart, pictures: Container[str]) -> Json:
     return {
         "kind": part.kind,
-        "text": part.text,
+        "text": part.text[:_MOST_CHARACTERS],
         "name": part.name,
         "id": part.id,
         "value": part.value,
+        "data": part.data if part.data in pictures else "",
+        "failed": part.failed,
     }
 
 
@@ -157,14 +169,13 @@ def _says_something(answer: ParsedAnswer) -> bool:
 
 
 def _answer(answer: ParsedAnswer) -> Json:
-    parts = answer.turn.parts
-    calls: list[Json] = [_call(part) for part in parts if part.kind == "call"]
     return {
         "role": answer.turn.role,
-        "text": _text_of_kind(parts, "text"),
-        "thinking": _text_of_kind(parts, "thinking"),
-        "tool_calls": calls,
-        "attachments": [part.value for part in parts if part.kind == "attachment"],
+        "parts": [
+            _message_part(part, (part.data,))
+            for turn in merge_assistant_turns([answer.turn])
+            for part in turn.parts
+        ],
         "stop_reason": answer.stop_reason,
         "error": answer.error,
         "notes": list(answer.notes),
@@ -173,10 +184,6 @@ def _answer(answer: ParsedAnswer) -> Json:
 
 def _text_of_kind(parts: tuple[ContentPart, ...], kind: str) -> str:
     return "".join([part.text for part in parts if part.kind == kind])[:_MOST_CHARACTERS]
-
-
-def _call(part: ContentPart) -> Json:
-    return {"id": part.id, "name": part.name, "arguments": part.value}
 
 
 def _is_readable(file: BodyFile | None) -> bool:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
+from tapeway.conversations.model import image_type
 from tapeway.core.http.content_codings import content_coding, decode
+from tapeway.core.http.forms import parse_multipart
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.core.matching.document import may_be_json
@@ -29,6 +31,10 @@ MOST_READ = 8 * 1024 * 1024
 """A body in a larger file is read no further than its head."""
 
 _MOST_MEDIA = 100
+_MOST_PARTS = 100
+_MOST_PREVIEWS = 4 * 1024 * 1024
+_PART_TEXT = 2000
+"""Characters of a part's text."""
 _SHORTEST_MEDIA = 64
 _DATA_URL = "data:"
 _FORM = b"application/x-www-form-urlencoded"
@@ -97,7 +103,30 @@ def body_part(body: HeldBody, headers: Headers) -> dict[str, Json]:
         "cut": is_cut,
         "sha256": body.digest,
         "media": [*islice(_media(body, content_type, kind, value), _MOST_MEDIA)],
+        "parts": [*_parts(body, content_type)],
     }
+
+
+def _parts(body: HeldBody, content_type: bytes) -> Iterator[Json]:
+    """The parts of a multipart body, with previews: the start of a text, an image, a sound."""
+    if not body.is_whole or not media_type(content_type).startswith(b"multipart/"):
+        return
+    room = _MOST_PREVIEWS
+    for part in islice(parse_multipart(content_type, body.octets) or (), _MOST_PARTS):
+        octets = part.body
+        media = image_type(octets) or _by_signature(octets[:_SIGNED])
+        shown = media.startswith(("image/", "audio/")) and len(octets) <= room
+        room -= len(octets) if shown else 0
+        text = None if media else decode_utf8(octets)
+        yield {
+            "name": part.name,
+            "filename": part.filename,
+            "media_type": media or part.content_type,
+            "size": len(octets),
+            "text": None if text is None else text[:_PART_TEXT],
+            "cut": text is not None and len(text) > _PART_TEXT,
+            "base64": b64encode(octets).decode() if shown else None,
+        }
 
 
 def _read(body: HeldBody, content_type: bytes) -> tuple[BodyKind, str | None, Json]:

@@ -3,13 +3,15 @@
 import base64
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 from tapeway.core.json_text import Json, dump, json_object
+from tapeway.core.loose_json import string
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.session_lines import read_session
+from tapeway.inspection.spoken import SpokenLine, ends_turn, spoken
 
 MOST_MESSAGES = 5000
 MOST_CHARACTERS = 1024 * 1024
@@ -57,6 +59,7 @@ class _Piece(NamedTuple):
     text: str = ""
     sound: bytes = b""
     format: SoundFormat = _PCM
+    item: str = ""
 
 
 @dataclass(slots=True)
@@ -72,6 +75,15 @@ class _Shown:
     sounds: list[bytes] = field(default_factory=list)
     format: SoundFormat = _PCM
     value: Json = None
+    item: str = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    @property
+    def has_sound(self) -> bool:
+        return any(self.sounds)
 
     def add(self, piece: _Piece, at_ms: float) -> None:
         self.until_ms = at_ms
@@ -101,6 +113,7 @@ def session(item: Interaction) -> dict[str, Json] | None:
         _join(joined, growing, formats, message.message, message.by_client, message.at_ms)
     close = recorded.close
     return {
+        "transcript": [_line(line) for line in spoken(joined[:MOST_MESSAGES])],
         "messages": [*_documents(joined[:MOST_MESSAGES])],
         "left_out": max(0, len(joined) - MOST_MESSAGES),
         "close": None
@@ -127,7 +140,8 @@ def _join(
     piece = None if value is None else _piece(kind, value, formats.get(by_client, _PCM))
     if piece is None:
         # A message that is no piece ends what its side was saying.
-        for key in [key for key in growing if key[0] == by_client]:
+        both = value is not None and ends_turn(kind, value)
+        for key in [key for key in growing if both or key[0] == by_client]:
             del growing[key]
         shown = _Shown(by_client, kind, at_ms, at_ms)
         if value is None:
@@ -139,7 +153,7 @@ def _join(
         return
     key = (by_client, *piece.key)
     if (begun := growing.get(key)) is None:
-        begun = growing[key] = _Shown(by_client, kind, at_ms, at_ms)
+        begun = growing[key] = _Shown(by_client, kind, at_ms, at_ms, item=piece.item)
         joined.append(begun)
     else:
         begun.pieces += 1
@@ -166,10 +180,11 @@ def _text_of(message: WebSocketMessage) -> str:
 def _piece(kind: str, value: Mapping[str, Json], format: SoundFormat) -> _Piece | None:
     """The piece that a message brings; None for a message of its own."""
     key = (kind, *(str(value.get(member)) for member in _IDS))
+    item = string(value.get("item_id"))
     if kind.endswith(".delta") and isinstance(delta := value.get("delta"), str):
         if "audio" in kind and "transcript" not in kind:
-            return _Piece(key, sound=_octets(delta), format=format)
-        return _Piece(key, delta)
+            return _Piece(key, sound=_octets(delta), format=format, item=item)
+        return _Piece(key, delta, item=item)
     if kind.endswith(".append") and isinstance(audio := value.get("audio"), str):
         return _Piece(key, sound=_octets(audio), format=format)
     return _gemini_piece(kind, value)
@@ -243,10 +258,14 @@ def _note_formats(value: Mapping[str, Json], formats: dict[bool, SoundFormat]) -
             formats[by_client] = _FORMATS.get(stated, _PCM)
 
 
+def _line(line: SpokenLine) -> Json:
+    return {**asdict(line), "text": line.text[:MOST_CHARACTERS]}
+
+
 def _documents(joined: list[_Shown]) -> Iterator[Json]:
     characters, octets = MOST_CHARACTERS, MOST_SOUND
     for piece in joined:
-        text, value = "".join(piece.texts)[:characters], piece.value
+        text, value = piece.text[:characters], piece.value
         size = len(text) if value is None else len(dump(value))
         if size > characters:
             text, value = f"{size} bytes, which are not shown here", None

@@ -581,10 +581,11 @@ class Front(asyncio.Protocol):
 class Handler(RequestHandler):
     """aiohttp's side of a connection, with errors that repeat no input."""
 
-    __slots__ = ("front",)
+    __slots__ = ("_is_paused", "front")
 
     def __init__(self, server: Server, front: Front) -> None:
         self.front = front
+        self._is_paused = False
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -605,6 +606,16 @@ class Handler(RequestHandler):
                 raise
         finally:
             self.front.forget_readers()
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        super().pause_reading()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        # aiohttp calls this for each read of a body, and would feed its parser nothing each time.
+        if self._is_paused:
+            self._is_paused = False
+            super().resume_reading(resume_parser)
 
     def handle_error(
         self,

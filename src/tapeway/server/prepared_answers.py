@@ -214,6 +214,7 @@ def prepare(
         or response.file is not None
         or response.verdict == "open"
         or response.after_requests
+        or recorded.template
         or names_in(interaction.request)
         or (
             response.head.value(b"access-control-allow-origin")

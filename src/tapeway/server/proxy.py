@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
+from uuid import uuid4
 
 from tapeway.body_files import check_body_file
 from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
@@ -28,6 +29,7 @@ from tapeway.core.http.routing import (
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import NO_RULES
+from tapeway.core.matching.templates import Filling, TemplateFault, filled
 from tapeway.core.misses.miss import NO_EXPLANATION, Miss
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
@@ -73,6 +75,7 @@ from tapeway.errors import (
     RequestError,
     StoreError,
     TapewayError,
+    TemplateFailed,
     UpstreamError,
 )
 from tapeway.loop_guard import LoopGuard
@@ -185,7 +188,7 @@ class Proxy:
         self._back = ResponsesBack(ways_back, options.scheme)
         self.hits: Hits | None = None
         """None where no request can be answered at once."""
-        if options.pace == AT_ONCE:
+        if options.pace == AT_ONCE and broker.hooks.before_replay is None:
             self.hits = Hits(
                 *(broker, journal, self._addresses, options.guard),
                 clock=clock,
@@ -345,6 +348,7 @@ class Proxy:
             if is_preflight(raw.method, raw.raw_headers):
                 return self._permit(exchange)
             explained = await self._explainer.explain(plan)
+            await broker.hooks.missed(explained.request, explained.explanation.nearest)
             return self._miss(exchange, self._commands.told(explained, address.slot))
         exchange.note = plan.note
         if self._loops.leads_elsewhere(plan.request):
@@ -420,7 +424,7 @@ class Proxy:
     # Replay.
 
     async def _replay(self, exchange: Exchange, replay: Replay) -> WireResponse:
-        interaction = _for_origin(replay.interaction, exchange.raw.raw_headers)
+        interaction = await self._as_given(exchange, replay)
         response, index, rules = interaction.response, interaction.index, replay.cassette.rules
         if self._options.rewrite and has_expiry(response.headers):
             first_day = replay.cassette.head.created_at
@@ -439,6 +443,25 @@ class Proxy:
         self._ended(exchange, "replayed", response.status, index, interaction=interaction)
         response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
         return self._write(exchange, response, "replayed", index)
+
+    async def _as_given(self, exchange: Exchange, replay: Replay) -> Interaction:
+        """The recording for this client: a template filled, and changed by a hook.
+
+        Raises HookFailed, TemplateFailed.
+        """
+        interaction, broker = replay.interaction, self._broker
+        request = exchange.request
+        if interaction.response.template and request is not None:
+            filling = Filling(request, self._now(), lambda: str(uuid4()))
+            try:
+                response = filled(interaction.response, filling)
+            except TemplateFault as exc:
+                raise TemplateFailed(replay.cassette.name, interaction.index, exc) from exc
+            interaction = replace(interaction, response=response)
+        if broker.hooks.before_replay is not None and request is not None:
+            shown = broker.redaction.redact(replay.cassette.head.run_id, request)
+            interaction = await broker.hooks.replayed(shown, interaction)
+        return _for_origin(interaction, exchange.raw.raw_headers)
 
     async def _play_open(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
         """Replay a stream whose events wait for requests, and which may stay open."""

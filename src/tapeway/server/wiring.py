@@ -23,6 +23,7 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import Allowed
 from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
 from tapeway.engine.broker import Broker
+from tapeway.engine.hooks import load_hooks
 from tapeway.engine.journal import RequestIds, RequestJournal, ServedRequests
 from tapeway.engine.recording.selection import Policy
 from tapeway.engine.report.standards import Standards
@@ -95,7 +96,7 @@ def make_broker(
     client: UpstreamClient,
     journal: RequestJournal,
 ) -> Broker:
-    """The broker, to be entered as a context. Raises ConfigError for a file of prices."""
+    """The broker, to be entered as a context. Raises ConfigError for a file of prices, or hooks."""
     return Broker(
         store,
         client,
@@ -117,6 +118,7 @@ def make_broker(
         presets=settings.presets,
         standards=Standards(_prices(settings), settings.max_age),
         journal=journal,
+        hooks=load_hooks(settings.hooks),
     )
 
 

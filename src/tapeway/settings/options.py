@@ -287,6 +287,12 @@ class Settings:
         "400",
         "The status of a miss. Clients retry calls that get 408, 409, 429 or 5xx, some also 424.",
     )
+    hooks: str | None = _option(
+        parsers.optional(str),
+        "MODULE:OBJECT",
+        None,
+        "Functions of yours that see recordings, replays and misses, as tests.hooks:Hooks.",
+    )
     max_body: int = _option(
         parsers.size,
         "SIZE",

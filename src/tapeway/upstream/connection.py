@@ -3,13 +3,14 @@
 aiohttp opens connections, keeps them for later requests, and parses responses. An
 `UpstreamConnection` stands between each transport and the `ResponseHandler`, and sees every
 segment of a service. So everything that a service sends is bounded, silence counts from the last
-delivery, and no task is woken for a followed segment. Four faults of aiohttp are worked
+delivery, and no task is woken for a followed segment. Five faults of aiohttp are worked
 around here:
 
 - An answer that came while a connection was idle is taken for the next request's.
 - The reader of a body never learns that the body turned out not to be HTTP.
 - The end of a broken body is reported before the bytes that came earlier.
 - The content of all responses without a body is one object, whose chunks never end.
+- Each read of a body resumes its connection and parser, even if nothing paused them.
 """
 
 import asyncio
@@ -198,8 +199,12 @@ class UpstreamConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._silent_since = math.inf
         """When somebody began to wait, or was last brought something; infinite while nobody waits."""
+        self._is_paused = False
         self._among = among
         among.add(self)
+        # The handler has them as long as the connection stands: a lost connection is no cycle.
+        handler.pause_reading = self.pause_reading  # type: ignore[method-assign]
+        handler.resume_reading = self.resume_reading  # type: ignore[method-assign]
 
     def data_received(self, data: bytes) -> None:
         if self.exchange is None:
@@ -217,9 +222,20 @@ class UpstreamConnection(asyncio.Protocol):
         self._among.discard(self)
         if self._timer is not None:
             self._timer.cancel()
+        del self.handler.pause_reading, self.handler.resume_reading
         self.handler.connection_lost(exc)
         if self.exchange is not None:
             self.exchange.lost(exc)
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        ResponseHandler.pause_reading(self.handler)
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Resume what is paused: a call for each read would feed the parser nothing each time."""
+        if self._is_paused:
+            self._is_paused = False
+            ResponseHandler.resume_reading(self.handler, resume_parser)
 
     def pause_writing(self) -> None:
         self.handler.pause_writing()
@@ -367,17 +383,12 @@ class UpstreamExchange:
         ssl_object: ssl.SSLObject | None = self._connection.transport.get_extra_info("ssl_object")
         return ssl_object
 
-    def next_piece(self) -> tuple[bytes, bool] | None:
-        """The next part of the body and whether an HTTP chunk ends with it; None if none has come."""
-        content = self._content
-        if content is None or (content.total_bytes == self._taken and not self._may_end_a_chunk):
-            return None
-        if (piece := _at_once(content.readchunk())) is None:
-            return None
-        data, is_end = piece
-        self._taken += len(data)
-        self._is_chunk_open = self._is_chunked and not is_end
-        return piece
+    def next_pieces(self, most: int) -> list[tuple[bytes, bool]]:
+        """The next parts of the body that have come, and whether an HTTP chunk ends with each."""
+        pieces: list[tuple[bytes, bool]] = []
+        if self._content is not None:
+            _at_once(self._read_into(pieces, self._content, most))
+        return pieces
 
     def all_as_one(self) -> tuple[bytes, bool] | None:
         """The unread rest of the body, as one chunk, and whether the body ended."""
@@ -488,6 +499,19 @@ class UpstreamExchange:
     @property
     def _has_bytes(self) -> bool:
         return self._content is not None and self._content.total_bytes > self._taken
+
+    async def _read_into(
+        self, pieces: list[tuple[bytes, bool]], content: StreamReader, most: int
+    ) -> None:
+        """Read so many pieces, or wait for one."""
+        for _ in range(most):
+            if content.total_bytes == self._taken and not self._may_end_a_chunk:
+                return
+            piece = await content.readchunk()
+            data, is_end = piece
+            self._taken += len(data)
+            self._is_chunk_open = self._is_chunked and not is_end
+            pieces.append(piece)
 
     @property
     def _may_end_a_chunk(self) -> bool:

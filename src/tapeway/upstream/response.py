@@ -109,12 +109,14 @@ class UpstreamAnswer:
 
     def _chunks(self) -> tuple[list[bytes], bool]:
         """The next whole chunks, and whether one is beyond the limit."""
-        next_piece, is_chunked = self._exchange.next_piece, self.head.framing == "chunked"
-        if self._count >= _MOST_CHUNKS:
-            next_piece = self._exchange.all_as_one
+        exchange, is_chunked = self._exchange, self.head.framing == "chunked"
+        if not is_chunked or self._count >= _MOST_CHUNKS:
+            rest = exchange.all_as_one()
+            pieces = [] if rest is None else [rest]
+        else:
+            pieces = exchange.next_pieces(_MOST_AT_ONCE)
         chunks: list[bytes] = []
-        while len(chunks) < _MOST_AT_ONCE and (piece := next_piece()) is not None:
-            data, is_whole = piece
+        for data, is_whole in pieces:
             if self._size + len(data) > self._max_bytes:
                 return chunks, True
             self._size += len(data)

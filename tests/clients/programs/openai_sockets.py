@@ -217,7 +217,7 @@ async def realtime_detected(target: Target) -> list[Any]:
 
 RESPONSES: dict[str, Conversation] = {
     conversation.__name__: conversation
-    for conversation in (chained, tools, lanes, steered, refused, blocking)
+    for conversation in (chained, tools, lanes, refused, blocking)
 }
 REALTIME: dict[str, Conversation] = {
     "text": realtime_text,

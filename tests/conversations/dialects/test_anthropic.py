@@ -64,8 +64,14 @@ def test_every_part_of_a_history_is_listed() -> None:
                 {"id": "t2", "name": "look", "arguments": {"at": 2}},
             ],
         },
-        {"role": "tool", "content": "one", "tool_call_id": "t1"},
-        {"role": "tool", "content": "two", "tool_call_id": "t2", "attachments": [shown]},
+        {"role": "tool", "content": "one", "tool_call_id": "t1", "name": "look"},
+        {
+            "role": "tool",
+            "content": "two",
+            "tool_call_id": "t2",
+            "name": "look",
+            "attachments": [shown],
+        },
         {
             "role": "user",
             "content": "and?",

@@ -51,7 +51,7 @@ def test_a_loop_with_tools_is_listed_once() -> None:
             "thinking": "Hm",
             "tool_calls": [{"id": "t", "name": "f", "arguments": {"x": 1}}],
         },
-        {"role": "tool", "content": '{"a":1}', "tool_call_id": "t"},
+        {"role": "tool", "content": '{"a":1}', "tool_call_id": "t", "name": "f"},
         {"role": "user", "content": "and?", "attachments": [{"type": "cachePoint"}]},
         {
             "role": "assistant",

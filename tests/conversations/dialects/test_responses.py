@@ -61,7 +61,7 @@ def test_a_loop_that_sends_its_items_back_is_listed_once() -> None:
             "thinking": "think",
             "tool_calls": [{"id": "c1", "name": "f", "arguments": {"x": 12}}],
         },
-        {"role": "tool", "content": "1", "tool_call_id": "c1"},
+        {"role": "tool", "content": "1", "tool_call_id": "c1", "name": "f"},
         {"role": "assistant", "content": "done"},
     ]
 
@@ -226,4 +226,4 @@ def test_parts_of_every_kind_are_listed() -> None:
         "content": "",
         "tool_calls": [{"id": "c", "name": "g", "arguments": "free text"}],
     }
-    assert given == {"role": "tool", "content": "seen", "tool_call_id": "c"}
+    assert given == {"role": "tool", "content": "seen", "tool_call_id": "c", "name": "g"}

@@ -3,7 +3,13 @@
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.misses.miss import MOST_CHARACTERS, Miss, MissExplanation, NearestRecording
+from tapeway.core.misses.miss import (
+    MOST_CHARACTERS,
+    Miss,
+    MissExplanation,
+    NearestRecording,
+    changed_value,
+)
 from tapeway.core.model.messages import Request
 
 
@@ -62,6 +68,20 @@ def test_the_message_has_the_values_where_they_differ_and_the_rule() -> None:
         "Today is Tuesday."
         '; rule that would match, for [rules] in tapeway.toml: normalise = ["date"]'
     )
+
+
+@pytest.mark.parametrize(
+    ("recorded", "requested", "shown"),
+    [
+        (r'{"t":"12\u00b0C"}', r'{"t":"13\u00b0C"}', '{"t":"12°C"} → {"t":"13°C"}'),
+        # The escapes alone differ: they are shown.
+        (r'{"t":"12\u00b0C"}', '{"t":"12°C"}', r'{"t":"12\u00b0C"} → {"t":"12°C"}'),
+    ],
+)
+def test_escapes_in_values_are_shown_as_texts_unless_they_are_what_differs(
+    recorded: str, requested: str, shown: str
+) -> None:
+    assert changed_value({"recorded": recorded, "requested": requested}) == shown
 
 
 def test_a_message_is_short_whatever_the_values_and_the_rule() -> None:

@@ -166,6 +166,12 @@ def test_very_many_events_take_time_linear_in_their_number() -> None:
     assert b"".join(pieces).count(HIDDEN.encode()) == 1500
 
 
+def test_very_many_halves_of_characters_take_time_linear_in_their_number() -> None:
+    pieces = events({"d": "a"}, {"d": "b"}, *[{"d": "\ud83d"} for _ in range(10_000)])
+
+    assert stored(*pieces) == pieces
+
+
 def test_a_very_long_array_takes_time_linear_in_its_length() -> None:
     body = json.dumps([{"d": character} for character in f"{KEY} " * 1500]).encode()
 

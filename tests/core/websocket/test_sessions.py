@@ -168,6 +168,16 @@ def test_two_identifiers_do_not_become_one() -> None:
     assert SessionReplay(recording, REALTIME).received(message(other)) is None
 
 
+@pytest.mark.parametrize(("second", "alike"), [("sess_7u8v9w", True), ("sess_4x5y6z", False)])
+def test_two_identifiers_of_the_service_do_not_become_one_in_another_session(
+    second: str, alike: bool
+) -> None:
+    ids = {"session_id": "sess_1a2b3c", "item_id": "sess_9q8r7s"}
+    replay = SessionReplay(said(("s", ids)), REALTIME)
+
+    assert replay.adopt(message({"session_id": "sess_4x5y6z", "item_id": second})) is alike
+
+
 def test_an_identifier_that_the_service_issued_is_no_other() -> None:
     recording = said(
         ("s", {"type": "item", "item": {"id": "item_a1b2c3"}}),

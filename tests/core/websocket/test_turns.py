@@ -15,16 +15,16 @@ from tapeway.core.websocket.turns import (
 )
 
 
-def ask(lane: bytes = b"", parent: str = "") -> TurnRequest:
-    return TurnRequest(b"{}", lane, parent)
+def ask(lane: bytes = b"") -> TurnRequest:
+    return TurnRequest(b"{}", lane)
 
 
 def steer(parent: str) -> TurnRequest:
     return TurnRequest(b"{}", None, parent, joins=True)
 
 
-def created(name: str, lane: bytes = b"", parent: str = "") -> AnswerMessage:
-    return AnswerMessage(lane, "", name, parent)
+def created(name: str, lane: bytes = b"") -> AnswerMessage:
+    return AnswerMessage(lane, "", name)
 
 
 def test_a_message_before_any_turn_belongs_to_none() -> None:
@@ -99,65 +99,6 @@ def test_a_lane_is_the_same_in_each_spelling() -> None:
     assert lane_key(b"{") == b"{"
 
 
-def test_steering_ends_an_answer_and_gets_the_successor() -> None:
-    turns = LiveTurns()
-    turns.asked(ask(b'"a"'))
-    turns.came(created("r0", b'"a"'))
-    assert turns.asked(steer("r0")) == 1
-    assert turns.came(AnswerMessage(b'"a"', parent="r0", joined="s")) == TurnArrival(1)
-    assert turns.came(AnswerMessage(b'"a"')) == TurnArrival(0)
-    assert turns.came(AnswerMessage(b'"a"', "end", awaits_join=True)) == TurnArrival(0, "end")
-    assert turns.came(created("r1", b'"a"', "r0")) == TurnArrival(1)
-    assert turns.came(AnswerMessage(b'"a"', "end")) == TurnArrival(1, "end")
-
-
-def test_several_steers_share_a_successor_which_the_last_one_gets() -> None:
-    turns = LiveTurns()
-    turns.asked(ask())
-    turns.came(created("r0"))
-    turns.asked(steer("r0"))
-    turns.asked(steer("r0"))
-    assert turns.came(AnswerMessage(None, parent="r0", joined="s1")) == TurnArrival(1)
-    assert turns.came(AnswerMessage(None, parent="r0", joined="s2")) == TurnArrival(2)
-    assert turns.came(AnswerMessage(b"", "end", awaits_join=True)) == TurnArrival(0, "end")
-    assert turns.came(created("r1", parent="r0")) == TurnArrival(2, ended_before=(1,))
-    assert turns.came(AnswerMessage(b"", "end")) == TurnArrival(2, "end")
-
-
-def test_a_refused_steer_ends_with_its_refusal() -> None:
-    turns = LiveTurns()
-    turns.asked(ask())
-    turns.came(created("r0"))
-    turns.asked(steer("r0"))
-    assert turns.came(AnswerMessage(None, "error", parent="r0", joined="")) == TurnArrival(
-        1, "error"
-    )
-    assert turns.came(AnswerMessage(b"", "end")) == TurnArrival(0, "end")
-
-
-def test_a_pending_steer_ends_and_the_next_request_gets_the_answer() -> None:
-    turns = LiveTurns()
-    turns.asked(ask())
-    turns.came(created("r0"))
-    turns.asked(steer("r0"))
-    turns.came(AnswerMessage(None, parent="r0", joined="s"))
-    turns.came(AnswerMessage(b"", "end"))
-    assert turns.came(AnswerMessage(None, "end", parent="r0", joined="s")) == TurnArrival(1, "end")
-    turns.asked(ask(parent="r0"))
-    assert turns.came(created("r1", parent="r0")) == TurnArrival(2)
-
-
-def test_an_explicit_request_with_another_parent_is_no_successor() -> None:
-    turns = LiveTurns()
-    turns.asked(ask())
-    turns.came(created("r0"))
-    turns.asked(steer("r0"))
-    turns.came(AnswerMessage(None, parent="r0", joined="s"))
-    turns.asked(ask(parent="other"))
-    turns.came(AnswerMessage(b"", "end"))
-    assert turns.came(created("r2", parent="other")) == TurnArrival(2)
-
-
 def test_random_turns_find_their_messages() -> None:
     """A service that answers each lane in order, and lanes in any order."""
     draw = random.Random(4343)
@@ -190,49 +131,19 @@ def test_random_turns_find_their_messages() -> None:
 def test_a_replayed_turn_waits_for_the_one_before() -> None:
     lanes = ReplayLanes()
     first, second, other = lanes.enter(ask()), lanes.enter(ask()), lanes.enter(ask(b'"a"'))
-    assert lanes.may_send(first, AnswerMessage(b""))
-    assert not lanes.may_send(second, AnswerMessage(b""))
-    assert lanes.may_send(other, AnswerMessage(b'"a"'))
+    assert lanes.may_send(first)
+    assert not lanes.may_send(second)
+    assert lanes.may_send(other)
     lanes.left(first)
     lanes.left(first)
-    assert lanes.may_send(second, AnswerMessage(b""))
+    assert lanes.may_send(second)
 
 
-def test_a_steered_end_waits_for_the_steer_and_goes_before_its_answer() -> None:
+def test_a_request_without_a_lane_has_that_of_its_replayed_parent() -> None:
     lanes = ReplayLanes()
-    turn = lanes.enter(ask(b'"a"'))
-    lanes.sent(turn, created("r0", b'"a"'))
-    steered = AnswerMessage(b'"a"', "end", awaits_join=True)
-    assert not lanes.may_send(turn, steered)
-    joining = lanes.enter(steer("r0"))
-    assert joining.lane == b'"a"'
-    accepted = AnswerMessage(b'"a"', parent="r0", joined="s")
-    assert lanes.may_send(joining, accepted)
-    assert not lanes.may_send(turn, steered)
-    assert lanes.sent(joining, accepted)
-    assert lanes.may_send(turn, steered)
-    assert not lanes.sent(turn, steered)
-    assert not lanes.may_send(joining, created("r1", b'"a"', "r0"))
-    lanes.left(turn)
-    assert lanes.may_send(joining, created("r1", b'"a"', "r0"))
-
-
-def test_a_steered_end_comes_after_a_steer_that_missed() -> None:
-    lanes = ReplayLanes()
-    turn = lanes.enter(ask())
-    lanes.sent(turn, created("r0"))
-    joining = lanes.enter(steer("r0"))
-    lanes.left(joining)
-    assert lanes.may_send(turn, AnswerMessage(b"", "end", awaits_join=True))
-
-
-def test_only_the_acknowledgement_of_a_steer_goes_ahead() -> None:
-    lanes = ReplayLanes()
-    turn = lanes.enter(ask())
-    lanes.sent(turn, created("r0"))
-    joining = lanes.enter(steer("r0"))
-    lanes.sent(joining, AnswerMessage(None, parent="r0", joined="s"))
-    assert not lanes.may_send(joining, AnswerMessage(None, "end", parent="r0", joined="s"))
+    lanes.sent(lanes.enter(ask(b'"a"')), created("r0", b'"a"'))
+    assert lanes.enter(steer("r0")).lane == b'"a"'
+    assert lanes.enter(steer("unknown")).lane == b""
 
 
 def test_identifiers_of_recordings_are_told_from_live_ones() -> None:
@@ -240,8 +151,6 @@ def test_identifiers_of_recordings_are_told_from_live_ones() -> None:
     turn = lanes.enter(ask())
     lanes.sent(turn, created("old"))
     lanes.left(turn)
-    live = lanes.enter(ask())
-    lanes.sent(live, created("new"), replayed=False)
     assert lanes.was_replayed("old")
     assert not lanes.was_replayed("new")
     assert not lanes.was_replayed("")
@@ -268,7 +177,7 @@ def test_random_replays_keep_the_order_of_each_lane(seed: int) -> None:
                 under_way.append((place, asked, draw.randrange(1, 4)))
                 asked += 1
                 continue
-            ready = [turn for turn in under_way if lanes.may_send(turn[0], AnswerMessage(b""))]
+            ready = [turn for turn in under_way if lanes.may_send(turn[0])]
             assert bool(ready) == bool(under_way)
             if not ready:
                 continue

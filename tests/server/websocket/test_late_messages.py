@@ -17,7 +17,6 @@ from tapeway.core.model.control import Delivery, Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.engine.recording.selection import Policy
 from tapeway.errors import StoreFull
-from tapeway.server.websocket import late_messages
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.server.in_process_proxy import RunningProxy, running_proxy
@@ -71,9 +70,8 @@ async def test_notifications_after_a_result_are_recorded_and_replayed_behind_it(
     ):
         async with connected(proxy.url, "/rpc") as client:
             recorded = [await _said(client, call(1, "a")), await _said(client, call(2, "b"))]
-            # What the client has seen is in the store.
-            assert await _stored(proxy) == recorded
         assert await _unrecorded(proxy) == []
+        assert await _stored(proxy) == recorded
         for _ in range(2):
             await proxy.broker.set_mode("replay")
             async with connected(proxy.url, "/rpc") as client:
@@ -115,6 +113,7 @@ async def test_events_behind_a_response_are_replayed_in_the_lane_of_who_asks(
         running_proxy(service.url, mode="record", options=delivered(delivery)) as proxy,
     ):
         recorded = await talk(proxy, "one")
+        await proxy.proxy.wait_until_idle()
         await proxy.broker.set_mode("replay")
         replayed = await talk(proxy, "two")
         items = await proxy.recorded()
@@ -131,20 +130,48 @@ async def test_events_behind_a_response_are_replayed_in_the_lane_of_who_asks(
     ] * 2
 
 
-async def test_many_notifications_share_the_writes_of_the_store() -> None:
-    store = CountingStore(turns=5)
+async def test_many_notifications_are_written_once_the_connection_ends() -> None:
+    store = CountingStore()
     async with (
         serving(notifying(500)) as service,
         running_proxy(service.url, mode="record", store=store) as proxy,
+    ):
+        async with connected(proxy.url, "/rpc") as client:
+            said = await _said(client, call(1), 501)
+            assert store.appended == 1
+        await proxy.proxy.wait_until_idle()
+        assert await _stored(proxy) == [said]
+        assert store.appended == 2
+
+
+async def test_a_turn_is_written_with_its_notifications_before_the_next_answer_comes() -> None:
+    asked, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(socket: web.WebSocketResponse) -> None:
+        await socket.receive()
+        await socket.send_json({"jsonrpc": "2.0", "id": 1, "result": {}})
+        await socket.send_json(news("before the second call"))
+        await socket.receive()
+        asked.set()
+        await goes_on.wait()
+        await socket.close()
+
+    async with (
+        serving(answer) as service,
+        running_proxy(service.url, mode="record", store=(store := CountingStore())) as proxy,
         connected(proxy.url, "/rpc") as client,
     ):
-        said = await _said(client, call(1), 501)
+        said = await _said(client, call(1), 2)
+        assert store.appended == 1
+        await client.send(json.dumps(call(2)))
+        await asked.wait()
+        await until(lambda: store.appended == 2)
         assert await _stored(proxy) == [said]
-        assert store.appended < 50
+        goes_on.set()
 
 
 async def test_a_notification_before_the_next_end_keeps_its_order() -> None:
-    """A store that takes its time lets nothing overtake a message that waits for the store."""
+    """A store that takes its time lets nothing overtake a message that waits for the end before."""
 
     async def answer(socket: web.WebSocketResponse) -> None:
         for id, late in ((1, 1), (2, 0)):
@@ -185,6 +212,7 @@ async def test_a_question_of_the_service_between_calls_is_replayed_with_its_own_
             async with connected(proxy.url, "/rpc") as client:
                 [answer, question] = await _said(client, call(id), 2)
                 await client.send('{"jsonrpc":"2.0","id":7,"result":[]}')
+            await proxy.proxy.wait_until_idle()
             assert (answer["id"], question) == (id, call(7, "roots/list"))
 
 
@@ -289,31 +317,42 @@ async def test_a_take_replaces_a_turn_of_the_take_before_that_is_written_at_the_
         await _said(first, call(1), 1)
         async with store.held():
             await upstreams[0].send_json(news("of the take before"))
+            assert await next_event(first) == news("of the take before")
+            await first.close()
             await store.waits.wait()
             await proxy.broker.rewind()
             await second.send(json.dumps(call(1)))
             calls = proxy.broker.recorder.under_way
             await until(lambda: [recorded.state for recorded in calls.values()] == ["storing"])
         said = [await next_event(second)]
-        assert await next_event(first) == news("of the take before")
         assert await _stored(proxy) == [said]
         [report] = await proxy.broker.reports()
         assert report.unused == ()
 
 
-async def test_a_message_that_cannot_be_stored_is_not_passed_on() -> None:
+async def test_messages_that_cannot_be_stored_are_an_error_in_the_journal() -> None:
     store = CountingStore(full_after=1)
     async with (
         serving(notifying()) as service,
         running_proxy(service.url, mode="record", store=store) as proxy,
     ):
         async with connected(proxy.url, "/rpc") as client:
-            [answer] = await _said(client, call(1), 1)
-            with pytest.raises(ConnectionClosed):
-                await next_event(client)
-        assert await _stored(proxy) == [[answer]]
+            said = await _said(client, call(1))
         await proxy.proxy.wait_until_idle()
+        assert await _stored(proxy) == [said[:1]]
         assert proxy.journal.counts == {"recorded": 1, "error": 1}
+
+
+async def test_a_client_is_cut_off_whose_turn_cannot_be_stored_with_its_notifications() -> None:
+    async with (
+        serving(notifying()) as service,
+        running_proxy(service.url, mode="record", store=CountingStore(full_after=1)) as proxy,
+        connected(proxy.url, "/rpc") as client,
+    ):
+        await _said(client, call(1))
+        await client.send(json.dumps(call(2)))
+        with pytest.raises(ConnectionClosed):
+            await next_events(client, 4)
 
 
 async def test_a_turn_with_messages_after_its_end_counts_as_one_request() -> None:
@@ -351,26 +390,8 @@ async def test_recording_anew_replaces_what_came_after_the_end_too() -> None:
             await proxy.broker.rewind()
             async with connected(proxy.url, "/rpc") as client:
                 recorded = await _said(client, call(1))
-        assert await _stored(proxy) == [recorded]
-
-
-async def test_after_much_rewriting_messages_wait_for_no_write_and_are_stored_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(late_messages, "MOST_WRITTEN", 1000)
-    store = CountingStore()
-    async with (
-        serving(notifying(1)) as service,
-        running_proxy(service.url, mode="record", store=store) as proxy,
-    ):
-        async with connected(proxy.url, "/rpc") as client:
-            said = await _said(client, call(1), 2)
-            for _ in range(200):
-                said += await _said(client, {"jsonrpc": "2.0", "method": "more"}, 1)
-            assert store.appended < 50
         await proxy.proxy.wait_until_idle()
-        await proxy.broker.eject()
-        assert await _stored(proxy) == [said]
+        assert await _stored(proxy) == [recorded]
 
 
 async def test_a_long_turn_goes_on_in_a_file() -> None:
@@ -383,6 +404,7 @@ async def test_a_long_turn_goes_on_in_a_file() -> None:
             async with connected(proxy.url, "/rpc") as client:
                 said = await _said(client, call(1))
             assert [len(message["params"][1]) for message in said[1:]] == [400_000] * 3
+            await proxy.proxy.wait_until_idle()
         [item] = await proxy.recorded()
         assert item.response.file is not None
 
@@ -405,6 +427,7 @@ async def test_a_secret_behind_the_end_is_not_stored() -> None:
         async with connected(proxy.url, "/rpc", bearer) as client:
             said = await _said(client, call(1), 2)
         assert key in json.dumps(said)
+        await proxy.proxy.wait_until_idle()
         [item] = await proxy.recorded()
         assert len(item.response.pieces()) == 2
         assert key.encode() not in item.response.body

@@ -7,11 +7,20 @@ import pytest
 from aiohttp import WSMsgType, web
 from websockets.exceptions import ConnectionClosed
 
-from tapeway.core.model.control import Delivery
+from tapeway.core.model.control import Delivery, Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import running_proxy
-from tests.server.websocket.conversing import RESPONSES, connected, create, delivered, turn
+from tests.server.websocket.conversing import (
+    RESPONSES,
+    Event,
+    connected,
+    create,
+    delivered,
+    next_event,
+    next_events,
+    turn,
+)
 from tests.server.websocket.responses_service import answer_responses
 from tests.server.websocket.websocket_service import serving
 
@@ -252,3 +261,59 @@ async def test_a_slot_sends_each_turn_to_the_cassette_that_the_slot_names_at_the
             [item] = [] if stored is None else stored.interactions
             assert isinstance(item, Interaction)
             assert json.loads(item.request.body)["input"] == name
+
+
+STEERED = [
+    {"type": "response.incomplete", "response": {"id": "resp_0"}},
+    {"type": "response.created", "response": {"id": "resp_1"}},
+    {"type": "response.completed", "response": {"id": "resp_1"}},
+]
+"""How a steered response ends, and the response that no request asks for."""
+
+
+REFUSALS: dict[Mode, str] = {"replay": "replay_miss", "auto": "replayed_parent"}
+
+
+async def _steered(socket: web.WebSocketResponse) -> None:
+    await socket.receive()
+    await socket.send_json({"type": "response.created", "response": {"id": "resp_0"}})
+    await socket.receive()
+    for event in [{"type": "response.steer.accepted", "steer": {"id": "s"}}, *STEERED]:
+        await socket.send_json(event)
+    await socket.receive()
+    await socket.close()
+
+
+def steer(parent: str) -> str:
+    event = {"type": "response.steer", "previous_response_id": parent, "input": "no"}
+    return json.dumps(event)
+
+
+async def test_steering_reaches_the_service_and_misses_in_a_replay() -> None:
+    async with (
+        serving(_steered) as service,
+        running_proxy(service.url, mode="record", options=delivered("stream")) as proxy,
+    ):
+        async with connected(proxy.url) as client:
+            await client.send(json.dumps(create("a")))
+            begun = await next_event(client)
+            await client.send(steer("resp_0"))
+            said = await next_events(client, 4)
+        await proxy.proxy.wait_until_idle()
+        [item] = await proxy.recorded()
+        refused: dict[Mode, Event] = {}
+        for mode in REFUSALS:
+            await proxy.broker.set_mode(mode)
+            async with connected(proxy.url) as client:
+                await client.send(json.dumps(create("a")))
+                replayed = await next_events(client, 4)
+                await client.send(steer("resp_0"))
+                refused[mode] = await next_event(client)
+
+    assert sorted(event["type"] for event in said) == sorted(
+        ["response.steer.accepted", *[str(event["type"]) for event in STEERED]]
+    )
+    assert [json.loads(piece) for piece in item.response.pieces()] == [begun, *STEERED]
+    assert replayed == [begun, *STEERED]
+    assert {mode: event["error"]["code"] for mode, event in refused.items()} == REFUSALS
+    assert len(service.handshakes) == 1

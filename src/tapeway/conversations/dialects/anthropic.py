@@ -91,7 +91,12 @@ def _part(block: dict[str, Json]) -> ContentPart:
     if kind.endswith("tool_use"):
         return tool_call(string(block.get("name")), block.get("input"), string(block.get("id")))
     if _is_result(block):
-        return tool_result(_plain(block.get("content")), string(block.get("tool_use_id")))
+        inner = string(fields(block.get("content")).get("type"))
+        return tool_result(
+            _plain(block.get("content")),
+            string(block.get("tool_use_id")),
+            failed=block.get("is_error") is True or inner.endswith("_error"),
+        )
     source = fields(block.get("source"))
     if data := string(source.get("data")):
         return embedded(kind, data, string(source.get("media_type")))

@@ -118,4 +118,6 @@ def _part(block: dict[str, Json]) -> ContentPart:
 
 def _result(result: dict[str, Json]) -> ContentPart:
     texts = [part.text for part in _parts(result.get("content")) if part.kind == "text"]
-    return tool_result("\n".join(texts), string(result.get("toolUseId")))
+    return tool_result(
+        "\n".join(texts), string(result.get("toolUseId")), failed=result.get("status") == "error"
+    )

@@ -51,8 +51,10 @@ def parse_message(message: dict[str, Json]) -> ConversationTurn:
     if role in (TOOL, "function"):
         identifier = string(message.get("tool_call_id"))
         name = string(message.get("name")) or string(message.get("tool_name"))
+        content = message.get("content")
+        images = [part for part in content_parts(content) if part.data]
         return ConversationTurn(
-            TOOL, (tool_result(content_text(message.get("content")), identifier, name),)
+            TOOL, (tool_result(content_text(content), identifier, name), *images)
         )
     return ConversationTurn(role, tuple(_message_parts(message)))
 

@@ -105,7 +105,11 @@ def _item(item: dict[str, Json]) -> ConversationTurn:
             ASSISTANT, (tool_call(string(item.get("name")), arguments, identifier),)
         )
     if kind.endswith("_output"):
-        return ConversationTurn(TOOL, (tool_result(_plain(item.get("output")), identifier),))
+        failed = item.get("status") == "incomplete"
+        output = item.get("output")
+        images = [part for part in _content_parts(items(output) or [output]) if part.data]
+        result = tool_result(_plain(output), identifier, failed=failed)
+        return ConversationTurn(TOOL, (result, *images))
     if kind == "item_reference":
         return ConversationTurn(ASSISTANT, (attachment(kind, id=item.get("id")),))
     if kind == "image_generation_call":
@@ -124,7 +128,7 @@ def _content_parts(content: Json) -> Iterator[ContentPart]:
             yield text(string(part.get("text")))
         elif kind == "refusal":
             yield text(string(part.get("refusal")))
-        elif kind == "input_image" and part.get("image_url"):
+        elif kind in ("input_image", "computer_screenshot") and part.get("image_url"):
             yield linked("image", string(part.get("image_url")))
         elif data := string(part.get("file_data")):
             yield embedded("file", data)
@@ -137,8 +141,11 @@ def _content_parts(content: Json) -> Iterator[ContentPart]:
 def _plain(output: Json) -> str:
     if isinstance(output, str):
         return output
-    if texts := [part.text for part in _content_parts(items(output)) if part.kind == "text"]:
+    parts = [*_content_parts(items(output) or [output])]
+    if texts := [part.text for part in parts if part.kind == "text"]:
         return "\n".join(texts)
+    if any(part.data for part in parts):
+        return ""
     return dump(output).decode()
 
 

@@ -170,19 +170,28 @@ def inherit(layers: Sequence[Layer]) -> dict[int, Inherited]:
     return inherited
 
 
-def flattened(stored: StoredCassette, layers: Sequence[Layer]) -> StoredCassette:
-    """One cassette that replays like a stored cassette above some layers.
+Place = tuple[str, int]
+"""A recording by its cassette and its index there."""
+
+
+def flattened(
+    name: str, stored: StoredCassette, layers: Sequence[Layer]
+) -> tuple[StoredCassette, Sequence[Place]]:
+    """One cassette that replays like a stored cassette above some layers, and where each recording is.
 
     What the lowest base recorded comes first. A recording is left out where one above has its key.
     """
     rules = rules_of_meta(stored.head.meta)
-    above, kept = set[bytes](), list[AnyInteraction]()
-    for items in (stored.interactions, *[layer.items for layer in layers]):
+    above, kept = set[bytes](), list[tuple[Place, AnyInteraction]]()
+    below = [(layer.cassette, layer.items) for layer in layers]
+    for cassette, items in ((name, stored.interactions), *below):
         keyed = [(item, _key_of(item, rules)) for item in items]
-        kept = [*[item for item, key in keyed if key not in above], *kept]
+        own = [((cassette, item.index), item) for item, key in keyed if key not in above]
+        kept = [*own, *kept]
         above.update(key for _, key in keyed if key)
     head = replace(stored.head, meta=meta_with_base(stored.head.meta, None))
-    return StoredCassette(head, [replace(item, index=at) for at, item in enumerate(kept)])
+    numbered = [replace(item, index=at) for at, (_, item) in enumerate(kept)]
+    return StoredCassette(head, numbered), [place for place, _ in kept]
 
 
 def _key_of(item: AnyInteraction, rules: Rules) -> bytes:

@@ -22,7 +22,10 @@ def is_connection_login(name: bytes, value: bytes) -> bool:
     """Whether a field, its name in lower case, is part of a login that holds for the connection."""
     if name == _PERSISTENT:
         return value.strip().lower() != b"false"
-    return name in LOGIN_FIELDS and _SCHEME.search(_QUOTED.sub(b"", value)) is not None
+    if name not in LOGIN_FIELDS:
+        return False
+    plain = _QUOTED.sub(b"", value) if value.find(b'"') >= 0 else value
+    return _SCHEME.search(plain) is not None
 
 
 def logs_in(headers: Headers) -> bool:

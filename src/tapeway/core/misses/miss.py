@@ -10,7 +10,7 @@ from tapeway.core.misses.neighbours import Neighbours
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import LARGE_BODY, Request
-from tapeway.core.text import escape_surrogates
+from tapeway.core.text import escape_surrogates, readable_json
 
 _MOST_PATHS = 2
 """How many paths the message names; the body of the error response has the others."""
@@ -192,6 +192,8 @@ def changed_value(difference: Mapping[str, Json], around: int = 60) -> str:
     """Both values around their first difference, `around` characters of each at most."""
     sides = [difference.get(side) for side in ("recorded", "requested")]
     texts = [side if isinstance(side, str) else dump(side).decode() for side in sides]
+    plain = [readable_json(text) for text in texts]
+    texts = plain if plain[0] != plain[1] else texts
     same = [one == other for one, other in zip(*texts, strict=False)]
     start = max(0, [*same, False].index(False) - around // 3)
     start = start if max(map(len, texts)) > around else 0

@@ -275,6 +275,8 @@ class Response:
     """How many requests of its route a stream's take had had when the stream began, then when each of
     its events came, and last when it ended; empty where nothing waits for requests.
     """
+    template: bool = False
+    """Whether the body, which is JSON, has places that each replay fills."""
 
     @classmethod
     def of_chunks(

@@ -703,9 +703,8 @@ def _find_streamed(
 
 def _is_repeated(pieces: Sequence[Piece]) -> bool:
     """Whether each event repeats the text so far and goes on with it, as some services do."""
-    written = [text for text, _, _ in pieces]
-    return len(written[0]) < len(written[-1]) and all(
-        after.startswith(before) for before, after in pairwise(written)
+    return len(pieces[0][0]) < len(pieces[-1][0]) and all(
+        after.startswith(before) for (before, _, _), (after, _, _) in pairwise(pieces)
     )
 
 

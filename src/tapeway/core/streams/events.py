@@ -16,7 +16,7 @@ MAX_EVENT = 4 * 1024 * 1024
 SSE = b"text/event-stream"
 BOM = b"\xef\xbb\xbf"
 
-_LINE_END = re.compile(rb"\r\n|\n|\r")
+LINE_END = re.compile(rb"\r\n|\n|\r")
 _FIELDS = (b"data", b"event", b"id", b"retry", b"error")
 _LINE_COST = 64
 """The memory that each line of an event takes besides the text."""
@@ -114,7 +114,7 @@ class SseEvents:
                 end = data.find(b"\n", at)
                 next_line = end + 1
             else:
-                found = _LINE_END.search(data, at)
+                found = LINE_END.search(data, at)
                 end, next_line = found.span() if found is not None else (-1, 0)
             if end < 0:
                 break

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,7 @@ import orjson
 
 from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.request_fields import media_type
-from tapeway.core.streams.events import BOM
+from tapeway.core.streams.events import BOM, LINE_END
 from tapeway.core.streams.framings import framing_of
 
 _TOKEN = re.compile(rb'("([^"\\]*(?:\\.[^"\\]*)*)")(\s*:)?|([\[\]{},])')
@@ -55,12 +55,15 @@ _ID = re.compile(r"(?:^i|_i|[a-z]I)(?:d|D|ndex)$|[a-z]ID$|^index$")
 _TELLING = frozenset({*_KINDS, *_INDEXES, *_ELEMENT_INDEXES})
 _COUNTER = re.compile(rb'"sequence_number" ?: ?(\d{1,15})(?=[,}])')
 """The number of an event in the stream. A new number makes no new form."""
-_STRING_CONTENT = rb'([^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+)'
-_NUMBER_CONTENT = rb"(0|[1-9][0-9]*+)"
-_TO_THE_NEXT = rb"\r?\n(?:\r?\n(?:(?:event|id|retry)?:[^\r\n]*+\r?\n)*+data: ?)?"
+_STRING_CONTENT = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+')
+_NUMBER_CONTENT = re.compile(rb"0|[1-9][0-9]*+")
+_TO_THE_NEXT = re.compile(rb"\r?\n(?:\r?\n(?:(?:event|id|retry)?:[^\r\n]*+\r?\n)*+data: ?)?")
 """What is between two lines of JSON, or between the data of two events of one line."""
-_MOST_FORMS, _MOST_CHANGING, _MOST_ALIKE = 4, 3, 64
-"""Limits: forms of lines to try, differing strings in a line, remembered places of strings."""
+_LINE_ENDS = (b"\r", b"\n", b"")
+_MOST_FORMS, _MOST_CHANGING, _MOST_ALIKE, _MOST_AT_ONCE = 4, 3, 64, 1024
+"""Limits: forms of lines to try, differing strings in a line, remembered places of strings, lines that
+are read together.
+"""
 _RECORD_END = "\x1e"
 """Ends a message of SignalR, and stands between packets that Engine.IO answers a poll with."""
 _HELD = re.compile(
@@ -157,6 +160,7 @@ class StreamedTexts:
 
     def __init__(self, body: bytes, content_type: bytes) -> None:
         self._body = body
+        self._has_cr = body.find(b"\r") >= 0
         self._top = _Column()
         # The data of an event may have several lines.
         self._documents: list[Sequence[Extent]] = []
@@ -199,11 +203,10 @@ class StreamedTexts:
         # As the HTML standard reads events, but for data that ends with the body: that is read too.
         data: list[Extent] = []
         name = b""
-        start = len(BOM) if self._body.startswith(BOM) else 0
-        lines = iter(self._body[start:].splitlines(keepends=True))
-        for line in lines:
-            text = line.rstrip(b"\r\n")
-            end = read_to = start + len(text)
+        next_line = len(BOM) if self._body.startswith(BOM) else 0
+        while (start := next_line) < len(self._body):
+            end, next_line = self._line_end(start)
+            text, read_to = self._body[start:end], end
             if not text:
                 if data:
                     self._read_data(data, name)
@@ -225,11 +228,18 @@ class StreamedTexts:
                 self._read_document(
                     [(start + named.end(), end)], self._top.inner[("line", named[1])]
                 )
-            start += len(line)
             if read_to > end:
-                passed = islice(lines, self._body.count(b"\n", end, read_to))
-                start += sum(map(len, passed))
+                _, next_line = self._line_end(read_to)
         self._read_data(data, name)
+
+    def _line_end(self, start: int) -> tuple[int, int]:
+        """Where the line that has `start` ends, and where the next one begins."""
+        if self._has_cr:
+            found = LINE_END.search(self._body, start)
+            return found.span() if found is not None else (len(self._body), len(self._body))
+        # A search for one octet takes half the time.
+        end = self._body.find(b"\n", start)
+        return (end, end + 1) if end >= 0 else (len(self._body), len(self._body))
 
     def _read_documents(self, start: int, end: int) -> int:
         """Read a line, and those that follow in the same form; the end of the last, 0 for no document."""
@@ -471,43 +481,35 @@ class _Form:
     Such a document need not be parsed. Those that follow each other are read together.
     """
 
-    __slots__ = ("_changing", "_pattern", "_same")
+    __slots__ = ("_at_once", "_beginning", "_changing", "_rest", "_same")
 
     def __init__(
         self, parts: Sequence[bytes], changing: Sequence[_Found | None], same: Sequence[_Found]
     ) -> None:
         """`parts` is the text around what differs: strings, and None for the event's number."""
         self._changing, self._same = changing, same
-        start, *others = map(re.escape, parts)
-        contents = [_NUMBER_CONTENT if column is None else _STRING_CONTENT for column in changing]
-        written = [start, *chain.from_iterable(zip(contents, others, strict=True))]
-        self._pattern = re.compile(
-            b"%b(?=[\\r\\n]|\\Z)()(?:%b(?=%b))?" % (b"".join(written), _TO_THE_NEXT, start)
-        )
+        self._at_once = _MOST_AT_ONCE
+        self._beginning, *others = parts
+        self._rest = [
+            (column is not None, other, len(other))
+            for column, other in zip(changing, others, strict=True)
+        ]
 
     def add(self, body: bytes, start: int, number: int) -> list[Extent]:
         """Add the strings of the documents of this form that begin here; where they are.
 
         The first of them has this number.
         """
-        match, next_start = self._pattern.match, start
-        starts: list[int] = []
-        ends: list[int] = []
-        texts_of_documents: list[tuple[bytes, ...]] = []
-        last = len(self._changing) + 1
-        while (document := match(body, next_start)) is not None:
-            starts.append(next_start)
-            ends.append(document.start(last))
-            texts_of_documents.append(document.groups())
-            if (next_start := document.end()) == ends[-1]:
-                break
+        extents, contents_of_documents = self._read(body, start)
         texts = [
             contents if changing_form is None else _holding_nothing(_strings_of(contents))
             for changing_form, contents in zip(
-                self._changing, zip(*texts_of_documents, strict=True), strict=False
+                self._changing, zip(*contents_of_documents, strict=True), strict=False
             )
         ]
         count = min(map(len, texts), default=0)
+        # Those behind one that is no JSON are read again.
+        self._at_once = min(2 * self._at_once, _MOST_AT_ONCE) if count == len(extents) else 1
         numbers = range(number, number + count)
         for changing_form, strings in zip(self._changing, texts, strict=False):
             if changing_form is not None:
@@ -519,7 +521,52 @@ class _Form:
                 ]
         for column, text, (_, path, ids), name in self._same:
             column.pieces += [(text, (event, path, ids), name) for event in numbers]
-        return [*zip(starts, ends, strict=True)][:count]
+        return extents[:count]
+
+    def _read(self, body: bytes, start: int) -> tuple[list[Extent], list[list[bytes]]]:
+        """Where documents of this form follow each other from here on, and what differs in each."""
+        # An expression for all of it would have to be compiled for each stream.
+        find, has_at = body.find, body.startswith
+        extents: list[Extent] = []
+        contents_of_documents: list[list[bytes]] = []
+        beginning, between = self._beginning, b"\n"
+        size, next_beginning = len(beginning), between + beginning
+        goes_on = has_at(beginning, start)
+        for _ in range(self._at_once if goes_on else 0):
+            at = start + size
+            contents: list[bytes] = []
+            for is_string, other, other_size in self._rest:
+                end = find(b'"', at) if is_string else _number_end(body, at)
+                if is_string and find(b"\\", at, end) >= 0:
+                    end = _string_end(body, at)
+                if end < 0 or not has_at(other, end):
+                    return extents, contents_of_documents
+                contents.append(body[at:end])
+                at = end + other_size
+            goes_on = has_at(next_beginning, at)
+            if not goes_on and body[at : at + 1] not in _LINE_ENDS:
+                break
+            extents.append((start, at))
+            contents_of_documents.append(contents)
+            if not goes_on and (found := _TO_THE_NEXT.match(body, at)) is not None:
+                between = found[0]
+                next_beginning = between + beginning
+                goes_on = has_at(next_beginning, at)
+            if not goes_on:
+                break
+            start = at + len(between)
+        return extents, contents_of_documents
+
+
+def _string_end(body: bytes, start: int) -> int:
+    """Where the content of a string ends that begins here, up to a character that no string has."""
+    content = _STRING_CONTENT.match(body, start)
+    return start if content is None else content.end()
+
+
+def _number_end(body: bytes, start: int) -> int:
+    number = _NUMBER_CONTENT.match(body, start)
+    return -1 if number is None else number.end()
 
 
 def _strings_of(contents: Sequence[bytes]) -> Sequence[str]:
@@ -713,7 +760,8 @@ def _kind_step(kind: str) -> _Step:
 
 def _changes(pieces: Sequence[Piece]) -> bool:
     """Whether the strings change, unlike a string repeated in each event, such as a model's name."""
-    return any(text != pieces[0][0] for text, _, _ in pieces)
+    texts = [text for text, _, _ in pieces]
+    return bool(texts) and texts.count(texts[0]) < len(texts)
 
 
 def _by_ids(pieces: list[Piece]) -> Iterable[list[Piece]]:

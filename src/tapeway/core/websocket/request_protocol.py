@@ -34,8 +34,8 @@ class TurnRequest:
     """A message of the client that asks for an answer.
 
     `content` is the message for storage and comparison: without the lane, and without members that
-    do not affect the answer. `lane` is the JSON text of the lane; None stands for the lane in which
-    the service issued `parent`.
+    do not affect the answer. `lane` is the JSON text of the lane; None stands for the lane of the answer
+    `parent`.
     """
 
     content: bytes
@@ -43,7 +43,10 @@ class TurnRequest:
     parent: str = ""
     """The identifier of the answer that the request continues."""
     joins: bool = False
-    """Whether the request joins the answer under way in the lane, as steering does."""
+    """Whether the request goes into the answer `parent` under way, as steering does.
+
+    It is no turn: the service gets it, and no recording answers it.
+    """
     subscribes: bool = False
     """Whether the answer goes on until the client cancels, or the connection ends."""
     fields: Headers = field(default=(), compare=False)
@@ -79,17 +82,11 @@ class AnswerMessage:
     end: End = ""
     issued: str = ""
     """The identifier that later requests give as `parent`; a message with one begins an answer."""
-    parent: str = ""
-    """The identifier of the earlier answer that this answer, or the joining request, continues."""
-    joined: str | None = None
-    """The service's name for a joining request; None if the message is about no joining request."""
-    awaits_join: bool = False
-    """Whether the service sends the message only after a request has joined the answer."""
 
     @property
     def is_mark(self) -> bool:
-        """Whether the message ends a turn, or changes the turns that may send."""
-        return bool(self.issued or self.end) or self.joined is not None or self.awaits_join
+        """Whether the message ends a turn, or has an identifier."""
+        return bool(self.issued or self.end)
 
 
 PLAIN_ANSWER = AnswerMessage(DEFAULT_LANE)
@@ -111,7 +108,7 @@ class RequestProtocol(Protocol):
         """Classify a message of the client."""
 
     def read_answer(self, message: WebSocketMessage) -> AnswerMessage | None:
-        """Classify a message of the service; None for a sign of life outside all turns."""
+        """Classify a message of the service; None for a message outside all turns."""
 
     def echoed(
         self, message: WebSocketMessage, recorded_lane: bytes, asked_lane: bytes

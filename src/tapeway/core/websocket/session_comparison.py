@@ -196,14 +196,16 @@ def texts_of(message: WebSocketMessage) -> set[str]:
 def adopted(recorded: WebSocketMessage, sent: WebSocketMessage) -> dict[str, str] | None:
     """Map each identifier of a recorded message to the identifier in the message sent instead.
 
-    Return None if the messages differ in more than identifiers, numbers and times.
+    Return None if the messages differ in more than identifiers, numbers and times, or if two
+    identifiers became one.
     """
     renamed: dict[str, str] = {}
     try:
         left, right = orjson.loads(recorded.data), orjson.loads(sent.data)
     except orjson.JSONDecodeError:
         return renamed if recorded == sent else None
-    return renamed if _adopt("", left, right, renamed) else None
+    are_alike = _adopt("", left, right, renamed) and len({*renamed.values()}) == len(renamed)
+    return renamed if are_alike else None
 
 
 def _adopt(name: str, recorded: Json, sent: Json, renamed: dict[str, str]) -> bool:

@@ -1,8 +1,6 @@
 """Divides the messages of a connection into turns, live and on a replay.
 
-Lanes are independent; in a lane the turns come one after the other. A joining request (steering)
-goes into the answer under way in the lane. The service acknowledges a joining request at once, and
-answers the request after the answer under way.
+Lanes are independent; in a lane the turns come one after the other.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +10,6 @@ import orjson
 
 from tapeway.core.websocket.request_protocol import (
     DEFAULT_LANE,
-    PLAIN_ANSWER,
     AnswerMessage,
     End,
     TurnRequest,
@@ -35,27 +32,19 @@ V = TypeVar("V")
 class TurnArrival:
     """The turn that a message of the service belongs to, and whether the message ends the turn.
 
-    `ended_before` lists turns that ended without an end message. A message is `late` if the turn
-    had ended: a notification of a subscription, say. A late message without a lane belongs to the
-    turn with the latest end.
+    A message is `late` if the turn had ended: a notification of a subscription, say. A late message
+    without a lane belongs to the turn with the latest end.
     """
 
     turn: int
     end: End = ""
     late: bool = False
-    ended_before: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
 class _Turn:
     number: int
     lane: bytes
-    parent: str
-    joins: bool
-    begun: bool = False
-    """Whether the answer has an identifier, or the joining request an acknowledgement."""
-    joined: str = ""
-    """The service's name for a joining request."""
     arrival: TurnArrival = field(init=False)
     """The arrival of every message in the middle of the answer."""
 
@@ -72,10 +61,7 @@ class LiveTurns:
         """Turns without an end, in the order of the requests."""
         self._latest = NO_TURN
         """The turn with the latest end."""
-        self._under_way: dict[bytes, _Turn] = {}
-        """For each lane the turn whose answer has begun."""
         self._ended = _Latest[bytes, int](_MOST_ENDED)
-        self._lanes = IssuedIn()
 
     @property
     def open(self) -> tuple[int, ...]:
@@ -84,70 +70,27 @@ class LiveTurns:
 
     def asked(self, request: TurnRequest) -> int:
         """Begin a turn with a request; return the turn's number."""
-        lane = self._lanes.lane_of(request)
-        self._open.append(_Turn(self._count, lane_key(lane), request.parent, request.joins))
+        self._open.append(_Turn(self._count, lane_key(request.lane or DEFAULT_LANE)))
         self._count += 1
         return self._count - 1
 
     def cancelled(self, lane: bytes) -> int | None:
         """End the first open turn of a lane for the client; return the turn's number, or None."""
-        key = lane_key(lane)
-        for turn in self._open:
-            if turn.lane == key:
-                self._end(turn)
-                return turn.number
-        return None
+        if (turn := self._next(lane_key(lane))) is None:
+            return None
+        self._end(turn)
+        return turn.number
 
     def came(self, answer: AnswerMessage) -> TurnArrival | None:
         """The turn of a message; None before the first turn."""
-        if answer is PLAIN_ANSWER and (begun := self._under_way.get(DEFAULT_LANE)) is not None:
-            return begun.arrival
-        if answer.joined is not None and (joining := self._joining(answer)) is not None:
-            joining.begun, joining.joined = True, answer.joined
-            return self._arrived(joining, answer)
         if answer.lane is None:
             return self._without_lane(answer)
         lane = lane_key(answer.lane)
-        if answer.issued:
-            self._lanes.add(answer.issued, answer.lane)
-            return self._begun(lane, answer)
-        turn = self._under_way.get(lane) or self._next(lane)
-        if turn is not None:
-            return self._arrived(turn, answer)
-        return self._late(lane)
-
-    def _begun(self, lane: bytes, answer: AnswerMessage) -> TurnArrival | None:
-        joined = [
-            open_turn
-            for open_turn in self._open
-            if open_turn.joins and open_turn.begun and open_turn.lane == lane
-            if not answer.parent or open_turn.parent == answer.parent
-        ]
-        if not joined:
-            turn = self._next(lane)
-            if turn is None:
-                return self._late(lane)
-            turn.begun = True
-            self._under_way[lane] = turn
-            return self._arrived(turn, answer)
-        # One answer serves all joining requests, and comes after the last of the requests.
-        *before, turn = joined
-        for earlier in before:
-            self._end(earlier)
-        self._under_way[lane] = turn
-        arrival = self._arrived(turn, answer)
-        return TurnArrival(
-            arrival.turn, arrival.end, False, tuple([earlier.number for earlier in before])
-        )
-
-    def _joining(self, answer: AnswerMessage) -> _Turn | None:
-        joining = [turn for turn in self._open if turn.joins and turn.parent == answer.parent]
-        named = [turn for turn in joining if turn.begun and turn.joined == answer.joined]
-        return next(iter(named or [turn for turn in joining if not turn.begun]), None)
+        turn = self._next(lane)
+        return self._late(lane) if turn is None else self._arrived(turn, answer)
 
     def _next(self, lane: bytes) -> _Turn | None:
-        turns = (turn for turn in self._open if turn.lane == lane and not turn.joins)
-        return next(turns, None)
+        return next((turn for turn in self._open if turn.lane == lane), None)
 
     def _without_lane(self, answer: AnswerMessage) -> TurnArrival | None:
         if not self._open:
@@ -155,8 +98,7 @@ class LiveTurns:
         if not answer.end:
             # A notification: most likely about the latest request.
             return self._arrived(self._open[-1], answer)
-        turn = self._under_way.get(DEFAULT_LANE) or self._next(DEFAULT_LANE) or self._open[0]
-        return self._arrived(turn, answer)
+        return self._arrived(self._next(DEFAULT_LANE) or self._open[0], answer)
 
     def _arrived(self, turn: _Turn, answer: AnswerMessage) -> TurnArrival:
         if not answer.end:
@@ -173,8 +115,6 @@ class LiveTurns:
 
     def _end(self, turn: _Turn) -> None:
         self._open.remove(turn)
-        if self._under_way.get(turn.lane) is turn:
-            del self._under_way[turn.lane]
         self._ended.put(turn.lane, turn.number)
         self._latest = turn.number
 
@@ -184,59 +124,38 @@ class LanePlace:
     """The place of one turn in the order of a replay; the turn's messages get this `lane`."""
 
     lane: bytes
-    joins: bool = False
-    joined: bool = False
-    """Whether a request has joined this answer. The recorded end may wait for the request."""
-    acknowledged: bool = False
-    """Whether the acknowledgement of a joining request has gone out."""
 
 
 class ReplayLanes:
     """Gives the order in which the messages of replayed turns go out.
 
     Call `enter` for each request, in `auto` for live requests too. Send a message of a turn when
-    `may_send` allows, and call `sent` for each message. Call `left` after the last message. Ask
-    `may_send` again after `left`, and after `sent` returns true.
+    `may_send` allows, and call `sent` for each message. Call `left` after the last message, and ask
+    `may_send` again.
     """
 
     def __init__(self) -> None:
         self._queues: dict[bytes, list[LanePlace]] = {}
-        self._lanes = IssuedIn()
-        self._replayed = _Latest[str, None](_MOST_ISSUED)
+        self._replayed = _Latest[str, bytes](_MOST_ISSUED)
+        """The lane of each identifier from a recording."""
 
     def enter(self, request: TurnRequest) -> LanePlace:
         """The place of a new turn, last in the lane."""
-        place = LanePlace(self._lanes.lane_of(request), request.joins)
+        lane = request.lane
+        if lane is None:
+            lane = self._replayed.get(request.parent, DEFAULT_LANE)
+        place = LanePlace(lane)
         self._queues.setdefault(lane_key(place.lane), []).append(place)
         return place
 
-    def may_send(self, place: LanePlace, answer: AnswerMessage | None) -> bool:
-        """Whether the next message of a turn may go out; `answer` classifies the message."""
-        if answer is not None and answer.joined is not None and not place.acknowledged:
-            # The acknowledgement comes in the middle of the joined answer.
-            return True
-        if self._queues[lane_key(place.lane)][0] is not place:
-            return False
-        return answer is None or not answer.awaits_join or place.joined
+    def may_send(self, place: LanePlace) -> bool:
+        """Whether the next message of a turn may go out."""
+        return self._queues[lane_key(place.lane)][0] is place
 
-    def sent(
-        self, place: LanePlace, answer: AnswerMessage | None, *, replayed: bool = True
-    ) -> bool:
-        """Note an outgoing message of a turn, replayed or live.
-
-        Return whether more turns may send now.
-        """
-        if answer is None:
-            return False
-        acknowledges = answer.joined is not None and place.joins and not place.acknowledged
-        if acknowledges:
-            place.acknowledged = True
-            self._queues[lane_key(place.lane)][0].joined = True
-        if answer.issued:
-            self._lanes.add(answer.issued, place.lane)
-            if replayed:
-                self._replayed.put(answer.issued, None)
-        return acknowledges
+    def sent(self, place: LanePlace, answer: AnswerMessage | None) -> None:
+        """Note an outgoing message of a replayed turn; `answer` classifies the message."""
+        if answer is not None and answer.issued:
+            self._replayed.put(answer.issued, place.lane)
 
     def left(self, place: LanePlace) -> None:
         """Let the next turn of the lane go on; a turn may leave twice."""
@@ -244,9 +163,6 @@ class ReplayLanes:
         queue = self._queues.get(key, [])
         if place in queue:
             queue.remove(place)
-            if queue and place.joins:
-                # A refused request joins no answer: let the answer end without the request.
-                queue[0].joined = True
         if not queue:
             self._queues.pop(key, None)
 
@@ -261,23 +177,6 @@ class ReplayLanes:
         The service does not know such an identifier: a live request must not continue from there.
         """
         return parent in self._replayed
-
-
-class IssuedIn:
-    """Remembers the lane of each identifier of an answer."""
-
-    def __init__(self) -> None:
-        self._lanes = _Latest[str, bytes](_MOST_ISSUED)
-
-    def add(self, issued: str, lane: bytes) -> None:
-        """Remember the lane of an identifier."""
-        self._lanes.put(issued, lane)
-
-    def lane_of(self, request: TurnRequest) -> bytes:
-        """The lane of a request, if need be the lane of the parent answer."""
-        if request.lane is not None:
-            return request.lane
-        return self._lanes.get(request.parent, DEFAULT_LANE)
 
 
 def lane_key(lane: bytes) -> bytes:

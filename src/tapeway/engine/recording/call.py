@@ -21,7 +21,7 @@ from tapeway.core.streams.open_streams import may_stay_open, may_turn_out_open
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import FAILURE_NOT_STORED, NOT_STORED
 from tapeway.engine.open_streams import OpenStreams, PausingLines, RequestsBeside
-from tapeway.engine.recording.selection import Selection
+from tapeway.engine.recording.selection import LEFT_OUT, Selection
 from tapeway.engine.recording.sessions import receive_session
 from tapeway.engine.recording.storing import AnswerStorage, Storing
 from tapeway.engine.recording.streams import receive_more, receive_stream
@@ -124,14 +124,17 @@ class RunningCall:
         """How many bytes of the answer have come."""
         return 0 if self._buffer is None else self._buffer.size
 
-    def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
+    async def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
         """Add pieces that came together after the end; False if the answer would be too large."""
         buffer = self._buffer
-        if buffer is None or buffer.size + sum(map(len, pieces)) > self._max_body:
-            return False
-        buffer.reopen()
-        buffer.add(pieces, at_ms)
-        return True
+        async with self._storing_more:
+            if buffer is None or buffer.size + sum(map(len, pieces)) > self._max_body:
+                return False
+            buffer.reopen()
+            buffer.add(pieces, at_ms)
+            if buffer.should_spill:
+                await buffer.spill()
+            return True
 
     async def store_more(self) -> Answer | TapewayError:
         """Store what has come since the end, in place of what was stored before. Raises nothing."""
@@ -143,12 +146,12 @@ class RunningCall:
                     return TapewayError("no answer is stored that could go on")
                 if buffer.size == before.response.size:
                     return before
-                if buffer.should_spill:
-                    await buffer.spill()
                 # The lease ended with the first recording.
                 self._storage.without_lease()
                 response = buffer.finish(before.response.latency_ms, before.response.verdict)
-                kept = self._storage.part = await self._storage.record(response)
+                if (kept := await self._storage.record(response)) is None:
+                    return before
+                self._storage.part = kept
                 self.result = self._answer("recorded", response, kept.index, recorded=kept)
                 return self.result
         except TapewayError as exc:
@@ -299,10 +302,10 @@ class RunningCall:
         if (part := buffer.part()) is None:
             return 0
         size = buffer.size
-        self._storage.part = await self._storage.record(
-            replace(part, verdict="open", latency_ms=at_ms)
-        )
-        self._part_size = size
+        kept = await self._storage.record(replace(part, verdict="open", latency_ms=at_ms))
+        if kept is None:
+            return 0
+        self._storage.part, self._part_size = kept, size
         return size
 
     async def _written(self) -> None:
@@ -350,6 +353,8 @@ class RunningCall:
             if part is None:
                 raise
             return self._answer("recorded", response, part.index, note=EDITED, recorded=part)
+        if kept is None:
+            return self._answer("live", response, note=LEFT_OUT)
         if self._turn is not None:
             self._storage.part = kept
             self._turn.stored(self)

@@ -28,6 +28,7 @@ STATUS_NOT_RECORDED = (
     f"its status is {{status}}: it was passed on, and {NOT_STORED}: mode record stores it, and so does "
     "--record-statuses {statuses}"
 )
+LEFT_OUT = f"it was passed on, and {NOT_STORED}: the hook before_record leaves it out"
 CALLER_NOT_RECORDED = (
     f"its error {{kind}} is about credentials, a signature or throttling: it was passed on, and "
     f"{NOT_STORED}: mode record stores it"

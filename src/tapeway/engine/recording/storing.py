@@ -26,6 +26,7 @@ from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.documents import json_value
 from tapeway.core.streams.open_streams import requests_by_event
 from tapeway.engine.cassettes.source import Source
+from tapeway.engine.hooks import NO_HOOKS, Hooks
 from tapeway.engine.large_bodies import (
     LargeBodyStorage,
     has_large_body,
@@ -58,6 +59,7 @@ class Storing:
     redaction: RequestRedaction
     replacing: Replacing
     source: Source
+    hooks: Hooks = NO_HOOKS
 
 
 class AnswerStorage:
@@ -98,8 +100,13 @@ class AnswerStorage:
         """Say that nobody else waits for this recording."""
         self.live_call = self.live_call._replace(lease=None)
 
-    async def record(self, response: Response, failure: Failure | None = None) -> Interaction:
-        """Make an answer durable, redacted; returns its recording. Raises StoreError."""
+    async def record(
+        self, response: Response, failure: Failure | None = None
+    ) -> Interaction | None:
+        """Make an answer durable, redacted; returns its recording, or None where a hook leaves it out.
+
+        Raises StoreError, HookFailed.
+        """
         live_call, salt = self.live_call, self.live_call.cassette.head.run_id
         issued = self._storing.redaction.issued(response.head)
         redactor = self._storing.redaction.redactor_of(salt, (*live_call.secrets, *issued))
@@ -107,6 +114,13 @@ class AnswerStorage:
         redactor = redactor.learning(taught)
         guard = self._storing.redaction.guard_of(salt, live_call.secrets)
         interaction = await self._to_interaction(response, failure, redactor, taught)
+        hooked = await self._storing.hooks.recorded(interaction)
+        if hooked is None:
+            return None
+        if hooked.request != interaction.request:
+            key = request_key(hooked.request, self.live_call.cassette.rules)
+            self.live_call = self.live_call._replace(redacted=hooked.request, key=key)
+        interaction = hooked
         # The answer may have taught a secret that the request shows.
         live_call = self.live_call
         if self.counted is not None:

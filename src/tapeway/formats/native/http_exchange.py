@@ -21,6 +21,7 @@ from tapeway.core.http.headers import HOP_BY_HOP, OWN, end_to_end, find_header
 from tapeway.core.http.location import without_default_port
 from tapeway.core.json_text import Json, Pointer, ReadJson
 from tapeway.core.matching.document import read_value
+from tapeway.core.matching.templates import TemplateFault, check_template
 from tapeway.core.model.cassette import NOT_READ, ReadBodies
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
@@ -68,6 +69,7 @@ _SHARED = 4096
 """How many different texts that recordings have in common are remembered."""
 # Dictionaries find a name at once.
 _AFTER_REQUESTS = "after_requests"
+_TEMPLATE = "template"
 INTERACTION = dict.fromkeys(
     (
         *("index", "kind", "boundary", "request", "response", "error", PARTIAL),
@@ -85,7 +87,14 @@ REQUEST = dict.fromkeys(
 RESPONSE = dict.fromkeys(
     (
         *("status_code", "reason_phrase", "reason", "reason_latin1", "http_version"),
-        *(*header_map.NAMES, *bodies.NAMES, *chunk_times.NAMES, "verdict", _AFTER_REQUESTS),
+        *(
+            *header_map.NAMES,
+            *bodies.NAMES,
+            *chunk_times.NAMES,
+            "verdict",
+            _AFTER_REQUESTS,
+            _TEMPLATE,
+        ),
     )
 )
 
@@ -233,6 +242,8 @@ def check(
     chunk_times.decode(response, None, "")
     if _AFTER_REQUESTS in response.values:
         _decode_after_requests(response)
+    if _TEMPLATE in response.values:
+        _decode_template(response)
     _decode_rest(fields)
     return request
 
@@ -430,6 +441,8 @@ def _encode_response(
     fields |= headers
     if response.verdict:
         fields["verdict"] = response.verdict
+    if response.template:
+        fields[_TEMPLATE] = True
     if response.after_requests:
         fields[_AFTER_REQUESTS] = list(response.after_requests)
     fields |= chunk_times.encode(response, for_dump=for_dump)
@@ -462,11 +475,25 @@ def _decode_partial(interaction: Fields, method: str) -> Response:
 
 def _decode_response(fields: Fields, method: str) -> Response:
     head, verdict = _decode_head(fields, method), _decode_verdict(fields)
+    if _TEMPLATE in fields.values:
+        return replace(_decode_body_of(fields, head, verdict), template=_decode_template(fields))
     if _AFTER_REQUESTS in fields.values:
         return replace(
             _decode_body_of(fields, head, verdict), after_requests=_decode_after_requests(fields)
         )
     return _decode_body_of(fields, head, verdict)
+
+
+def _decode_template(fields: Fields) -> bool:
+    if not fields.flag(_TEMPLATE):
+        return False
+    if "json" not in fields.values:
+        raise fields.fault(_TEMPLATE, "fills a body of JSON: write it as 'json'")
+    try:
+        check_template(fields.values["json"])
+    except TemplateFault as exc:
+        raise fields.fault("json", str(exc)) from exc
+    return True
 
 
 def _decode_body_of(fields: Fields, head: ResponseHead, verdict: Verdict) -> Response:

@@ -1,8 +1,7 @@
 """OpenAI's Responses API over WebSocket: `stream_id` is the lane, a `response.create` asks.
 
 The content of a request is that of `POST /v1/responses` plus `generate` (false for a warm-up). A
-`response.steer` goes into the answer under way. The service sends `response.steer.accepted` at once,
-ends that answer with `response.incomplete`, and is answered by the successor.
+`response.steer` goes into the answer under way, and is no turn.
 """
 
 import re
@@ -30,9 +29,6 @@ _ENDS: Mapping[str, End] = {
     "response.incomplete": "end",
     "response.failed": "error",
     "response.error": "error",
-    "response.steer.failed": "error",
-    # Queued input goes into the client's next request.
-    "response.steer.pending": "end",
     "error": "error",
 }
 _STEER = "response.steer"
@@ -76,13 +72,8 @@ class OpenAIResponses:
         kind = _text(value.get("type"))
         named = value.get("stream_id")
         lane = None if named is None else member_text(data, "stream_id")
-        if kind.startswith("response.steer."):
-            steer = value.get("steer")
-            steer = steer if isinstance(steer, dict) else {}
-            parent = _text(steer.get("previous_response_id"))
-            return AnswerMessage(
-                lane, _ENDS.get(kind, ""), parent=parent, joined=_text(steer.get("id"))
-            )
+        if kind.startswith(f"{_STEER}."):
+            return None
         if kind != "error" and lane is None:
             # Events of the default lane name none; an error without a lane may be anybody's.
             lane = DEFAULT_LANE
@@ -90,10 +81,7 @@ class OpenAIResponses:
         if not isinstance(response, dict):
             return AnswerMessage(lane, _ENDS.get(kind, ""))
         issued = _text(response.get("id")) if kind == "response.created" else ""
-        details = response.get("incomplete_details")
-        steered = isinstance(details, dict) and details.get("reason") == "steered"
-        parent = _text(response.get("previous_response_id"))
-        return AnswerMessage(lane, _ENDS.get(kind, ""), issued, parent, awaits_join=steered)
+        return AnswerMessage(lane, _ENDS.get(kind, ""), issued)
 
     def echoed(
         self, message: WebSocketMessage, recorded_lane: bytes, asked_lane: bytes

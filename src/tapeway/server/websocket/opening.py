@@ -32,7 +32,7 @@ from tapeway.server.websocket.connection import (
     message_request,
     settled,
 )
-from tapeway.server.websocket.late_messages import StoredTurn
+from tapeway.server.websocket.late_messages import NotStored, StoredTurn
 from tapeway.server.websocket.live_lines import LiveLines, session_metadata
 from tapeway.server.websocket.recorded_messages import about_connection, recorded_session
 
@@ -115,6 +115,7 @@ class LiveOpening(LiveLines):
         opened: OpenConnection,
         upstream: UpstreamSocket,
         protocol: RequestProtocol,
+        not_stored: NotStored,
         given: int = 0,
     ) -> None:
         """The client has got `given` messages before this connection was dialled."""
@@ -125,6 +126,7 @@ class LiveOpening(LiveLines):
         self._services = services
         self._opened = opened
         self.given = given
+        self._not_stored = not_stored
         self._is_begun = False
         self._moved: Callable[[int], object] = lambda index: None
         self._recording: StoredTurn | None = None
@@ -164,20 +166,17 @@ class LiveOpening(LiveLines):
         services.note_live(exchange, answer, answer.note)
         return answer.index is not None
 
-    async def add_late(self, message: WebSocketMessage, at_ms: float) -> StoredTurn | None:
-        """Add a message before the first request; return None if no recording takes the message."""
+    async def add_late(self, message: WebSocketMessage, at_ms: float) -> bool:
+        """Add a message before the first request; return False if no recording takes the message."""
         if not self._is_begun:
-            await self.store([TimedMessage(message, at_ms)])
-            return self._recording
-        recording = self._recording
-        if recording is None or not recording.add(session_line(message, by_client=False), at_ms):
-            return None
-        return recording
+            return await self.store([TimedMessage(message, at_ms)])
+        line = session_line(message, by_client=False)
+        return self._recording is not None and await self._recording.add(line, at_ms)
 
-    def release(self) -> None:
-        """Store nothing more."""
+    async def release(self) -> None:
+        """Store nothing more, and wait until all is stored."""
         if self._recording is not None:
-            self._recording.release()
+            await self._recording.release()
 
     # Called by the recorder.
 
@@ -186,4 +185,5 @@ class LiveOpening(LiveLines):
 
     def stored(self, call: StoredCall) -> None:
         """Take the call of the stored opening; the opening may go on."""
-        self._recording = StoredTurn(call, self._services.broker.recorder, self._moved)
+        recorder = self._services.broker.recorder
+        self._recording = StoredTurn(call, recorder, self._moved, self._not_stored)

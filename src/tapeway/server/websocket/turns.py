@@ -26,7 +26,14 @@ from tapeway.core.websocket.request_protocol import (
 from tapeway.core.websocket.turns import LanePlace, ReplayLanes
 from tapeway.engine.journal import NOT_STORED, SentThroughSlot
 from tapeway.engine.response_buffer import ResponseReader
-from tapeway.errors import ClientLeft, RequestError, TapewayError, UpstreamError, describe
+from tapeway.errors import (
+    ClientLeft,
+    RecordingEdited,
+    RequestError,
+    TapewayError,
+    UpstreamError,
+    describe,
+)
 from tapeway.ports import UpgradeRefused, UpstreamSocket
 from tapeway.server.messages import Exchange
 from tapeway.server.websocket.connection import (
@@ -124,7 +131,7 @@ class TurnConnection:
             if self._patience is not None:
                 self._patience.cancel()
             if self._link is not None:
-                self._link.release()
+                await self._link.release()
 
     def _stop(self) -> None:
         self._tasks.create_task(self._close(GOING_AWAY))
@@ -141,7 +148,7 @@ class TurnConnection:
 
     async def _take(self, message: WebSocketMessage) -> None:
         sent = self._protocol.read_sent(message)
-        if isinstance(sent, TurnRequest):
+        if isinstance(sent, TurnRequest) and not self._is_passed_on(sent):
             while self._under_way >= _MOST_TURNS and not self._has_left:
                 await self._change()
             place = self._newest = self._lanes.enter(sent)
@@ -152,6 +159,10 @@ class TurnConnection:
             await self._send(sent.message)
         else:
             self._tasks.create_task(self._pass_on(message, sent))
+
+    def _is_passed_on(self, sent: TurnRequest) -> bool:
+        """Whether a message goes into an answer that the service gives on this connection."""
+        return sent.joins and self._link is not None and not self._lanes.was_replayed(sent.parent)
 
     async def _pass_on(self, message: WebSocketMessage, sent: Sent) -> None:
         """Pass on a message without an answer, after the earlier requests."""
@@ -180,9 +191,9 @@ class TurnConnection:
         try:
             # The first answer comes after the opening is stored.
             if messages and not await opening.store(messages):
-                link.late.unrecorded += len(messages)
+                link.unrecorded += len(messages)
         except TapewayError as error:
-            self._not_stored(error)
+            self._not_stored(len(messages), error)
             return False
         self._reading = self._tasks.create_task(self._read(link))
         return True
@@ -197,33 +208,42 @@ class TurnConnection:
         ]
 
     def _live_opening(self, upstream: UpstreamSocket, given: int = 0) -> LiveOpening:
-        return LiveOpening(self._services, self._connection, upstream, self._protocol, given)
+        return LiveOpening(
+            *(self._services, self._connection, upstream, self._protocol, self._not_stored), given
+        )
 
     def _begin_link(self, upstream: UpstreamSocket, opening: LiveOpening) -> UpstreamLink:
-        recorder, begin = self._services.broker.recorder, self._tasks.create_task
+        recorder = self._services.broker.recorder
         self._link = link = UpstreamLink(
-            upstream, self._protocol, opening, self._send, recorder, begin, self._not_stored
+            upstream, self._protocol, opening, self._send, recorder, self._not_stored
         )
         return link
 
-    def _not_stored(self, error: TapewayError) -> None:
-        """Cut the client off: the store failed for a message outside of the turns under way."""
+    def _not_stored(self, count: int, error: TapewayError) -> None:
+        """Note messages outside of the turns under way that the store did not take."""
+        if isinstance(error, RecordingEdited):
+            # Somebody wanted the recording otherwise: the client stays.
+            self._passed_on(count)
+            return
         exchange = self._services.begun(self._opened)
         self._services.ended(exchange, "error", error.status, error=error)
         self._client.abort()
 
+    def _passed_on(self, count: int) -> None:
+        exchange = self._services.begun(self._opened)
+        self._services.ended(exchange, "live", _OK, None, _OUTSIDE.format(count=count))
+
     async def _read(self, link: UpstreamLink) -> None:
         close = await link.run()
-        if count := link.late.unrecorded:
-            exchange = self._services.begun(self._opened)
-            self._services.ended(exchange, "live", _OK, None, _OUTSIDE.format(count=count))
+        if link.unrecorded:
+            self._passed_on(link.unrecorded)
         if self._link is not link:
             return
         if link.used or not self._replays:
             # Stored turns go out before the close.
             await self._close(close)
         self._link = None
-        link.release()
+        await link.release()
 
     @property
     def _replays(self) -> bool:
@@ -259,7 +279,7 @@ class TurnConnection:
             _, waiting = await asyncio.wait((self._reading,), timeout=CLOSE_S)
             if waiting:
                 link.socket.abort()
-        link.release()
+        await link.release()
 
     async def _idle(self) -> None:
         """Wait until no turn is under way."""
@@ -355,7 +375,9 @@ class TurnConnection:
     def _check_parent(self, asked: TurnRequest, live_call: LiveCall) -> None:
         """Raise RequestError if a recording, not the service, issued the parent of a request."""
         parent = asked.parent
-        if parent and (self._lanes.was_replayed(parent) or parent in live_call.replayed_ids):
+        if asked.joins or (
+            parent and (self._lanes.was_replayed(parent) or parent in live_call.replayed_ids)
+        ):
             raise RequestError(_REPLAYED_PARENT.format(parent=parent), code="replayed_parent")
 
     def _is_beginning(self, turn: "ServedTurn") -> bool:
@@ -501,14 +523,14 @@ class TurnConnection:
     async def _may_send(self, turn: "ServedTurn", mark: Mark) -> bool:
         """Wait until a message may go out; return False if the client has cancelled or left."""
         place, lanes = turn.place, self._lanes
-        while not (self._has_left or lanes.may_send(place, mark)):
+        while not (self._has_left or lanes.may_send(place)):
             if id(place) in self._dropped:
                 return False
             await self._change()
         if self._has_left or id(place) in self._dropped:
             return False
-        if lanes.sent(place, mark, replayed=turn.live is None):
-            self._tell()
+        if turn.live is None:
+            lanes.sent(place, mark)
         return True
 
     async def _send(self, *messages: WebSocketMessage) -> None:
@@ -521,7 +543,7 @@ class TurnConnection:
 
     async def _say(self, place: LanePlace, code: str, text: str, status: int) -> None:
         """Send the protocol's error message; close the connection if the protocol has none."""
-        while not (self._has_left or self._lanes.may_send(place, None)):
+        while not (self._has_left or self._lanes.may_send(place)):
             await self._change()
         message = self._protocol.error_message(place.lane, code, text, status)
         if message is not None:

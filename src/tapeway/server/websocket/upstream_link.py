@@ -2,9 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Request, Verdict
@@ -16,12 +15,12 @@ from tapeway.core.websocket.request_protocol import (
     RequestProtocol,
     TurnRequest,
 )
-from tapeway.core.websocket.turns import LiveTurns, TurnArrival, lane_key
+from tapeway.core.websocket.turns import NO_TURN, LiveTurns, TurnArrival, lane_key
 from tapeway.engine.recorder import Recorder
 from tapeway.errors import TapewayError, UpstreamError
 from tapeway.ports import StoredCall, UpstreamSocket
 from tapeway.server.websocket.connection import message_head
-from tapeway.server.websocket.late_messages import LateMessage, LateMessages, StoredTurn
+from tapeway.server.websocket.late_messages import NotStored, StoredTurn
 from tapeway.server.websocket.live_lines import LiveLines
 from tapeway.server.websocket.opening import LiveOpening
 from tapeway.server.websocket.recorded_messages import Came
@@ -110,20 +109,20 @@ class LiveTurnAnswer(LiveLines):
 
     def stored(self, call: StoredCall) -> None:
         """Take the call of the stored answer; the answer may go on."""
-        self._stored = StoredTurn(call, self._link.recorder, self._moved)
+        self._stored = StoredTurn(call, self._link.recorder, self._moved, self._link.not_stored)
 
-    async def add_late(self, message: WebSocketMessage, at_ms: float) -> StoredTurn | None:
-        """Add a late message to the recording; return None if no recording takes the message."""
+    async def add_late(self, message: WebSocketMessage, at_ms: float) -> bool:
+        """Add a late message to the recording; return False if no recording takes the message."""
         stored = self._stored
-        if stored is None or not stored.add(message.data + b"\n", at_ms):
-            return None
+        if stored is None or not await stored.add(message.data + b"\n", at_ms):
+            return False
         self._count_message(message)
-        return stored
+        return True
 
-    def release(self) -> None:
-        """Store nothing more."""
+    async def release(self) -> None:
+        """Store nothing more, and wait until all is stored."""
         if self._stored is not None:
-            self._stored.release()
+            await self._stored.release()
 
 
 class UpstreamLink:
@@ -136,12 +135,11 @@ class UpstreamLink:
         opening: LiveOpening,
         pass_on: Callable[..., Awaitable[None]],
         recorder: Recorder,
-        begin: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
-        failed: Callable[[TapewayError], object],
+        not_stored: NotStored,
     ) -> None:
         """`opening` records the messages before the first request.
 
-        `pass_on` sends the client a message without a turn; see `LateMessages` for the rest.
+        `pass_on` sends the client a message without a turn.
         """
         self.socket = socket
         self.recorder = recorder
@@ -150,7 +148,9 @@ class UpstreamLink:
         """Whether the connection has carried a turn."""
         self.received = 0
         """How many messages have come."""
-        self.late = LateMessages(pass_on, begin, failed)
+        self.unrecorded = 0
+        """The number of messages without a recording."""
+        self.not_stored = not_stored
         self._protocol = protocol
         self._opening = opening
         self._pass_on = pass_on
@@ -168,6 +168,7 @@ class UpstreamLink:
         self, turn: LiveTurnAnswer, message: WebSocketMessage, request: TurnRequest
     ) -> None:
         """Send a request, and assign later answers to this turn. Raises UpstreamError."""
+        await self._release_before(turn)
         if self._close is not None:
             raise _lost(self._close)
         self.used = True
@@ -207,23 +208,17 @@ class UpstreamLink:
             if self._opening.given and self._opening.was_given(answer):
                 continue
             arrival = None if answer is None else self._turns.came(answer)
-            if answer is not None and arrival is None:
-                late = LateMessage(self._opening, self._opening.elapsed_ms())
-                await self.late.add(late, message)
-                continue
-            if arrival is not None and arrival.late:
-                await self._came_late(message, arrival.turn)
-                continue
-            if self.late.under_way:
-                await self.late.passed_on()
-            if arrival is None:
+            if answer is None:
                 await self._pass_on(message)
+            elif arrival is None:
+                await self._came_late(message, self._opening)
+            elif arrival.late:
+                await self._came_late(message, self._ending.get(arrival.turn), arrival.turn)
             elif (turn := self._turn_of(arrival)) is not None:
                 if turn.add(message, answer, arrival.end):
                     await turn.room()
             elif arrival.turn not in self._unheard:
-                await self._came_late(message, arrival.turn)
-        await self.late.passed_on()
+                await self._came_late(message, None, arrival.turn)
         self._lose(message)
         return message
 
@@ -237,38 +232,52 @@ class UpstreamLink:
                 turn.fail(_lost(close))
         self._live.clear()
 
-    def release(self) -> None:
+    async def release(self) -> None:
         """Store nothing more of ended turns, and let go of the connection."""
-        for turn in self._ending.values():
-            turn.release()
-        self._ending.clear()
-        self._opening.release()
+        while self._ending:
+            await self._ending.popitem()[1].release()
+        await self._opening.release()
         self.socket.release()
 
     def _turn_of(self, arrival: TurnArrival) -> LiveTurnAnswer | None:
         """The turn of a message, and possibly the end of this turn; None without a live turn."""
-        for number in arrival.ended_before:
-            if (before := self._ended(number)) is not None:
-                before.end("marked")
         return self._ended(arrival.turn) if arrival.end else self._live.get(arrival.turn)
 
-    async def _came_late(self, message: WebSocketMessage, number: int) -> None:
-        turn, counts = self._ending.get(number), number not in self._cancelled
-        at_ms = 0.0 if turn is None else turn.elapsed_ms()
-        await self.late.add(LateMessage(turn, at_ms, counts), message)
+    async def _came_late(
+        self,
+        message: WebSocketMessage,
+        turn: LiveTurnAnswer | LiveOpening | None,
+        number: int = NO_TURN,
+    ) -> None:
+        """Pass on a message after the end of a turn, if any, and record it with the turn."""
+        is_recorded = number in self._cancelled
+        if turn is not None:
+            at_ms = turn.elapsed_ms()
+            await turn.handed_out.wait()
+            try:
+                is_recorded = is_recorded or await turn.add_late(message, at_ms)
+            except TapewayError as exc:
+                self.not_stored(1, exc)
+                return
+        self.unrecorded += not is_recorded
+        await self._pass_on(message)
 
     def _ended(self, number: int) -> LiveTurnAnswer | None:
         """End a turn and return the answer; None if the turn is not live on this connection."""
         if (turn := self._live.pop(number, None)) is None:
             return None
+        self._ending[number] = turn
+        return turn
+
+    async def _release_before(self, turn: LiveTurnAnswer) -> None:
+        """Let go of the opening, and of ended turns that do not go on beside this one."""
+        await self._opening.release()
         for at, held in [*self._ending.items()]:
             # One turn of each lane may go on, or the last turn alone.
             follows = self._protocol.lanes_last and lane_key(held.lane) != lane_key(turn.lane)
             if held.handed_out.is_set() and not (follows and len(self._ending) < _MOST_LANES):
-                held.release()
-                del self._ending[at]
-        self._ending[number] = turn
-        return turn
+                self._ending.pop(at, None)
+                await held.release()
 
 
 def _lost(close: Close) -> UpstreamError:

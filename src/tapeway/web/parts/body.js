@@ -6,7 +6,7 @@ import { sought } from "../shell/sought.js";
 import { attempt } from "./dialog.js";
 import { bytesOf, hexView } from "./hex.js";
 import { jsonTree } from "./json-tree.js";
-import { bytesElement, isImage, isSound } from "./media.js";
+import { bytesElement, isImage, isSound, mediaElement, pictureElement } from "./media.js";
 import { parseJson } from "./parse.js";
 
 const MOST_TEXT = 200_000;
@@ -62,6 +62,7 @@ function decoded(found) {
 
 function panes(body) {
   const shown = [];
+  if (body.parts?.length > 0) shown.push(["Parts", () => body.parts.map(partOf)]);
   if (body.kind === "json" && !body.cut) shown.push(["Tree", () => treeOf(body)]);
   if (body.kind === "form" && !body.cut) shown.push(["Fields", () => fields(body.text)]);
   const of = body.bytes;
@@ -71,6 +72,18 @@ function panes(body) {
   if (body.text !== null) shown.push(["Text", () => textOf(body.text)]);
   if (of !== null || body.text !== null) shown.push(["Hex", () => hexView(of ?? new TextEncoder().encode(body.text))]);
   return tabs(shown, { label: "How to show the body" });
+}
+
+// A part of a multipart body: what it is called, and as much of it as can be shown.
+function partOf({ name, filename, media_type: type, size, text, cut, base64 }) {
+  const medium = base64 && (pictureElement(`data:${type};base64,${base64}`, "") ?? mediaElement(base64, { media_type: type, encoding: "base64", size }));
+  return h(
+    "section.part",
+    {},
+    h("p", {}, h("strong", {}, name ?? "part"), filename && [" ", h("code", {}, filename)], h("span.muted.small", {}, ` ${[type, sizeText(size)].filter(Boolean).join(" · ")}`)),
+    medium,
+    text && h("pre.text", { tabindex: "0", role: "region", "aria-label": name ?? "Part" }, text, cut && h("span.muted", {}, " …")),
+  );
 }
 
 function treeOf(body) {

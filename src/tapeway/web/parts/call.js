@@ -3,7 +3,7 @@
 import { h } from "../shell/dom.js";
 import { hasSought, sought } from "../shell/sought.js";
 import { bodyView } from "./body.js";
-import { lazy, messageList } from "./messages.js";
+import { lazy, messageList, textOf } from "./messages.js";
 import { sessionView } from "./session.js";
 import { timelineView } from "./timeline.js";
 
@@ -42,13 +42,8 @@ export function callView(view, { name, whole }) {
 export function messagesOf(view) {
   const asked = view.messages ?? [];
   const answers = (view.answers ?? []).map((each) => ({
-    role: each.error && !each.text ? `answer ${view.response?.status ?? ""}` : each.role || "assistant",
-    parts: [
-      each.thinking && { kind: "thinking", text: each.thinking },
-      each.text && { kind: "text", text: each.text },
-      ...each.tool_calls.map((call) => ({ kind: "call", text: "", id: call.id, name: call.name, value: call.arguments })),
-      ...(each.attachments ?? []).map((value) => ({ kind: "attachment", text: "", value })),
-    ].filter(Boolean),
+    role: each.error && !textOf(each) ? `answer ${view.response?.status ?? ""}` : each.role || "assistant",
+    parts: each.parts,
     error: each.error,
     notes: [each.stop_reason && `Stopped because of ${each.stop_reason}.`].filter(Boolean),
   }));

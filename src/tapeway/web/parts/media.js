@@ -5,6 +5,7 @@ import { size as sizeText } from "../shell/format.js";
 
 const IMAGES = /^image\/(png|jpeg|gif|webp|avif|bmp|svg\+xml)$/;
 const SOUNDS = /^audio\/(mpeg|mp3|wav|x-wav|wave|ogg|opus|webm|mp4|aac|flac|x-flac)$/;
+const PICTURE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*$/;
 const BASE64 = /^[A-Za-z0-9+/_=\s-]*$/;
 
 export function isImage(type) {
@@ -17,6 +18,12 @@ export function isSound(type) {
 
 function bare(type) {
   return (type ?? "").split(";")[0].trim().toLowerCase();
+}
+
+// A raster image of a message, which the API has found to be one; null for any other data: URL.
+export function pictureElement(url, says) {
+  if (!PICTURE.test(url ?? "")) return null;
+  return h("figure.media", {}, h("img", { src: url, alt: "recorded image" }), says && h("figcaption.muted.small", {}, says));
 }
 
 // An image or a player for a string of JSON, null where the browser shows no such thing.

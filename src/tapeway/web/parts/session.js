@@ -1,4 +1,4 @@
-// A recorded WebSocket session as its messages: who said what, and when.
+// A recorded WebSocket session: who said what, and below it its messages as they came.
 
 import { breakable, h } from "../shell/dom.js";
 import { count, counted, duration, head, size } from "../shell/format.js";
@@ -8,8 +8,30 @@ import { lazy, structured } from "./messages.js";
 
 const SHOWN = 200;
 const LONG = 1500;
+const ROLES = { you: "user", assistant: "assistant", instructions: "system" };
 
-export function sessionView({ messages, left_out: leftOut, close }) {
+// What is said stands first where that is known, and the messages are folded then.
+export function sessionView(session) {
+  if (session.transcript.length === 0) return messagesOf(session);
+  return [transcriptView(session), lazy(h("summary", {}, counted(session.messages.length, "protocol event")), () => messagesOf(session), "details.fold")];
+}
+
+export function transcriptView({ transcript, messages, close }) {
+  return [transcript.map((line) => spokenLine(line, messages)), h("p.small.muted", {}, ending(close))];
+}
+
+function spokenLine({ who, at_ms: at, until_ms: until, text, name, failed, interrupted, sounds }, messages) {
+  const tool = who === "tool call" || who === "tool result";
+  return h(
+    "article.message-box",
+    { data: { role: ROLES[who] ?? "tool", failed: failed || who === "error" ? "true" : undefined } },
+    h("p.role", {}, tool && name ? `${who === "tool call" ? "calls" : "tool result of"} ${name}` : who, failed && ", failed", " ", h("span.small.time", {}, until > at ? `${duration(at)} to ${duration(until)}` : duration(at)), interrupted && h("span.small.time", {}, ", interrupted")),
+    text && (tool ? structured(text, name) : said(text)),
+    sounds.map((place) => messages[place]?.sound && heard(messages[place].sound)),
+  );
+}
+
+function messagesOf({ messages, left_out: leftOut, close }) {
   const rest = messages.slice(SHOWN);
   return [
     messages.slice(0, SHOWN).map(box),

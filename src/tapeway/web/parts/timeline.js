@@ -3,6 +3,7 @@
 import { fill, h, s, setText } from "../shell/dom.js";
 import { count, counted, duration, head, size } from "../shell/format.js";
 import { jsonTree } from "./json-tree.js";
+import { textOf } from "./messages.js";
 import { VirtualList } from "./virtual-list.js";
 
 const WIDTH = 1000;
@@ -17,7 +18,7 @@ class TimelineView {
     this.timeline = timeline;
     this.end = Math.max(timeline.last_byte_ms ?? 0, 1);
     this.events = timeline.events;
-    this.whole = answers.map((each) => each.text).filter(Boolean).join("\n\n");
+    this.whole = answers.map(textOf).filter(Boolean).join("\n\n");
     this.texts = textsUpTo(this.events);
     this.build();
   }

@@ -3,6 +3,17 @@
 // Whether this is a file with a journal in it, where nothing comes and nothing can be changed.
 export const IS_REPORT = document.getElementById("recorded") !== null;
 
+// Whether an address leads somewhere: a report holds a part of what there was.
+export function leads(hash) {
+  if (!IS_REPORT || !hash.startsWith("#/")) return true;
+  const [view, name, index] = hash.slice(2).split("?")[0].split("/").map(decodeURIComponent);
+  if (["compare", "recordings"].includes(view)) return false;
+  if (name === undefined) return true;
+  if (view === "journal") return globalThis.reportHolds(`journal/${name}`);
+  if (view === "conversation") return globalThis.reportHolds(`cassettes/${name}/turns`);
+  return globalThis.reportHolds(index === undefined ? `cassettes/${name}/titles` : `cassettes/${name}/interactions/${index}/view`);
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 // h("button.primary", { on: { click }, disabled: true }, "Eject") is a button with that text.
@@ -27,6 +38,7 @@ function filled(element, classes, properties, children) {
 
 function set(element, name, value) {
   if (value === undefined || value === null || value === false) return;
+  if (name === "href" && !leads(value)) return;
   if (name === "on") {
     for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
   } else if (name === "data") {

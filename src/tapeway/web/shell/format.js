@@ -66,8 +66,17 @@ export function money(usd) {
   return usd !== 0 && Math.abs(usd) < 0.01 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`;
 }
 
+// What JSON writes as escapes as the characters, but for those that nobody sees.
+function readable(text) {
+  if (!/^\s*["[{]/.test(text)) return text;
+  return text.replace(/(?<!\\)(?:\\u[0-9a-fA-F]{4})+/g, (escapes) => {
+    const characters = JSON.parse(`"${escapes}"`);
+    return /[\p{C}\p{Z}]/u.test(characters) ? escapes : characters;
+  });
+}
+
 // The start of a text in one line.
 export function head(text, most = 120) {
-  const line = String(text).replace(/\s+/g, " ").trim();
+  const line = readable(String(text)).replace(/\s+/g, " ").trim();
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 }

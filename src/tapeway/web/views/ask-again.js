@@ -5,6 +5,7 @@ import { h } from "../shell/dom.js";
 import { count, duration, head, money } from "../shell/format.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
 import { bodyView } from "../parts/body.js";
+import { textOf } from "../parts/messages.js";
 
 // `done()` is called once the live answer was kept.
 export async function askAgain(button, name, index, done) {
@@ -64,7 +65,7 @@ function show({ recorded, live, state, drift, document: kept }, where, index, do
 }
 
 function side(title, { response, answers, latency_ms: latency }) {
-  const text = answers.map((each) => each.text).filter(Boolean).join("\n\n");
+  const text = answers.map(textOf).filter(Boolean).join("\n\n");
   return h(
     "section",
     {},

@@ -58,6 +58,7 @@ class CompareView {
     const query = { other: second.name, headers };
     const found = whole ? await this.followed(path`cassettes/${first.name}/comparison/events`, query) : await get(path`cassettes/${first.name}/comparison`, { ...query, index: first.index, other_index: second.index }, this.signal);
     this.names_ = [first.name, second.name];
+    this.places = found.places;
     fill(this.result, whole && this.summary(found), this.rows(found));
   }
 
@@ -122,7 +123,7 @@ class CompareView {
     if (state === "different") {
       const found = different.get(first);
       // Of very many only the first are listed with their differences.
-      if (found === undefined) return h("li", { data: { state } }, mark, h("a", { href: withQuery("#/compare", { a: `${this.names_[0]}:${first}`, b: `${this.names_[1]}:${second}` }) }, `#${first} and #${second}`), h("span.muted.small", {}, ` ${says}`));
+      if (found === undefined) return h("li", { data: { state } }, mark, h("a", { href: withQuery("#/compare", { a: this.placeOf(0, first).join(":"), b: this.placeOf(1, second).join(":") }) }, `#${first} and #${second}`), h("span.muted.small", {}, ` ${says}`));
       const details = h("details", { open: alone || different.size <= 10 }, h("summary", {}, mark, `#${first} and #${second} `, brief(found.summary), h("span.muted.small", {}, ` ${counted(found.differences.length, "difference")}${found.more ? " or more" : ""}`)), h("p.small.muted", {}, "Open ", this.link(0, first), ` of ${this.names_[0]}, `, this.link(1, second), ` of ${this.names_[1]}`), places(found.differences));
       return h("li", { data: { state } }, details);
     }
@@ -130,8 +131,14 @@ class CompareView {
     return h("li", { data: { state } }, mark, first === null ? this.link(1, second) : this.link(0, first), " ", brief(found?.summary ?? ""), h("span.muted.small", {}, ` ${says}`));
   }
 
+  // A cassette with a base is compared as one run: each recording is in the cassette or in a base.
+  placeOf(side, index) {
+    return this.places?.[side]?.[index] ?? [this.names_[side], index];
+  }
+
   link(side, index) {
-    return h("a", { href: address("cassettes", this.names_[side], index), title: this.names_[side] }, `#${index}`);
+    const [name, at] = this.placeOf(side, index);
+    return h("a", { href: address("cassettes", name, at), title: name }, `#${at}`);
   }
 }
 

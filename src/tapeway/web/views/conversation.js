@@ -1,21 +1,21 @@
 // The recorded calls of a cassette as one history: what each turn added, cost, and reused.
 
 import { get, path } from "../shell/api.js";
-import { emptyState, fill, h, s, setText } from "../shell/dom.js";
-import { clock, count, counted, duration, full, money } from "../shell/format.js";
-import { address } from "../shell/router.js";
+import { emptyState, fill, h, setText } from "../shell/dom.js";
+import { count, counted, duration, money } from "../shell/format.js";
+import { address, replaceQuery } from "../shell/router.js";
 import { attempt } from "../parts/dialog.js";
 import { messageBox } from "../parts/messages.js";
-import { VirtualList } from "../parts/virtual-list.js";
+import { RunTree, extremes } from "../parts/run-tree.js";
+import { transcriptView } from "../parts/session.js";
 
 const PAGE = 50;
 const MOST_HITS = 200;
-const MOST_BARS = 500;
-const COLUMNS = ["Turn", "Time", "Took", "Tokens", "Cost", "Tools"];
+const MOST_SESSIONS = 3;
 
 export async function open({ parts: [name], query, signal }) {
   const conversation = new ConversationView(name, signal);
-  await conversation.load(query.interaction);
+  await conversation.load(query);
   document.title = `Conversation of ${name} · tapeway`;
   return conversation.element;
 }
@@ -25,15 +25,17 @@ class ConversationView {
     this.name = name;
     this.signal = signal;
     this.last = null; // the turn after which there are more
+    this.views = new Map(); // interactions whose pictures are shown
     this.turns = h("div.turns");
     this.sums = h("div");
+    this.spoken = h("div.spoken");
     this.more = h("button", { type: "button", hidden: true, on: { click: () => attempt(this.more, () => this.loadTurns()) } }, "Show more turns");
-    this.text = h("input", { type: "search", id: "text", placeholder: "Words of any message" });
+    this.text = h("input", { type: "search", "aria-label": "Search", placeholder: "Search all messages" });
     this.found = h("span.muted.small", { role: "status" });
     this.hits = h("div");
-    this.index = new VirtualList({ label: "Turns", key: (at) => at, row: (at) => indexRow(this.all[at], this.slowest), open: (at) => this.go(at) });
-    const head = h("div.row.row-head", { "aria-hidden": "true" }, COLUMNS.map((each) => h("span", { class: each === "Turn" || each === "Tools" ? "" : "number" }, each)));
-    this.body = h("div.conversation", {}, h("section.panel", {}, h("h2", {}, "Where the time went"), (this.bar = h("div"))), h("div.filters", {}, h("label.field.grow", { for: "text" }, "Search", this.text), this.found), this.hits, h("div.list.turn-index", {}, head, this.index.element));
+    this.tree = h("div");
+    this.pane = h("div.turn-pane", { tabindex: "0", role: "region", "aria-label": "Turns" }, this.turns, this.more);
+    this.body = h("div.conversation", {}, h("div.run-bar", {}, (this.order = h("div")), this.text, this.found), this.hits, h("div.run", {}, this.tree, this.pane));
     let typing;
     this.text.addEventListener("input", () => {
       clearTimeout(typing);
@@ -44,37 +46,69 @@ class ConversationView {
       {},
       h("div.heading", {}, h("p.crumbs", {}, h("a", { href: "#/cassettes" }, "Cassettes"), " / ", h("a", { href: address("cassettes", name) }, name)), h("h1", {}, "Conversation")),
       this.sums,
+      this.spoken,
       this.body,
-      this.turns,
-      this.more,
     );
   }
 
-  async load(interaction) {
+  async load({ interaction, order = "" }) {
     const page = await get(path`cassettes/${this.name}/turns`, { index: true }, this.signal);
     this.all = page.turns;
+    await this.showSessions(page.sessions);
+    if (this.all.length > 0) this.body.after(this.spoken);
     if (this.all.length === 0) {
       this.body.remove();
-      fill(this.turns, emptyState("No call of a language model is recorded here", "A conversation is made of calls to providers such as OpenAI, Anthropic or Gemini.", leftOut(page.left_out)));
+      if (page.sessions.length === 0) fill(this.sums, emptyState("No call of a language model is recorded here", "A conversation is made of calls to providers such as OpenAI, Anthropic or Gemini.", leftOut(page.left_out)));
       return;
     }
     this.many = page.sums.conversations > 1;
     this.most = this.all.reduce((most, each) => Math.max(most, each.prompt_tokens ?? 0), 1);
-    const took = this.all.map((each) => each.latency_ms ?? 0).sort((a, b) => a - b);
-    this.slowest = 2 * took[Math.floor(took.length / 2)]; // slow is twice the median
     fill(this.sums, this.summary(page));
-    fill(this.bar, timeBar(this.all, this.slowest, (at) => this.go(at)));
-    this.index.resize(this.all.length);
+    this.index = new RunTree({ name: this.name, turns: this.all, sums: page.sums, order, open: (at, call) => this.go(at, call) });
+    this.index.onSort = (chosen) => replaceQuery({ interaction, order: chosen });
+    fill(this.tree, this.index.element);
+    fill(this.order, this.index.control);
     const at = this.all.findIndex((each) => String(each.interaction) === interaction);
     await this.showFrom(Math.max(0, at));
-    if (at >= 0) this.index.selected = at;
+    if (at >= 0) this.index.select(at);
+  }
+
+  // What was said in sessions, such as those of the Realtime API.
+  async showSessions(indexes) {
+    const shown = indexes.slice(0, MOST_SESSIONS);
+    const views = await Promise.all(shown.map((index) => this.viewOf(index)));
+    const link = (index) => h("a", { href: address("cassettes", this.name, index) }, `#${index}`);
+    fill(
+      this.spoken,
+      views.map((view, at) => h("section.panel.messages", {}, h("h2", {}, "Session ", link(shown[at])), view === null ? h("p.muted", {}, "This file does not hold what was said.") : transcriptView(view.session))),
+      indexes.length > shown.length && h("p.muted", {}, "Later sessions: ", indexes.slice(MOST_SESSIONS, 100).map((index) => [link(index), " "])),
+    );
+  }
+
+  // An interaction with its sounds and pictures, read once; null where a report does not hold it.
+  viewOf(index) {
+    if (!this.views.has(index)) this.views.set(index, get(path`cassettes/${this.name}/interactions/${index}/view`, {}, this.signal).catch((error) => { if (error.status === 404) return null; throw error; }));
+    return this.views.get(index);
+  }
+
+  // The data: URL of a picture that came up first in an interaction.
+  async picture(index, digest) {
+    const view = await this.viewOf(index);
+    const parts = [...(view?.messages ?? []), ...(view?.answers ?? [])].flatMap((each) => each.parts);
+    return parts.find((each) => each.value?.sha256 === digest)?.data ?? "";
   }
 
   // Show the turn at a place of the index, and those behind it.
-  async go(at) {
-    this.index.select(at);
+  async go(at, call) {
+    if (call === undefined) this.index.select(at);
     if (document.getElementById(`turn-${at}`) === null) await this.showFrom(at);
-    document.getElementById(`turn-${at}`)?.scrollIntoView({ block: "start" });
+    const turn = document.getElementById(`turn-${at}`);
+    const target = turn?.querySelectorAll("details[data-call]")[call] ?? turn;
+    if (!target) return;
+    if (target.open === false) target.open = true;
+    const inPane = getComputedStyle(this.pane).overflowY === "auto";
+    if (inPane) this.pane.scrollTop += target.getBoundingClientRect().top - this.pane.getBoundingClientRect().top;
+    else target.scrollIntoView({ block: "start" });
   }
 
   async showFrom(at) {
@@ -127,6 +161,7 @@ class ConversationView {
     const unpriced = sums.unpriced.length > 0 ? `without ${sums.unpriced.join(", ")}, which has no listed price` : "at list prices";
     const facts = [
       ["Turns", count(sums.turns)],
+      ["Model's time", duration(sums.latency_ms)],
       ["Tokens in", count(sums.prompt_tokens)],
       ["of them cached", count(sums.cached_tokens)],
       ["Tokens out", count(sums.completion_tokens)],
@@ -136,6 +171,7 @@ class ConversationView {
       "section.panel.sums",
       {},
       h("dl.numbers", {}, facts.map(([term, value, says]) => h("div", { title: says }, h("dt", {}, term), h("dd", {}, value)))),
+      h("p", {}, extremes(this.all, sums, (at) => this.go(at))),
       largest.length > 0 && h("details", {}, h("summary", {}, "Largest tool results"), h("ol.largest", {}, largest.map((each) => h("li", {}, h("a", { href: address("cassettes", this.name, each.interaction) }, `#${each.interaction}`), " ", h("code", {}, each.name), ` ${counted(each.characters, "character")} `, h("span.muted.mono", {}, each.head.slice(0, 80)))))),
       leftOut(left),
     );
@@ -154,7 +190,7 @@ class ConversationView {
         this.tokens(turn),
       ),
       reuse(turn.prefix),
-      messages ? messages.map(message) : turn.new.map(summaryOf),
+      messages ? messages.map((each) => message(each, (digest) => this.picture(turn.interaction, digest))) : turn.new.map(summaryOf),
     );
   }
 
@@ -168,67 +204,26 @@ class ConversationView {
   }
 }
 
-function indexRow(turn, slowest) {
-  const slow = slowest > 0 && turn.latency_ms >= slowest;
-  return h(
-    "div.row",
-    {},
-    h("span", {}, `${turn.number + 1}`),
-    h("span.number.muted", { title: full(turn.at) }, turn.at === null ? "–" : clock(turn.at)),
-    h("span.number", { data: { slow: slow ? "true" : undefined } }, duration(turn.latency_ms)),
-    h("span.number", {}, count((turn.prompt_tokens ?? 0) + (turn.completion_tokens ?? 0))),
-    h("span.number", {}, money(turn.usd)),
-    h("span.mono.small", { title: turn.tools.join(", ") }, turn.tools.join(", ")),
-  );
-}
-
-// Turns side by side, as wide as they took: the slow ones are seen at once. Of very many, several
-// share a bar, which leads to the slowest of them.
-function timeBar(turns, slowest, go) {
-  const took = (at) => turns[at].latency_ms ?? 0;
-  const total = turns.reduce((sum, _, at) => sum + took(at), 0);
-  if (total === 0) return h("p.muted", {}, "No durations are recorded.");
-  const slowestOf = (start, end) => {
-    let found = start;
-    for (let at = start + 1; at < end; at += 1) if (took(at) > took(found)) found = at;
-    return found;
-  };
-  const together = Math.ceil(turns.length / MOST_BARS);
-  const bars = [];
-  let x = 0;
-  for (let start = 0; start < turns.length; start += together) {
-    const end = Math.min(start + together, turns.length);
-    const at = slowestOf(start, end);
-    let width = 0;
-    for (let each = start; each < end; each += 1) width += (took(each) / total) * 1000;
-    const kind = took(at) >= slowest && slowest > 0 ? "slow" : "quick";
-    bars.push(s("rect", { x, y: 0, width: Math.max(width - Math.min(1, width / 4), 0.05), height: 28, class: kind, on: { click: () => go(at) } }, s("title", {}, `Turn ${at + 1}: ${duration(took(at))}`)));
-    x += width;
-  }
-  const slow = slowestOf(0, turns.length);
-  return [s("svg.time-bar", { viewBox: "0 0 1000 28", preserveAspectRatio: "none", role: "img", "aria-label": `${counted(turns.length, "turn")} in ${duration(total)}` }, bars), h("p.small.muted", {}, `${duration(total)} in all. The slowest is `, h("button.quiet.inline", { type: "button", on: { click: () => go(slow) } }, `turn ${slow + 1}`), ` with ${duration(took(slow))}.`)];
-}
-
 function wordsOf(each) {
   return [each.content, each.thinking, ...(each.tool_calls ?? []).map((call) => `${call.name} ${JSON.stringify(call.arguments)}`)].filter(Boolean).join(" ");
 }
 
 function reuse({ kept, of, breaks_at: at }) {
   if (of === 0) return null;
-  if (at === null) return h("p.small.muted", {}, `Continues all ${counted(of, "message")} of the turn before.`);
+  if (at === null) return h("p.small.muted", {}, `Continues ${of === 1 ? "the message" : `all ${count(of)} messages`} of the turn before.`);
   return h("p.small", {}, h("span.tag", { data: { kind: "warn" } }, `prefix breaks at ${at}`), ` ${kept === 0 ? "Nothing" : `Only ${count(kept)}`} of the ${counted(of, "message")} before can come from the provider's cache.`);
 }
 
 // A message as the list of messages has it, as one of a call.
-function message(each) {
+function message(each, picture) {
   const result = each.role === "tool" || each.tool_call_id !== undefined;
   const parts = [
     each.thinking && { kind: "thinking", text: each.thinking },
-    each.content && { kind: result ? "result" : "text", text: each.content, name: each.name ?? "", id: each.tool_call_id },
+    each.content && { kind: result ? "result" : "text", text: each.content, name: each.name ?? "", failed: each.failed === true },
     ...(each.tool_calls ?? []).map((call) => ({ kind: "call", text: "", name: call.name, value: call.arguments })),
     ...(each.attachments ?? []).map((value) => ({ kind: "attachment", text: "", value })),
   ];
-  return messageBox({ role: each.role, parts: parts.filter(Boolean), notes: (each.notes ?? []).map(String) });
+  return messageBox({ role: each.role, parts: parts.filter(Boolean), notes: (each.notes ?? []).map(String) }, { picture });
 }
 
 function summaryOf({ role, kind, name, characters, head }) {

@@ -1,11 +1,13 @@
 // The deck: what tapeway does now, and its controls. Each control says first what will happen.
 
 import { get, send } from "../shell/api.js";
-import { IS_REPORT, OUTCOMES, breakable, command, emptyState, fill, h, setText } from "../shell/dom.js";
-import { count, counted } from "../shell/format.js";
+import { IS_REPORT, OUTCOMES, breakable, command, emptyState, fill, h, leads, setText } from "../shell/dom.js";
+import { count, counted, full } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
 import { onStatus, refreshStatus } from "../shell/status.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
+
+const MOST_RUNS = 5;
 
 export const MODES = {
   replay: "Answers come from the cassette. What is not recorded is a miss; the upstream is never asked.",
@@ -22,6 +24,7 @@ const DURABILITY = {
 export async function open({ signal }) {
   const [status, clients] = await Promise.all([get("status", {}, signal), IS_REPORT ? null : get("clients", {}, signal)]);
   const deck = new DeckView(status, clients);
+  await deck.showRuns();
   if (!IS_REPORT) onStatus((now) => deck.show(now), signal);
   return deck.element;
 }
@@ -32,7 +35,7 @@ class DeckView {
     this.modes = Object.keys(MODES).map((mode) => this.modeButton(mode));
     this.explained = h("p.muted", { id: "mode-says" });
     this.own = h("p");
-    this.active = h("a.mono", { href: "#/cassettes" });
+    this.active = h("a.mono");
     this.store = h("dd.mono");
     this.durability = h("dd");
     this.connections = h("dd");
@@ -41,6 +44,7 @@ class DeckView {
     this.version = h("span.muted.small");
     this.counts = Object.fromEntries(Object.keys(OUTCOMES).map((each) => [each, h("span.big")]));
     this.loaded = h("div");
+    this.runs = h("div");
     this.first = h("div");
     this.element = this.layout();
     this.show(status);
@@ -70,6 +74,7 @@ class DeckView {
           ),
         ),
       ),
+      this.runs,
       this.clients && addresses(this.clients),
       h("section.panel", {}, h("h2", {}, "Loaded cassettes"), this.loaded),
       h(
@@ -109,7 +114,8 @@ class DeckView {
     setText(this.explained, MODES[status.mode] ?? "");
     setText(this.own, ownModes(status));
     setText(this.active, status.cassette);
-    this.active.href = address("cassettes", status.cassette);
+    const where = address("cassettes", status.cassette);
+    if (leads(where)) this.active.href = where;
     setText(this.store, status.store.url);
     const { durability } = status.store;
     setText(this.durability, DURABILITY[durability] ? `${durability}: ${DURABILITY[durability]}` : durability);
@@ -129,6 +135,7 @@ class DeckView {
     const shown = JSON.stringify(status.cassettes);
     if (shown === this.shown) return;
     this.shown = shown;
+    if (this.named !== undefined) this.showRuns();
     if (status.cassettes.length === 0) {
       fill(this.loaded, h("p.muted", {}, "None. A cassette is loaded by its first request, or by Insert."));
       return;
@@ -146,6 +153,23 @@ class DeckView {
     );
     const head = h("tr", {}, h("th", {}, "Cassette"), h("th.extra", {}, "Mode"), h("th.number", {}, "Interactions"), h("th.number", {}, "Unused"), h("th", {}, h("span.hidden-label", {}, "Actions")));
     fill(this.loaded, h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Loaded cassettes" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))));
+  }
+
+  // What was recorded last, each one click from its conversation, and from what changed since the
+  // one before, if there is one in the same folder.
+  async showRuns() {
+    const loaded = this.status.cassettes.map((each) => each.name);
+    if (loaded.join("\n") === this.named) return;
+    this.named = loaded.join("\n");
+    // The cassettes have a view that says why they cannot be listed.
+    const { cassettes } = await get("cassettes", { counts: false, limit: 1000 }).catch(() => ({ cassettes: [] }));
+    const kept = cassettes.sort((one, two) => (two.modified_at ?? "").localeCompare(one.modified_at ?? ""));
+    const fresh = loaded.filter((name) => kept.every((each) => each.name !== name)).map((name) => ({ name }));
+    const runs = [...fresh, ...kept];
+    const before = (at) => runs.slice(at + 1).find((each) => folderOf(each.name) === folderOf(runs[at].name)) ?? runs[at + 1];
+    const row = ({ name, modified_at: at }, older) =>
+      h("tr", {}, h("td", {}, h("a.mono", { href: address("conversation", name) }, breakable(name))), h("td.extra.muted", {}, full(at)), h("td", {}, older && !IS_REPORT && h("a", { href: withQuery("#/compare", { a: older.name, b: name }) }, "what changed since ", h("span.mono", {}, breakable(older.name)))));
+    fill(this.runs, runs.length > 0 && h("section.panel", {}, h("h2", {}, "Newest runs"), h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Newest runs" }, h("table", {}, h("tbody", {}, runs.slice(0, MOST_RUNS).map((each, at) => row(each, before(at))))))));
   }
 
   async setMode(mode, button) {
@@ -234,6 +258,10 @@ class DeckView {
     await refreshStatus();
     return true;
   }
+}
+
+function folderOf(name) {
+  return name.slice(0, name.lastIndexOf("/") + 1);
 }
 
 function ownModes({ own_modes: own }) {

@@ -2,13 +2,13 @@
 
 import { get } from "../shell/api.js";
 import { OUTCOMES, breakable, emptyState, h, outcomeBadge } from "../shell/dom.js";
-import { count, counted, duration } from "../shell/format.js";
-import { withQuery } from "../shell/router.js";
+import { count, counted, duration, money } from "../shell/format.js";
+import { address, withQuery } from "../shell/router.js";
 import { requestCell } from "../parts/row.js";
 
 export async function open({ signal }) {
   const found = await get("summary", {}, signal);
-  const sections = [causes(found), ...found.remarks.map(remark), slowest(found.slowest), gains(found.gains)];
+  const sections = [causes(found), ...found.remarks.map(remark), runs(found.runs), slowest(found.slowest), gains(found.gains)];
   return h(
     "div.deck.summary",
     {},
@@ -61,6 +61,13 @@ function remark({ title, count: all, notices, items }) {
   );
 }
 
+// The cassettes of the run, each a click from its conversation.
+function runs(found) {
+  if (found.length === 0) return null;
+  const says = ({ turns, latency_ms: took, usd }) => [counted(turns, "turn"), took > 0 && duration(took), usd !== null && money(usd)].filter(Boolean).join(" · ");
+  return panel("Runs", h("ul", {}, found.map(({ name, sums }) => h("li", {}, h("a.mono", { href: address("conversation", name) }, breakable(name)), h("span.muted.small", {}, ` ${sums.turns > 0 ? says(sums) : "a session"}`)))));
+}
+
 function slowest(found) {
   if (found.length === 0) return null;
   return panel("Slowest calls", h("ul", {}, found.map(slow)));
@@ -70,7 +77,7 @@ function slow(each) {
   return h(
     "li",
     {},
-    h("a.mono", { href: `#/journal/${encodeURIComponent(each.id)}` }, duration(each.duration_ms)),
+    h("a.mono", { href: `#/journal/${encodeURIComponent(each.id)}` }, duration(each.took_ms)),
     " ",
     outcomeBadge(each.outcome),
     " ",

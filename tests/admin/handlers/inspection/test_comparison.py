@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tapeway.cli.cassette.diff import compare_places
+from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.inspection.pairing import diff_document
@@ -162,3 +163,22 @@ async def test_what_is_not_there_is_404(open_world: Any, query: str) -> None:
     response = await open_world.call("GET", f"{PATH}?{query}")
 
     assert response.status == 404
+
+
+async def test_a_cassette_with_a_base_is_compared_as_one_run(store: CassetteStore) -> None:
+    base: dict[str, Json] = {"base": {"cassette": "a", "until": 1}}
+    lost: dict[str, Json] = {"base": {"cassette": "no"}}
+    async with world(store=store) as found:
+        await filled(store)
+        await store.save("branch", StoredCassette(CassetteHead("then", "run", base), SECOND[:1]))
+        compared = await found.got(f"{PATH}?other=branch")
+        await store.save("lost", StoredCassette(CassetteHead("then", "run", lost)))
+        missing = await found.call("GET", f"{PATH}?other=lost")
+
+    assert compared["places"] == [None, [["a", 0], ["branch", 0]]]
+    assert [(row["first"], row["second"], row["state"]) for row in compared["rows"]] == [
+        (0, 0, "equal"),
+        (1, 1, "different"),
+        (2, None, "only_first"),
+    ]
+    assert missing.status == 500

@@ -59,7 +59,7 @@ async def test_a_stream_is_read_as_text_and_in_time(
 
     found = await stored_world.got(f"{NAME}/interactions/0/view")
 
-    assert [response["text"] for response in found["answers"]] == ["Hello world"]
+    assert [response["parts"][0]["text"] for response in found["answers"]] == ["Hello world"]
     assert [event["at_ms"] for event in found["timeline"]["events"]] == [100.0, 200.0, 300.0, 400.0]
     assert found["timeline"]["tokens_per_second"] == 20.0
     assert (found["model"], found["usage"]["total_tokens"]) == ("m", 9)

@@ -92,8 +92,8 @@ async def test_both_answers_are_shown_and_nothing_is_stored(
     assert before == after
     assert (b"authorization", f"Bearer {KEY}".encode()) in sent.headers
     assert sent.target == CHAT
-    assert [response["text"] for response in shown["recorded"]["answers"]] == ["old"]
-    assert [response["text"] for response in shown["live"]["answers"]] == ["new"]
+    assert [response["parts"][0]["text"] for response in shown["recorded"]["answers"]] == ["old"]
+    assert [response["parts"][0]["text"] for response in shown["live"]["answers"]] == ["new"]
     assert shown["live"]["usage"]["total_tokens"] == 5
     assert shown["state"] == "different"
     (text,) = [
@@ -112,7 +112,7 @@ async def test_a_secret_in_the_live_answer_is_not_shown(monkeypatch: pytest.Monk
         shown = await found.done("POST", LIVE)
 
     assert KEY not in json.dumps(shown)
-    assert "REDACTED" in shown["live"]["answers"][0]["text"]
+    assert "REDACTED" in shown["live"]["answers"][0]["parts"][0]["text"]
 
 
 async def test_a_service_that_needs_no_key_is_asked_without_one(open_world: World) -> None:

@@ -1,7 +1,7 @@
 """Two cassettes, or two interactions, compared by meaning."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -14,6 +14,7 @@ from tapeway.admin.models.inspection import CompareCassettesQuery, CompareQuery
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
 from tapeway.admin.responses import json_response, stream_response
+from tapeway.core.cassette.branches import Place, flattened
 from tapeway.core.http.routing import assign_route
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules, rules_of_meta
@@ -36,6 +37,7 @@ from tapeway.inspection.pairing import (
 LOOK_S = 0.2
 """How often events tell how far a comparison has come."""
 
+_Places = tuple[Sequence[Place] | None, Sequence[Place] | None]
 MOST_ROWS = 10_000
 _MOST_SHOWN = 1000
 """The most pairs with differences, and the most recordings of one side alone."""
@@ -92,16 +94,26 @@ async def _comparison(
     context: HandlerContext, names: tuple[str, str], *, headers: bool
 ) -> tuple[Callable[[], bytes], Progress]:
     """What compares two cassettes, which are read already, in a thread; and how far it has come."""
-    sides = await _read(context, names[0]), await _read(context, names[1])
+    read = await _read(context, names[0]), await _read(context, names[1])
+    sides = read[0][0], read[1][0]
     rules = merged_rules(_rules_in(dict(sides[0].head.meta)), context.broker.rules)
     progress = Progress(of=sum(len(stored.interactions) for stored in sides))
-    return partial(_compared, context, names, sides, rules, progress, headers=headers), progress
+    places = read[0][1], read[1][1]
+    compared = partial(_compared, context, names, sides, rules, progress, places, headers=headers)
+    return compared, progress
 
 
-async def _read(context: HandlerContext, name: str) -> StoredCassette:
+async def _read(
+    context: HandlerContext, name: str
+) -> tuple[StoredCassette, Sequence[Place] | None]:
+    """A cassette, with what it has from its bases; then also where each recording is."""
     advice = "compared here: use 'tapeway cassette diff', or compare two interactions"
     await refuse_large(context, name, advice, files=True)
-    return await read_cassette(context, name)
+    stored = await read_cassette(context, name)
+    layers = await context.broker.source.layers(name, stored.head)
+    if not layers:
+        return stored, None
+    return await asyncio.to_thread(flattened, name, stored, layers)
 
 
 async def rules_in_force(context: HandlerContext, name: str) -> Rules:
@@ -127,6 +139,7 @@ def _compared(
     sides: tuple[StoredCassette, StoredCassette],
     rules: Rules,
     progress: Progress,
+    places: _Places,
     *,
     headers: bool,
 ) -> bytes:
@@ -135,7 +148,7 @@ def _compared(
         for name, stored in zip(names, sides, strict=True)
     ]
     compared = compare(first, second, rules, headers=headers, rows=True, progress=progress)
-    return _document(asyncio.run(compared))
+    return _document(asyncio.run(compared), places)
 
 
 def _compared_items(
@@ -154,7 +167,7 @@ def _compared_items(
     return _document(CassetteDiff(names, *counts, different, (), (), (row,)))
 
 
-def _document(diff: CassetteDiff) -> bytes:
+def _document(diff: CassetteDiff, places: _Places = (None, None)) -> bytes:
     shown = CassetteDiff(
         diff.names,
         diff.equal,
@@ -166,6 +179,8 @@ def _document(diff: CassetteDiff) -> bytes:
     return dump(
         {
             "names": list(diff.names),
+            # Where the recordings of a side with a base are: they are numbered for the comparison.
+            "places": [None if side is None else [[*place] for place in side] for side in places],
             **diff_document(shown),
             "counts": {
                 "different": len(diff.different),

@@ -13,6 +13,7 @@ from tapeway.admin.operation import OperationCall
 from tapeway.admin.responses import json_response
 from tapeway.conversations.transcript import read_conversations
 from tapeway.cooperative import free_in_steps
+from tapeway.core.model.interaction import Interaction
 from tapeway.inspection.conversation import Conversations, WantedMessages
 
 
@@ -50,9 +51,10 @@ async def _conversations(context: HandlerContext, name: str) -> Conversations:
         await refuse_large(context, name)
         stored = await read_cassette(context, name)
         transcript, turns = await read_conversations(stored, context.broker.prices)
-        conversations = await asyncio.to_thread(Conversations, transcript, turns)
+        items = [item for item in stored.interactions if isinstance(item, Interaction)]
+        conversations = await asyncio.to_thread(Conversations, transcript, turns, items)
         held: list[object] = [*transcript.messages, *turns.turns, *stored.interactions]
-        del stored, transcript, turns
+        del stored, transcript, turns, items
         await asyncio.to_thread(free_in_steps, held)
         return conversations
 

@@ -48,6 +48,8 @@ IsOf = Callable[[str, str], bool]
 def varied_names(response: Headers) -> tuple[str, ...]:
     """The request fields, in lower case, on which an answer with these fields depends."""
     listed = b",".join([value for name, value in response if name.lower() == b"vary"])
+    if not listed:
+        return ()
     names = dict.fromkeys([part.strip().lower() for part in listed.decode("latin-1").split(",")])
     return tuple([name for name in names if _decides(name)][:_MOST_NAMES])
 
