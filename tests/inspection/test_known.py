@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.inspection.known import HeldRecordings, KnownCassettes
 from tests.support.exchanges import interaction
 
@@ -64,15 +65,20 @@ async def test_a_cassette_may_have_readings_of_several_kinds() -> None:
     assert reader.read == ["a 1"]
 
 
+def cassette(*indexes: int) -> StoredCassette:
+    head = CassetteHead("2026-01-02T03:04:05+00:00", "a-run")
+    return StoredCassette(head, [interaction(index=index) for index in indexes])
+
+
 def test_recordings_are_found_by_index() -> None:
-    held = HeldRecordings([interaction(index=5), interaction(index=3)], 700)
+    held = HeldRecordings(cassette(5, 3), 700)
 
     assert [held.get(at) is None for at in (3, 4, 5, 6)] == [False, True, False, True]
     assert (len(held), held.size) == (2, 700)
 
 
 def test_recordings_are_paged_in_the_order_of_their_indexes() -> None:
-    held = HeldRecordings([interaction(index=at) for at in (5, 3, 9)], 700)
+    held = HeldRecordings(cassette(5, 3, 9), 700)
 
     pages = [held.page(after, 2) for after in (None, 3, 5, 9)]
 

@@ -54,7 +54,7 @@ class OpenedPage:
         if token is not None:
             self.enter_token(token)
         elif wait:
-            self.tab.locator("main h1").first.wait_for()
+            self.tab.locator("main h1:visible").first.wait_for()
 
     def _heard(self, message: ConsoleMessage) -> None:
         # A response of 400 and above is said on the console too; the page handles those.
@@ -71,7 +71,7 @@ class OpenedPage:
             }""",
             hash_,
         )
-        self.tab.locator("main h1").first.wait_for()
+        self.tab.locator("main h1:visible").first.wait_for()
 
     def enter_token(self, token: str) -> None:
         """Answer the prompt for it."""

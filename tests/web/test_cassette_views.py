@@ -57,11 +57,11 @@ def test_a_very_long_cassette_is_scrolled_from_end_to_end(
         assert page.tab.locator("[role=option]").count() < 60
         page.tab.get_by_text(f"#{many // 2}", exact=True).click()
         page.see(f"/ #{many // 2}")
-        page.tab.get_by_role("link", name="next", exact=True).click()
+        page.tab.get_by_role("button", name="next", exact=True).click()
         page.see(f"/ #{many // 2 + 1}")
         page.go(f"#/cassettes/many/{many - 1}")
-        assert page.tab.get_by_role("link", name="previous", exact=True).count() == 1
-        assert page.tab.get_by_role("link", name="next", exact=True).count() == 0
+        assert page.tab.get_by_role("button", name="previous", exact=True).is_enabled()
+        assert page.tab.get_by_role("button", name="next", exact=True).is_disabled()
 
 
 @pytest.mark.slow

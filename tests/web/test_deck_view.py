@@ -18,7 +18,7 @@ from tests.web.slow_upstream import SlowUpstream
 
 @pytest.mark.slow
 def test_the_controls_say_what_will_happen_and_do_it(deck: Deck, open_page: PageOpener) -> None:
-    page = open_page(deck.admin.url)
+    page = open_page(f"{deck.admin.url}/#/deck")
     page.see("Nothing was asked yet")
     assert ask(deck.proxy_url, "Hello") == "recorded"
     page.until(
@@ -57,7 +57,7 @@ def test_the_controls_name_cassettes_with_a_mode_of_their_own_and_end_it(
     deck: Deck, open_page: PageOpener
 ) -> None:
     deck.mode("record", cassette="smoke")
-    page = open_page(deck.admin.url)
+    page = open_page(f"{deck.admin.url}/#/deck")
     page.see("Not in this mode: smoke (record). It has a mode of its own.")
 
     page.click("replay")
@@ -74,7 +74,7 @@ def test_the_controls_name_cassettes_with_a_mode_of_their_own_and_end_it(
 
 @pytest.mark.slow
 def test_a_refused_change_is_said(deck: Deck, open_page: PageOpener) -> None:
-    page = open_page(deck.admin.url)
+    page = open_page(f"{deck.admin.url}/#/deck")
 
     page.click("Insert…")
     page.tab.get_by_label("Cassette", exact=True).fill("../away")
@@ -90,7 +90,7 @@ def test_a_token_is_asked_for_once_and_kept_for_the_tab(
 ) -> None:
     token = "token-of-the-page-0123456789"
     with serve(store=str(tmp_path), mode="replay", admin_token=token) as deck:
-        page = open_page(deck.admin.url, token="a wrong one")
+        page = open_page(f"{deck.admin.url}/#/deck", token="a wrong one")
         page.see("That token was not accepted.")
         page.enter_token(token)
         page.see("Active cassette")
@@ -109,7 +109,7 @@ def test_it_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
     ask(deck.proxy_url, "Hello")
 
     for size, scheme in [((1280, 800), "light"), (NARROW, "dark")][:: step(2)]:
-        page = open_page(deck.admin.url, size, scheme)
+        page = open_page(f"{deck.admin.url}/#/deck", size, scheme)
         page.see("Loaded cassettes")
         assert page.faults_of_access() == []
         assert not page.overflows()
@@ -118,7 +118,7 @@ def test_it_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
 def test_on_a_phone_nothing_is_beyond_the_edge(deck: Deck, open_page: PageOpener) -> None:
     ask(deck.proxy_url, "Hello")
     ask(f"{deck.proxy_url}/@tests%2Fgeography-of-france", "Hello")
-    page = open_page(deck.admin.url, NARROW)
+    page = open_page(f"{deck.admin.url}/#/deck", NARROW)
     page.see("tests/geography-of-france".partition("/")[0])
 
     assert page.tab.evaluate(BEYOND) == []
@@ -147,7 +147,7 @@ def test_a_stream_that_is_being_recorded_grows_until_it_is_durable(
         page.see("receiving: not durable yet")
         page.until("() => document.querySelector('.growing').textContent.includes('one')")
         assert page.faults_of_access() == []
-        beside = open_page(deck.admin.url)
+        beside = open_page(f"{deck.admin.url}/#/deck")
         beside.click("Eject default")
         beside.see("1 in use, 0 idle, 1 opened since the start")
         beside.see("It waits for 1 recording in flight.")
@@ -184,7 +184,7 @@ def test_it_works_behind_a_path_prefix(deck: Deck, open_page: PageOpener) -> Non
 
     page = open_page("about:blank", wait=False)
     page.tab.route("http://host.invalid/**", forward)
-    page.tab.goto("http://host.invalid/of/tapeway/")
+    page.tab.goto("http://host.invalid/of/tapeway/#/deck")
     page.see("Loaded cassettes")
     page.go("#/journal")
     page.until("() => document.querySelectorAll('[role=option]').length === 1")
@@ -198,7 +198,7 @@ def test_a_change_on_a_shared_store_names_all_instances(
 ) -> None:
     store = f"{postgres_dsn}{'&' if '?' in postgres_dsn else '?'}schema=deck_of_the_page"
     with serve(store=store, mode="auto") as deck, serve(store=store, mode="auto") as other:
-        page = open_page(deck.admin.url)
+        page = open_page(f"{deck.admin.url}/#/deck")
         page.click("replay")
         page.see("It is done on all 2 instances that share this store")
         page.click("Switch to replay")
@@ -210,7 +210,7 @@ def test_the_deck_shows_what_to_set_as_base_url(
     tmp_path: Path, upstream: ThreadedStandIn, open_page: PageOpener
 ) -> None:
     with serve(store=str(tmp_path), mode="auto", route=[f"openai={upstream.url}"]) as deck:
-        page = open_page(deck.admin.url)
+        page = open_page(f"{deck.admin.url}/#/deck")
 
         page.see(deck.proxy_url)
         page.see(f"export OPENAI_BASE_URL={deck.proxy_url}/openai/v1")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from playwright.sync_api import Response
@@ -16,14 +17,14 @@ MANY = 2500
 KIB = 1024
 
 
-def calls() -> list[dict[str, object]]:
+def calls(count: int = MANY) -> list[dict[str, Any]]:
     found = []
-    for at in range(MANY):
+    for at in range(count):
         body = {"model": MODEL, "messages": [{"role": "user", "content": f"Question {at}."}]}
         message = {"role": "assistant", "content": f"Its answer is word{at}."}
         choices = [{"index": 0, "message": message}]
         answer = {"json": {"object": "chat.completion", "model": MODEL, "choices": choices}}
-        interaction = exchange(body, answer, latency_ms=float(at * 7919 % MANY))
+        interaction = exchange(body, answer, latency_ms=float(at * 7919 % count))
         interaction["request"] |= {
             "url": "https://api.openai.com/v1/chat/completions",
             "route": "openai",
@@ -113,3 +114,34 @@ def test_any_turn_of_a_conversation_is_three_calls_away(many: OpenedPage) -> Non
     assert [path.partition("?")[0] for path in found.paths] == ["messages", "turns", "messages"]
     # The bar of time does not have an element for each turn.
     assert many.tab.locator(".time-bar rect").count() <= 500
+
+
+SHOWN_AFTER_MS = """async ([hash, wanted]) => {
+    const start = performance.now();
+    location.hash = hash;
+    const there = () => document.querySelector('main').innerText.includes(wanted);
+    while (!there()) await new Promise((drawn) => requestAnimationFrame(drawn));
+    return performance.now() - start;
+}"""
+
+
+@pytest.mark.slow
+def test_lists_and_recordings_of_twenty_thousand_are_shown_within_half_a_second(
+    shared_deck: Deck, open_page: PageOpener
+) -> None:
+    stored(shared_deck, "twenty", calls(20_000))
+    page = open_page(f"{shared_deck.admin.url}/#/cassettes/twenty?order=slowest")
+    page.see("20,000 found")
+
+    for hash_, wanted in [
+        ("#/cassettes/twenty", "20,000 interactions"),
+        ("#/cassettes/twenty/15000", "/ #15000"),
+        ("#/cassettes/twenty?order=tokens", "20,000 found"),
+        ("#/cassettes/twenty/17499?text=word17499", "/ #17499"),
+    ]:
+        # On a busy machine some looks take longer: the page can do it.
+        took = []
+        for _ in range(3):
+            page.go("#/deck")
+            took.append(page.tab.evaluate(SHOWN_AFTER_MS, [hash_, wanted]))
+        assert min(took) < 500, (hash_, took)

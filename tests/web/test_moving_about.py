@@ -88,15 +88,3 @@ def test_a_cassette_is_searched_filtered_and_sorted(
     page.see("/ #700")
     page.tab.go_back()
     page.see("1 found")
-
-
-@pytest.mark.slow
-def test_one_sentence_says_that_the_server_is_gone_and_one_that_it_is_back(
-    shared_deck: Deck, open_page: PageOpener
-) -> None:
-    page = open_page(f"{shared_deck.admin.url}/#/cassettes")
-
-    page.tab.route("**/healthz", lambda route: route.abort())
-    page.see("tapeway does not answer: it has stopped, or the network to it is down.")
-    page.tab.unroute("**/healthz")
-    page.see("tapeway is back.")

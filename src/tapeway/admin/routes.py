@@ -25,8 +25,14 @@ from tapeway.admin.handlers.import_export import (
 from tapeway.admin.handlers.inspection.comparison import comparison_events, get_comparison
 from tapeway.admin.handlers.inspection.entry import get_call, get_entry
 from tapeway.admin.handlers.inspection.exchange import get_view, list_titles
-from tapeway.admin.handlers.inspection.live import ask_live, get_live
+from tapeway.admin.handlers.inspection.live import (
+    ask_live,
+    get_live,
+    get_record,
+    record_missed,
+)
 from tapeway.admin.handlers.inspection.recordings import list_recordings, recording_events
+from tapeway.admin.handlers.inspection.rules import delete_rule, get_rules
 from tapeway.admin.handlers.inspection.turns import list_messages, list_turns
 from tapeway.admin.handlers.interactions import (
     append_interactions,
@@ -88,6 +94,13 @@ TABLE: tuple[Operation, ...] = (
     # What only the web page calls, up to `comparison/events`.
     _page("GET", f"{_API}/eject", get_eject, errors=(503,)),
     _page("GET", f"{_API}/journal/{{id}}/call", get_call, _FOR_PAGE, errors=(404, 500)),
+    _page("GET", f"{_API}/journal/{{id}}/record", get_record, errors=(404, 409)),
+    _page(
+        "POST",
+        f"{_API}/journal/{{id}}/record",
+        record_missed,
+        errors=(404, 409, 500, 502, 503, 504, 507),
+    ),
     _page("GET", f"{_API}/recordings", list_recordings, errors=(409,)),
     _page(
         "GET",
@@ -106,6 +119,8 @@ TABLE: tuple[Operation, ...] = (
         _FOR_PAGE,
         errors=(404, 409, 500, 502, 503, 504),
     ),
+    _page("GET", f"{_NAMED}/rules", get_rules, errors=(404, 409, 500)),
+    _page("DELETE", f"{_NAMED}/rules", delete_rule, errors=_CHANGE_ERRORS),
     _page("GET", f"{_NAMED}/turns", list_turns, _FOR_PAGE, errors=(404, 500)),
     _page("GET", f"{_NAMED}/comparison", get_comparison, _FOR_PAGE, errors=(404, 409, 413, 500)),
     _page(

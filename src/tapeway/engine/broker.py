@@ -16,7 +16,7 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall, Plan, Replay
 from tapeway.core.http.routing import RouteTable, on_other_routes
 from tapeway.core.matching.request_redaction import RequestRedaction
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import NO_RULES, RuleChange, Rules, adding
 from tapeway.core.misses.miss import Miss
 from tapeway.core.misses.near_names import question
 from tapeway.core.model.control import (
@@ -409,11 +409,15 @@ class Broker:
         return report
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
-        """Add rules to a cassette, at once and permanently; returns all that are in force.
+        """Add rules to a cassette; otherwise as `change_rules`."""
+        return await self.change_rules(name, adding(rules))
+
+    async def change_rules(self, name: str, change: RuleChange) -> Rules:
+        """Change the rules of a cassette, at once and permanently; returns all that are in force.
 
         Requests that arrive meanwhile wait. Raises StoreError; then nothing has changed.
         """
-        return await self._context.run_to_end(self.source.add_rules(name, rules))
+        return await self._context.run_to_end(self.source.change_rules(name, change))
 
     async def prepare(self, name: str | None = None) -> None:
         """Load a cassette, by default the active one. Raises StoreError.

@@ -51,17 +51,38 @@ def not_asked(item: Interaction, call: ApiCall | None, table: RouteTable, issued
     request, response = item.request, item.response
     if item.failure is not None or response.verdict == "truncated" or response.status in PASSING:
         return "recorded as a failure"
+    if changes_something(request, call):
+        return "may change something at the service"
+    if reason := not_sendable(request, table):
+        return reason
+    if issued & _named(request):
+        return "continues what an earlier answer began"
+    return ""
+
+
+def changes_something(request: Request, call: ApiCall | None) -> bool:
+    """Whether a request may change something at the service."""
+    if request.method == WEBSOCKET or request.method in _READS:
+        return False
+    return call is None or call.endpoint not in _ANSWERS_ALONE
+
+
+def not_sendable(request: Request, table: RouteTable) -> str:
+    """Why a stored request cannot be sent as it once was; empty if it can be."""
     if request.method == WEBSOCKET:
         return "recorded on a WebSocket connection"
-    if request.method not in _READS and (call is None or call.endpoint not in _ANSWERS_ALONE):
-        return "may change something at the service"
     if upstream_url(request, table) is None:
         return "no route leads there"
     if has_placeholder(request.target) or has_placeholder(request.body.decode("latin-1")):
         return "a secret was taken out of the request"
-    if issued & _named(request):
-        return "continues what an earlier answer began"
     return ""
+
+
+def sent_again(request: Request, table: RouteTable, environ: Mapping[str, str]) -> Request:
+    """A stored request as it is sent, with the key of the environment."""
+    key = credential(request, environ, table)
+    headers = (*_sent_headers(request), *(() if key is None else (key[1],)))
+    return replace(request, base=upstream_url(request, table) or "", headers=headers)
 
 
 def upstream_url(request: Request, table: RouteTable) -> str | None:
@@ -131,10 +152,7 @@ async def ask(
     max_body: int,
 ) -> tuple[Request, Response]:
     """The request for a recording, and the present answer of the service. Raises UpstreamError."""
-    request = item.request
-    key = credential(request, environ, table)
-    headers = (*_sent_headers(request), *(() if key is None else (key[1],)))
-    sent = replace(request, base=upstream_url(request, table) or "", headers=headers)
+    sent = sent_again(item.request, table, environ)
     async with responder.ask(sent) as answer:
         body: list[bytes] = []
         arrivals = ChunkTimes()

@@ -2,10 +2,11 @@
 
 import asyncio
 from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 
 MOST_BYTES = 192 * 1024 * 1024
@@ -58,14 +59,15 @@ class KnownCassettes:
 
 
 class HeldRecordings:
-    """The recordings of one version of a file, by index.
+    """The recordings of one version of a file, by index, and its head.
 
     Bodies are made when they are looked at: a list is shown once the file is read.
     """
 
-    def __init__(self, items: Iterable[AnyInteraction], size: int) -> None:
+    def __init__(self, stored: StoredCassette, size: int) -> None:
         """`size` is that of the file."""
-        self._items = sorted(items, key=_index)
+        self.head = stored.head
+        self._items = sorted(stored.interactions, key=_index)
         self._indexes = [item.index for item in self._items]
         self.size = size
 

@@ -16,6 +16,7 @@ from tapeway.core.misses.miss import MissedRequest
 from tapeway.core.misses.nearest import MOST_DIFFERENCES, path_of, request_differences
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.model.messages import LARGE_BODY, Request
+from tapeway.core.text import nearest_names
 
 Part = Literal["route", "method", "path", "query", "body", "headers", "repeats"]
 Finding = Literal["ok", "differs", "not_compared"]
@@ -23,6 +24,8 @@ Finding = Literal["ok", "differs", "not_compared"]
 _MOST_SEARCHED = 1000
 _MOST_SEARCHED_BYTES = 8 * 1024 * 1024
 _MOST_INDEXES = 5
+_MOST_PATHS = 1000
+"""Among which the nearest is looked for."""
 
 _NO_HEADERS = "no header that counts"
 _NOTHING_NEAR = "there is no recording to compare it with"
@@ -189,13 +192,16 @@ def _without_nearest(
     calls = [exchange.request for exchange in map(exchange_of, recordings) if exchange is not None]
     request, path = missed.request, path_of(missed.request, rules)
     methods = [call for call in calls if call.method == request.method]
+    paths = [*dict.fromkeys(path_of(call, rules) for call in methods)]
     known: tuple[tuple[Part, str, bool], ...] = (
         ("route", request.route, any(call.route in ("", request.route) for call in calls)),
         ("method", request.method, bool(methods)),
-        ("path", path, any(path_of(call, rules) == path for call in methods)),
+        ("path", path, path in paths),
     )
     for part, value, is_known in known:
-        if is_known:
+        if part == "path" and not is_known and (near := nearest_names(path, paths[:_MOST_PATHS])):
+            yield PartVerdict(part, "differs", f"nothing is recorded with it; {near[0]} is")
+        elif is_known:
             yield PartVerdict(part, "ok", f"there are recordings with the {part} {value}")
         else:
             yield PartVerdict(part, "differs", f"nothing is recorded with the {part} {value}")

@@ -86,6 +86,7 @@ def title(item: AnyInteraction) -> dict[str, Json]:
         "content_type": None,
         "streamed": False,
         "latency_ms": None,
+        "first_byte_ms": None,
         "request_bytes": None,
         "response_bytes": None,
         "model": None,
@@ -109,6 +110,7 @@ def title(item: AnyInteraction) -> dict[str, Json]:
         "content_type": None if content_type is None else content_type.decode("latin-1"),
         "streamed": is_stream(response),
         "latency_ms": item.latency_ms,
+        "first_byte_ms": first_byte_ms(item),
         "request_bytes": len(request.body) if request.file is None else request.file.size,
         "response_bytes": response.size,
         "model": item.metadata.get("model"),
@@ -116,6 +118,13 @@ def title(item: AnyInteraction) -> dict[str, Json]:
         "unmarked": response.verdict == "unmarked",
         "tags": [escape_surrogates(tag) for tag in item.tags],
     }
+
+
+def first_byte_ms(item: Interaction) -> float | None:
+    """When the answer of a call began, after the request; None where that is not known."""
+    response = item.response
+    times = response.chunk_times.times
+    return (times[0] if times else response.at_ms) or None
 
 
 def model_and_tokens(item: AnyInteraction) -> tuple[str | None, int | None]:

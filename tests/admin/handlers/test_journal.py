@@ -24,7 +24,7 @@ KEYS = [
     *("duration_ms", "match_key", "message", "nearest", "suggestion"),
     *("record_command", "attempt", "faulted", "slot", "take"),
     *("client_address", "request_id", "trace_id", "asked", "answered"),
-    *("model", "tokens"),
+    *("model", "tokens", "first_byte_ms", "recorded_ms"),
 ]
 
 
@@ -66,6 +66,8 @@ async def test_an_entry_says_what_became_of_a_request_and_why(open_world: World)
         "answered": None,
         "model": None,
         "tokens": None,
+        "first_byte_ms": None,
+        "recorded_ms": None,
     }
     assert hit["match_key"].startswith("v1:")
     assert (miss["outcome"], miss["status"], miss["interaction"]) == ("miss", 400, None)

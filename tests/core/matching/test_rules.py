@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from functools import reduce
 
 import pytest
 from hypothesis import given
@@ -93,6 +94,21 @@ def test_addresses_in_bodies_are_steps_from_the_body_on() -> None:
 @given(ANY)
 def test_written_rules_are_read_back(any_rules: Rules) -> None:
     assert rules.parse_rules(rules.rules_document(any_rules)) == any_rules
+
+
+@given(any_rules=ANY, others=ANY)
+def test_rules_that_are_removed_are_those_of_the_others_and_no_more(
+    any_rules: Rules, others: Rules
+) -> None:
+    left, gone = {*rules.single_rules(any_rules)}, {*rules.single_rules(others)}
+
+    assert rules.removing(any_rules)(any_rules) == NO_RULES
+    assert {*rules.single_rules(rules.removing(others)(any_rules))} == left - gone
+
+
+@given(ANY)
+def test_single_rules_are_together_the_rules(any_rules: Rules) -> None:
+    assert reduce(rules.merged_rules, rules.single_rules(any_rules), NO_RULES) == any_rules
 
 
 def test_no_rules_are_written_as_an_empty_table_and_are_false() -> None:

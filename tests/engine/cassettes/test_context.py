@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.matching.rules import Rules, merged_rules
+from tapeway.core.matching.rules import Rules, merged_rules, removing
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.engine.recording.selection import Policy
 from tapeway.errors import CassetteCorrupt, StoreFull
@@ -97,6 +97,21 @@ async def test_an_accepted_rule_holds_at_once_and_is_kept() -> None:
         assert (await running.get("/v1/x?ts=2")).body == b"b"
         assert (await running.get("/v1/x?ts=3")).outcome == "miss"
         assert (await meta(store))["rules"] == {"ignore": ["query.ts"]}
+
+
+async def test_a_removed_rule_ends_at_once_and_is_not_kept() -> None:
+    store = await recorded("a", path="/v1/x?ts=1")
+    async with running_broker("replay", store=store) as running:
+        await running.broker.add_rules("default", IGNORE_TS)
+        await running.broker.add_rules("default", Rules(ignore=("query.n",), match=("x-a",)))
+        assert (await running.get("/v1/x?ts=2&n=1")).outcome == "replayed"
+
+        left = await running.broker.change_rules("default", removing(IGNORE_TS))
+
+        assert left == Rules(ignore=("query.n",), match=("x-a",))
+        assert (await running.get("/v1/x?ts=2")).outcome == "miss"
+        assert (await running.get("/v1/x?ts=1&n=1")).outcome == "replayed"
+        assert (await meta(store))["rules"] == {"ignore": ["query.n"], "match": ["x-a"]}
 
 
 async def test_recordings_that_become_equal_are_repeats_of_one_another() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tapeway.core.cassette.plan import Incoming, LiveCall
 from tapeway.core.matching import received_request
 from tapeway.core.matching.key import KeyAndBody, key_and_body
-from tapeway.core.matching.rules import Rules
+from tapeway.core.matching.rules import Rules, removing
 from tapeway.core.model.cassette import (
     CassetteHead,
     Lease,
@@ -150,6 +150,20 @@ async def test_rules_added_on_one_instance_are_in_force_on_the_other() -> None:
 
         assert (await other.get("/v1/x?ts=3")).outcome == "replayed"
         assert found.common.heads["default"].meta["rules"] == {"ignore": ["query.ts"]}
+
+
+async def test_a_rule_removed_on_one_instance_is_gone_on_the_other() -> None:
+    async with shared_brokers() as found:
+        one, other = found.instances
+        await one.get("/v1/x?ts=1")
+        rules = Rules(ignore=("query.ts",))
+        await one.broker.add_rules("default", rules)
+        assert (await other.get("/v1/x?ts=2")).outcome == "replayed"
+
+        assert await other.broker.change_rules("default", removing(rules)) == Rules()
+
+        assert (await one.get("/v1/x?ts=3")).outcome == "recorded"
+        assert found.common.heads["default"].meta["rules"] == {}
 
 
 async def test_rules_of_the_settings_are_put_into_a_cassette_that_lacks_them() -> None:

@@ -42,10 +42,11 @@ from tapeway.core.misses.miss import (
     changed_value,
 )
 from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
+from tapeway.core.model.interaction import exchange_of
 from tapeway.engine.journal import EntryQueue, MissedCall, ServedRequest
 from tapeway.engine.report.lines import miss_lines
 from tapeway.errors import AdminError
-from tapeway.inspection.summary import model_and_tokens
+from tapeway.inspection.summary import first_byte_ms, model_and_tokens
 from tapeway.providers.api_call import describe_call
 
 _OPENING = b": new journal entries follow\n\n"
@@ -178,6 +179,8 @@ class _CallGist:
     answered: str
     model: str | None = None
     tokens: int | None = None
+    first_byte_ms: float | None = None
+    recorded_ms: float | None = None
 
 
 def journal_entry(entry: ServedRequest, gist: _CallGist | None = None) -> JournalEntry:
@@ -214,6 +217,8 @@ def journal_entry(entry: ServedRequest, gist: _CallGist | None = None) -> Journa
         answered=None if gist is None else gist.answered,
         model=None if gist is None else gist.model,
         tokens=None if gist is None else gist.tokens,
+        first_byte_ms=None if gist is None else gist.first_byte_ms,
+        recorded_ms=None if gist is None else gist.recorded_ms,
     )
 
 
@@ -252,7 +257,14 @@ def _described(entry: ServedRequest, item: Searchable) -> _CallGist:
     call_gist = gist_of(item)
     # The message says what failed; the answer is the same in the words of the API.
     answered = message if entry.outcome == "error" else call_gist.answered
-    return _CallGist(call_gist.asked, answered or call_gist.answered, *model_and_tokens(item))
+    exchange = exchange_of(item)
+    return _CallGist(
+        call_gist.asked,
+        answered or call_gist.answered,
+        *model_and_tokens(item),
+        None if exchange is None else first_byte_ms(exchange),
+        None if exchange is None or entry.outcome != "replayed" else exchange.latency_ms,
+    )
 
 
 def _why_missed(entry: ServedRequest) -> str:

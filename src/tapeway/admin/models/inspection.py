@@ -41,6 +41,8 @@ class WholeEntry(ResponseModel):
     verdicts: list[PartVerdict]
     """Of a miss: each of its parts."""
     suggestion: str | None
+    unsafe: str | None
+    """Why the suggestion is refused by now: recordings that differ would be equal."""
     preview: Preview | None
     """What would answer if the suggestion were accepted; nothing is changed."""
     recording: AnsweringRecording | None
@@ -137,6 +139,31 @@ class LiveReadiness(ResponseModel):
     credential: str | None = Field(
         description="The environment variable whose key is sent, or AWS credentials for a signature."
     )
+    changes: bool = Field(description="Whether it may change something at the service.")
     usd: float | None = Field(description="The price of the recorded call, if it is known.")
     prompt_tokens: int | None
     completion_tokens: int | None
+
+
+class RecordedMiss(ResponseModel):
+    """The answer to a request that had missed."""
+
+    cassette: str
+    index: int | None = Field(description="Of the recording; null if the answer was not stored.")
+    status: int | None = Field(description="Of the live answer; null if a recording was there.")
+    note: Text | None = Field(description="Why it was not stored, or is in doubt.")
+
+
+class CassetteRule(ResponseModel):
+    """A rule in force for a cassette."""
+
+    rule: Text = Field(description="As a line for `[rules]`.")
+    of_settings: bool = Field(description="Whether the settings have it, which add it again.")
+
+
+class CassetteRules(ResponseModel):
+    rules: list[CassetteRule]
+
+
+class RuleQuery(RequestModel):
+    rule: str = Field(min_length=1, max_length=4000, description="A line for `[rules]`.")

@@ -116,6 +116,13 @@ class JournalEntry(ResponseModel):
     )
     model: Text | None = Field(None, description="With `gist`: the model that was asked.")
     tokens: int | None = Field(None, description="With `gist`: the tokens of the call in all.")
+    first_byte_ms: float | None = Field(
+        None,
+        description="With `gist`: when the answer began, after the request; of a replay as recorded.",
+    )
+    recorded_ms: float | None = Field(
+        None, description="With `gist`: how long the call took that is replayed."
+    )
 
 
 class JournalPage(ResponseModel):

@@ -592,9 +592,13 @@ class CassetteIndex:
         means that the store has just saved the whole cassette and numbered recordings by
         position.
         """
+        self.change_rules(merged_rules(self.rules, more), saved=saved)
+
+    def change_rules(self, rules: Rules, *, saved: bool = False) -> None:
+        """Put these rules in the place of those in force, as `apply_rules` adds some."""
         if saved and not self.is_numbered_by_position:
             self._renumber()
-        self.rules = merged_rules(self.rules, more)
+        self.rules = rules
         self.head = replace(self.head, meta=meta_with_rules(self.head.meta, self.rules))
         self.correlation = self._credentials = self._neighbours = None
         self._build(self.stored())

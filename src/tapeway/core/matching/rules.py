@@ -6,7 +6,7 @@ They are written alike below `[rules]` in tapeway.toml and in a cassette's `meta
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 from urllib.parse import unquote
 
@@ -157,6 +157,49 @@ def merged_rules(first: Rules, second: Rules) -> Rules:
             for rule in _RULES
         }
     )
+
+
+RuleChange = Callable[[Rules], Rules]
+"""Makes other rules of those that are in force."""
+
+
+def adding(more: Rules) -> RuleChange:
+    """The rules that are in force and these."""
+    return lambda held: merged_rules(held, more)
+
+
+def removing(rules: Rules) -> RuleChange:
+    """The rules that are in force without these."""
+    return lambda held: _without(held, rules)
+
+
+def single_rules(rules: Rules) -> Iterator[Rules]:
+    """Each of the rules alone; together they are the rules."""
+    for name, value in rules_document(replace(rules, agenttape_ignore=None)).items():
+        for part in _parts(value):
+            yield parse_rules({name: part})
+    if rules.agenttape_ignore is not None:
+        # The names belong together: they say how keys were made.
+        yield Rules(agenttape_ignore=rules.agenttape_ignore)
+
+
+def _parts(value: Json) -> Iterator[Json]:
+    if isinstance(value, dict):
+        yield from [{key: member} for key, member in value.items()]
+    elif isinstance(value, list) and value:
+        for item in value:
+            if isinstance(item, dict):
+                yield from _parts(item)
+            else:
+                yield [item]
+    else:
+        yield value
+
+
+def _without(held: Rules, gone: Rules) -> Rules:
+    removed = {*single_rules(gone)}
+    left = [rule for rule in single_rules(held) if rule not in removed]
+    return reduce(merged_rules, left, NO_RULES)
 
 
 def with_presets(rules: Rules) -> Rules:

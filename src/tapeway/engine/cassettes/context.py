@@ -56,9 +56,16 @@ def head_with_rules(head: CassetteHead, more: Rules) -> CassetteHead:
 
     Raises RulesFault for a `meta` whose rules cannot be read.
     """
-    own = rules_of_meta(head.meta)
-    rules = merged_rules(own, more)
-    return head if rules == own else replace(head, meta=meta_with_rules(head.meta, rules))
+    return head_under_rules(head, merged_rules(rules_of_meta(head.meta), more))
+
+
+def head_under_rules(head: CassetteHead, rules: Rules) -> CassetteHead:
+    """The head with these rules in its `meta` and no others; the same object where it has them.
+
+    Raises RulesFault for a `meta` whose rules cannot be read.
+    """
+    same = rules == rules_of_meta(head.meta)
+    return head if same else replace(head, meta=meta_with_rules(head.meta, rules))
 
 
 class KeyedLocks:

@@ -23,7 +23,7 @@ from tapeway.core.cassette.rerecording import head_checked
 from tapeway.core.correlation.index import CorrelationIndex, issued_key
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.http.routing import assign_route, base_paths
-from tapeway.core.matching.rules import Rules, rules_of_meta
+from tapeway.core.matching.rules import RuleChange, Rules, adding, rules_of_meta
 from tapeway.core.misses.miss import Miss, SearchedCassette
 from tapeway.core.misses.nearest import path_of
 from tapeway.core.misses.neighbours import Neighbours, SoughtRequest
@@ -45,7 +45,7 @@ from tapeway.engine.cassettes.context import (
     CassetteCounts,
     KeyedLocks,
     T,
-    head_with_rules,
+    head_under_rules,
     holds_nothing,
     not_loaded,
     with_rules,
@@ -494,7 +494,7 @@ class Followed(Source):
         name = view.search.name
         followed = self._followed.get(name)
         if followed is None or followed.token:
-            await self._context.run_to_end(self.add_rules(name, preset))
+            await self._context.run_to_end(self.change_rules(name, adding(preset)))
         else:
             # The head is written with the first recording.
             followed.cassette.apply_rules(preset)
@@ -707,12 +707,12 @@ class Followed(Source):
         """Have all instances read the cassettes' metadata anew."""
         await self.steer(lambda now: now)
 
-    async def add_rules(self, name: str, rules: Rules) -> Rules:
+    async def change_rules(self, name: str, change: RuleChange) -> Rules:
         followed = await self._follow(name)
         if not followed.token:
             raise holds_nothing(name)
         held = followed.cassette.head
-        if (head := head_with_rules(held, rules)) is not held:
+        if (head := head_under_rules(held, change(rules_of_meta(held.meta)))) is not held:
             await self.store.replace_head(name, head)
             await self.announce()
         return rules_of_meta(head.meta)

@@ -26,7 +26,7 @@ from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.cassette.rerecording import head_checked, head_checked_like, pruned
 from tapeway.core.correlation.unify import may_have_references
 from tapeway.core.http.routing import assign_routes
-from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules
+from tapeway.core.matching.rules import NO_RULES, RuleChange, Rules, adding
 from tapeway.core.misses.miss import SearchedCassette
 from tapeway.core.misses.neighbours import SoughtRequest
 from tapeway.core.model.cassette import StoredCassette
@@ -37,7 +37,7 @@ from tapeway.engine.cassettes.context import (
     CassetteCounts,
     KeyedLocks,
     T,
-    head_with_rules,
+    head_under_rules,
     not_loaded,
     with_rules,
 )
@@ -98,21 +98,21 @@ class CassetteRules:
         # Saving numbers the recordings by position.
         return await self._store.load(name, writable=True)
 
-    async def add(self, cassette: CassetteIndex, more: Rules) -> None:
-        """Add rules to a loaded cassette to which no call records, and save them.
+    async def change(self, cassette: CassetteIndex, change: RuleChange) -> None:
+        """Change the rules of a loaded cassette to which no call records, and save them.
 
         Raises StoreError; then nothing has changed.
         """
-        rules = merged_rules(cassette.rules, more)
+        rules = change(cassette.rules)
         if rules == cassette.rules and cassette.name not in self._unsaved:
             return
         # An empty cassette is written with the first recording.
         if len(cassette):
-            head = head_with_rules(cassette.head, rules)
+            head = head_under_rules(cassette.head, rules)
             await self._store.save(cassette.name, replace(cassette.stored(), head=head))
             self._unsaved.discard(cassette.name)
         # Nobody uses the cassette meanwhile.
-        await indexed(len(cassette), partial(cassette.apply_rules, more, saved=True))
+        await indexed(len(cassette), partial(cassette.change_rules, rules, saved=True))
 
     def add_unsaved(self, cassette: CassetteIndex, more: Rules) -> None:
         """Add rules to a cassette to which calls record; they are saved when it is unloaded."""
@@ -327,7 +327,7 @@ class Loaded(Source):
         else:
             # One that is ejected meanwhile begins anew.
             with suppress(AdminError):
-                await self._context.run_to_end(self.add_rules(cassette.name, preset))
+                await self._context.run_to_end(self.change_rules(cassette.name, adding(preset)))
 
     def _held(self, search: Search) -> CassetteIndex | None:
         """The cassette in use, or the empty stand-in of an unreadable cassette."""
@@ -431,10 +431,10 @@ class Loaded(Source):
     async def steer(self, change: Callable[[Control], Control]) -> None:
         self._apply(self._without_unloaded(change(self.control)))
 
-    async def add_rules(self, name: str, rules: Rules) -> Rules:
+    async def change_rules(self, name: str, change: RuleChange) -> Rules:
         await self.prepare(name)
         async with self._taken_out(name) as (cassette, _):
-            await self._rules.add(cassette, rules)
+            await self._rules.change(cassette, change)
             return cassette.rules
 
     @asynccontextmanager

@@ -16,7 +16,7 @@ from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
 from tapeway.core.correlation.index import CorrelationIndex
-from tapeway.core.matching.rules import Rules
+from tapeway.core.matching.rules import RuleChange, Rules
 from tapeway.core.misses.miss import Miss, SearchedCassette
 from tapeway.core.misses.neighbours import SoughtRequest
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -286,8 +286,8 @@ class Source(ABC):
         """Change what is in force, for all instances."""
 
     @abstractmethod
-    async def add_rules(self, name: str, rules: Rules) -> Rules:
-        """Add rules to a cassette, for all instances; returns all that are in force."""
+    async def change_rules(self, name: str, change: RuleChange) -> Rules:
+        """Change the rules of a cassette, for all instances; returns all that are in force."""
 
     @abstractmethod
     def out_of_use(self, name: str) -> AbstractAsyncContextManager[OutOfUse]:

@@ -2,6 +2,7 @@
 
 import { copyButton, fill, h, tabs } from "../shell/dom.js";
 import { size as sizeText } from "../shell/format.js";
+import { sought } from "../shell/sought.js";
 import { attempt } from "./dialog.js";
 import { bytesOf, hexView } from "./hex.js";
 import { jsonTree } from "./json-tree.js";
@@ -96,14 +97,14 @@ function treeOf(body) {
 
 function textOf(text) {
   const shown = text.slice(0, MOST_TEXT);
-  const pre = h("pre.text", { tabindex: "0", role: "region", "aria-label": "Text" }, shown);
+  const pre = h("pre.text", { tabindex: "0", role: "region", "aria-label": "Text" }, sought(shown));
   if (shown.length === text.length) return pre;
-  const more = h("button.quiet", { type: "button", on: { click: () => (fill(pre, text), more.remove()) } }, "Show the rest");
+  const more = h("button.quiet", { type: "button", on: { click: () => (fill(pre, sought(text)), more.remove()) } }, "Show the rest");
   return [pre, more];
 }
 
 function fields(text) {
-  const rows = [...new URLSearchParams(text)].map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td.mono", {}, value)));
+  const rows = [...new URLSearchParams(text)].map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td.mono", {}, sought(value))));
   return h("table", {}, h("tbody", {}, rows));
 }
 

@@ -1,6 +1,7 @@
 // A call for reading, whatever became of it: as messages where a model was asked, and as it came.
 
 import { h } from "../shell/dom.js";
+import { hasSought, sought } from "../shell/sought.js";
 import { bodyView } from "./body.js";
 import { lazy, messageList, textOf } from "./messages.js";
 import { sessionView } from "./session.js";
@@ -19,12 +20,12 @@ export function callView(view, { name, whole }) {
   // The messages of a session have their times.
   const inTime = view.timeline?.events.length > 1 && !view.session;
   const said = messagesOf(view);
-  const raw = h("div.sides", {}, sideOf("Request", [h("p.mono.address", {}, `${view.method} ${view.url}`), message(view.request, "request")]), sideOf("Answer", [failure(view), view.response && [statusOf(view.response), message(view.response, "response")]]));
+  const raw = h("div.sides", {}, sideOf("Request", [h("p.mono.address", {}, view.method, " ", sought(view.url)), message(view.request, "request")]), sideOf("Answer", [failure(view), view.response && [statusOf(view.response), message(view.response, "response")]]));
 
   function message({ headers, body }, side) {
-    const rows = headers.map(([field, value]) => h("tr", {}, h("th", { scope: "row" }, field), h("td.mono", {}, value)));
+    const rows = headers.map(([field, value]) => h("tr", {}, h("th", { scope: "row" }, field), h("td.mono", {}, sought(value))));
     return [
-      h("details.headers", {}, h("summary", {}, `Headers (${headers.length})`), h("table", {}, h("tbody", {}, rows))),
+      h("details.headers", { open: hasSought(headers) }, h("summary", {}, `Headers (${headers.length})`), h("table", {}, h("tbody", {}, rows))),
       bodyView(body, { name: `${name}-${side}${suffix(body.media_type)}`, whole: () => whole(body, side) }),
     ];
   }
@@ -33,7 +34,7 @@ export function callView(view, { name, whole }) {
     view.session && h("section.panel.messages", {}, h("h2", {}, "Messages"), sessionView(view.session)),
     said.length > 0 && !view.session && h("section.panel.messages", {}, h("h2", {}, "Messages"), messageList(said)),
     inTime && h("section.panel", {}, h("h2", {}, "In time"), timelineView(view.timeline, view.answers ?? [])),
-    said.length > 0 || view.session ? rawOf("Request and answer as they came", () => raw) : raw,
+    said.length > 0 || view.session ? rawOf("Request and answer as they came", () => raw, !hasSought(said.map((each) => each.parts)) && hasSought([view.request, view.response])) : raw,
   ];
 }
 
@@ -52,8 +53,8 @@ export function messagesOf(view) {
 }
 
 // The trees are one key away.
-export function rawOf(title, make) {
-  return lazy(h("summary", { data: { key: "r" } }, `${title} `, h("kbd", {}, "r")), make, "details.raw");
+export function rawOf(title, make, open = false) {
+  return lazy(h("summary", { data: { key: "r" } }, `${title} `, h("kbd", {}, "r")), make, "details.raw", open);
 }
 
 function sideOf(title, ...children) {

@@ -18,8 +18,9 @@ export function confirm({ title, body, action, danger = false }) {
   });
 }
 
-// A dialog that is shown until it is closed, and removed then.
-export function modal(title, body, buttons) {
+// A dialog that is shown until it is closed, and removed then. `mayLeave()` resolves to whether it may
+// be closed without its work having been done; `leave()` of the dialog asks it.
+export function modal(title, body, buttons, mayLeave = () => true) {
   const dialog = h(
     "dialog",
     { "aria-label": title },
@@ -28,9 +29,28 @@ export function modal(title, body, buttons) {
     h("div.buttons", {}, buttons),
   );
   document.body.append(dialog);
+  dialog.leave = async () => (await mayLeave()) && dialog.close();
+  dialog.addEventListener("cancel", (event) => {
+    event.preventDefault();
+    dialog.leave();
+  });
   dialog.addEventListener("close", () => dialog.remove());
   dialog.showModal();
   return dialog;
+}
+
+// The browser asks too, before the page with a draft is left.
+addEventListener("beforeunload", (event) => document.querySelector("dialog[open] textarea:not([readonly])") && event.preventDefault());
+
+// For `mayLeave`: asks before a draft is thrown away. `draft()` is what was written so far.
+export function draftGuard(draft) {
+  const first = draft();
+  return async () => draft() === first || confirm({ title: "Throw the draft away?", body: [h("p", {}, "What you have written is stored nowhere.")], action: "Throw it away", danger: true });
+}
+
+// Leave all dialogs: what they are about is no longer on the page.
+export function leaveDialogs() {
+  for (const each of document.querySelectorAll("dialog[open]")) each.leave();
 }
 
 // Asks for the token until there is one.
@@ -50,9 +70,9 @@ export function askToken(wrong) {
         h("label.field", { for: "token" }, "Token", field),
       ],
       [h("button.primary", { type: "button", on: { click: submit } }, "Continue")],
+      // There is nothing to see without it.
+      () => false,
     );
-    // There is nothing to see without it.
-    dialog.addEventListener("cancel", (event) => event.preventDefault());
   });
 }
 

@@ -2,6 +2,7 @@
 
 import { fill, h } from "../shell/dom.js";
 import { count, counted } from "../shell/format.js";
+import { hasSought, sought } from "../shell/sought.js";
 import { mediaElement } from "./media.js";
 import { differences, marked } from "./text-diff.js";
 
@@ -21,19 +22,19 @@ export const MARKS = {
 // `marks` is [{steps, kind, other}]: places that differ, and the value on the other side. `media`
 // is [{steps, media_type, encoding, size}].
 export function jsonTree(value, { marks = [], media = [], label = "JSON", open = OPEN_DEPTH } = {}) {
-  const tree = new Tree(marks, media, open);
+  const tree = new Tree([...marks, ...media].map((each) => each.steps).concat([...soughtIn(value, [])]), marks, media, open);
   return h("div.json", { role: "group", "aria-label": label }, tree.node(null, value, []));
 }
 
 class Tree {
-  constructor(marks, media, depth) {
+  constructor(shown, marks, media, depth) {
     this.depth = depth;
     this.budget = OPEN_AT_FIRST; // lines that may be open without having been opened
     this.marks = new Map(marks.map((each) => [keyOf(each.steps), each]));
     this.media = new Map(media.map((each) => [keyOf(each.steps), each]));
-    this.ways = new Set(); // ancestors of marks
-    for (const { steps } of [...marks, ...media]) {
-      for (let length = 0; length < steps.length; length += 1) this.ways.add(keyOf(steps.slice(0, length)));
+    this.ways = new Set(); // what is shown at once, and its ancestors
+    for (const steps of shown) {
+      for (let length = 0; length <= steps.length; length += 1) this.ways.add(keyOf(steps.slice(0, length)));
     }
   }
 
@@ -71,7 +72,7 @@ class Tree {
     const names = list ? value.map((_, at) => at) : Object.keys(value);
     const one = (name) => this.node(name, value[name], [...steps, name]);
     if (names.length <= LONG_LIST) return names.map(one);
-    const wanted = (name, at) => at < LIST_HEAD || this.ways.has(keyOf([...steps, name])) || this.marks.has(keyOf([...steps, name]));
+    const wanted = (name, at) => at < LIST_HEAD || this.ways.has(keyOf([...steps, name]));
     const shown = [];
     let hidden = [];
     names.forEach((name, at) => {
@@ -85,7 +86,7 @@ class Tree {
   }
 
   leaf(name, value, mark, media) {
-    const shown = typeof value === "string" ? text(value, mark) : h(`span.json-${value === null ? "null" : typeof value}`, {}, String(value));
+    const shown = typeof value === "string" ? text(value, mark) : h(`span.json-${value === null ? "null" : typeof value}`, {}, sought(String(value)));
     const player = media && typeof value === "string" ? mediaElement(value, media) : null;
     return h("div.json-leaf", {}, label(name), player ?? shown, mark && sign(mark));
   }
@@ -102,7 +103,7 @@ function sign({ kind }) {
 
 function label(name) {
   if (name === null) return null;
-  return typeof name === "number" ? h("span.json-at", {}, `${name} `) : h("span.json-key", {}, `${name}: `);
+  return typeof name === "number" ? h("span.json-at", {}, `${name} `) : h("span.json-key", {}, sought(`${name}: `));
 }
 
 // Members that are not shown yet; a press shows the first of them.
@@ -121,9 +122,23 @@ function text(value, mark) {
   const places = typeof mark?.other === "string" ? differences(value, mark.other) : [];
   const whole = () => fill(span, marked(value, places, value.length));
   if (value.length <= LONG_TEXT) return whole();
-  const shown = places.length > 0 ? marked(value, places) : [value.slice(0, LONG_TEXT / 3), "…"];
+  const shown = places.length > 0 || hasSought(value) ? marked(value, places) : [value.slice(0, LONG_TEXT / 3), "…"];
   const all = h("button.quiet", { type: "button", on: { click: whole } }, `Show all ${count(value.length)} characters`);
   return fill(span, shown, " ", all);
+}
+
+// The steps to what is searched for.
+function* soughtIn(value, steps) {
+  if (value === null || typeof value !== "object") {
+    if (hasSought(value)) yield steps;
+  } else if (hasSought(value)) {
+    const list = Array.isArray(value);
+    for (const [name, each] of Object.entries(value)) {
+      const below = [...steps, list ? Number(name) : name];
+      if (!list && hasSought(name)) yield below;
+      yield* soughtIn(each, below);
+    }
+  }
 }
 
 export function keyOf(steps) {

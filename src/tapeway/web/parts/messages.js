@@ -2,6 +2,7 @@
 
 import { h } from "../shell/dom.js";
 import { counted, head, size } from "../shell/format.js";
+import { hasSought } from "../shell/sought.js";
 import { jsonTree } from "./json-tree.js";
 import { pictureElement } from "./media.js";
 import { differences, marked } from "./text-diff.js";
@@ -36,7 +37,7 @@ function folded(messages) {
 
 function fold(messages, noun) {
   if (messages.length === 0) return null;
-  return lazy(h("summary", {}, counted(messages.length, noun)), () => messages.map((each) => messageBox(each)), "details.fold");
+  return lazy(h("summary", {}, counted(messages.length, noun)), () => messages.map((each) => messageBox(each)), "details.fold", hasSought(messages.map((each) => each.parts)));
 }
 
 // What is inside is made when it is opened.
@@ -57,7 +58,7 @@ export function messageBox({ role, parts, error = "", notes = [] }, { other = nu
     { data: { role, failed: result?.failed ? "true" : undefined } },
     h("p.role", {}, result ? `tool result${result.name ? ` of ${result.name}` : ""}${result.failed ? ", failed" : ""}` : role),
     parts.map((each, at) => partOf(each, other?.parts[at]?.kind === each.kind ? other.parts[at] : null, newest, picture)),
-    error && h("p.wrong", {}, error),
+    error && h("p.wrong", {}, marked(error, [], error.length)),
     notes.map((each) => h("p.small.muted", {}, each)),
   );
 }
@@ -66,16 +67,16 @@ function partOf(part, other, newest, picture) {
   const places = other === null ? [] : differences(part.text, other.text);
   switch (part.kind) {
     case "thinking":
-      return lazy(h("summary", {}, "Thinking"), () => prose(part.text, places));
+      return lazy(h("summary", {}, "Thinking"), () => prose(part.text, places), "details.tool", hasSought(part.text));
     case "call":
-      return lazy(h("summary", {}, "calls ", h("code", {}, part.name), " ", h("span.muted.mono.closed", {}, head(argumentsText(part.value), 90))), () => structured(part.value, "Arguments"), "details.tool", newest, { call: "true" });
+      return lazy(h("summary", {}, "calls ", h("code", {}, part.name), " ", h("span.muted.mono.closed", {}, head(argumentsText(part.value), 90))), () => structured(part.value, "Arguments"), "details.tool", newest || hasSought(part.value), { call: "true" });
     case "result":
-      return lazy(h("summary", {}, h("span.mono.closed", {}, `${head(part.text, 100)} `), h("span.muted.small", {}, size(new Blob([part.text]).size))), () => (places.length > 0 ? prose(part.text, places) : structured(part.text, "Result")), "details.tool", newest && part.text.length <= LONG);
+      return lazy(h("summary", {}, h("span.mono.closed", {}, `${head(part.text, 100)} `), h("span.muted.small", {}, size(new Blob([part.text]).size))), () => (places.length > 0 ? prose(part.text, places) : structured(part.text, "Result")), "details.tool", (newest && part.text.length <= LONG) || hasSought(part.text));
     case "attachment":
       return attachment(part, picture);
     default:
       if (part.text.length <= LONG) return prose(part.text, places);
-      return places.length > 0 ? h("p.prose", {}, marked(part.text, places)) : lazy(h("summary", {}, h("span.closed", {}, `${head(part.text, 200)} `), h("span.muted.small", {}, size(new Blob([part.text]).size))), () => prose(part.text, []), "details.tool", newest && part.text.length <= 4 * LONG);
+      return places.length > 0 ? h("p.prose", {}, marked(part.text, places)) : lazy(h("summary", {}, h("span.closed", {}, `${head(part.text, 200)} `), h("span.muted.small", {}, size(new Blob([part.text]).size))), () => prose(part.text, []), "details.tool", (newest && part.text.length <= 4 * LONG) || hasSought(part.text));
   }
 }
 
@@ -108,7 +109,7 @@ export function structured(value, label) {
 }
 
 function prose(text, places) {
-  return h("p.prose", {}, places.length > 0 ? marked(text, places, text.length) : text);
+  return h("p.prose", {}, marked(text, places, text.length));
 }
 
 function same(one, two) {

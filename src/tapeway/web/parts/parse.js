@@ -24,13 +24,19 @@ function parseApart(text) {
   worker ??= started();
   last += 1;
   return new Promise((resolve, reject) => {
-    waiting.set(last, { resolve, reject });
+    waiting.set(last, { text, resolve, reject });
     worker.postMessage({ number: last, text });
   });
 }
 
 function started() {
   const made = new Worker(policy ? policy.createScriptURL(WORKER) : WORKER, { type: "module" });
+  // Its file may not be to be had, while the server is gone: then the page parses, and asks later.
+  made.addEventListener("error", () => {
+    worker = undefined;
+    for (const { text, resolve, reject } of waiting.values()) Promise.resolve().then(() => JSON.parse(text)).then(resolve, reject);
+    waiting.clear();
+  });
   made.addEventListener("message", ({ data: { number, value, error } }) => {
     const { resolve, reject } = waiting.get(number);
     waiting.delete(number);

@@ -2,6 +2,7 @@
 
 import { breakable, h } from "../shell/dom.js";
 import { count, counted, duration, head, size } from "../shell/format.js";
+import { hasSought, sought } from "../shell/sought.js";
 import { mediaElement } from "./media.js";
 import { lazy, structured } from "./messages.js";
 
@@ -34,7 +35,7 @@ function messagesOf({ messages, left_out: leftOut, close }) {
   const rest = messages.slice(SHOWN);
   return [
     messages.slice(0, SHOWN).map(box),
-    rest.length > 0 && lazy(h("summary", {}, counted(rest.length, "later message")), () => rest.map(box), "details.fold"),
+    rest.length > 0 && lazy(h("summary", {}, counted(rest.length, "later message")), () => rest.map(box), "details.fold", hasSought(rest)),
     leftOut > 0 && h("p.small.muted", {}, `${count(leftOut)} more are not shown here.`),
     h("p.small.muted", {}, ending(close)),
   ];
@@ -49,7 +50,7 @@ function box({ by, type, at_ms: at, until_ms: until, pieces, text, sound, value 
     h("p.role", {}, by, " ", h("code", {}, breakable(type)), " ", h("span.small.time", {}, time)),
     words && said(words),
     sound && heard(sound),
-    value !== null && lazy(h("summary", {}, words ? h("span.muted.small", {}, "the whole message") : h("span.mono.closed", {}, head(shortOf(value), 100) || "{ }")), () => structured(value, type)),
+    value !== null && lazy(h("summary", {}, words ? h("span.muted.small", {}, "the whole message") : h("span.mono.closed", {}, head(shortOf(value), 100) || "{ }")), () => structured(value, type), "details.tool", !hasSought(words) && hasSought(value)),
   );
 }
 
@@ -67,8 +68,8 @@ function shortOf(value) {
 }
 
 function said(text) {
-  const prose = () => h("p.prose", {}, text);
-  return text.length <= LONG ? prose() : lazy(h("summary", {}, head(text, 200), h("span.muted.small", {}, ` ${size(new Blob([text]).size)}`)), prose);
+  const prose = () => h("p.prose", {}, sought(text));
+  return text.length <= LONG ? prose() : lazy(h("summary", {}, head(text, 200), h("span.muted.small", {}, ` ${size(new Blob([text]).size)}`)), prose, "details.tool", hasSought(text));
 }
 
 function heard(sound) {

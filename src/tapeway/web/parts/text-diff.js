@@ -1,6 +1,7 @@
 // Where two texts differ, word by word, and a text with these places marked.
 
 import { h } from "../shell/dom.js";
+import { sought, soughtPlaces } from "../shell/sought.js";
 
 // Bounds of the work: beyond them, all between the common start and end counts as different.
 const MOST_LETTERS = 50_000;
@@ -24,14 +25,15 @@ export function differences(text, other) {
   return joined(text, edits[text === one ? 0 : 1].map(([from, to]) => [start + from, start + to]));
 }
 
-// The text with these places marked. `most` says how many letters a text may have to be shown
-// whole; of a longer one only what is around the marks is.
+// The text with these places marked, and what is searched for. `most` says how many letters a text may
+// have to be shown whole; of a longer one only what is around the marks is.
 export function marked(text, places, most = 0) {
-  if (text.length <= most || places.length === 0) return pieces(text, 0, text.length, places);
+  const marks = text.length <= most ? [] : [...places, ...soughtPlaces(text)].sort(([one], [two]) => one - two);
+  if (marks.length === 0) return pieces(text, 0, text.length, places);
   const shown = [];
-  for (const [from, to] of places) {
+  for (const [from, to] of marks) {
     const last = shown.at(-1);
-    if (last && from - AROUND <= last[1]) last[1] = Math.min(text.length, to + AROUND);
+    if (last && from - AROUND <= last[1]) last[1] = Math.min(text.length, Math.max(last[1], to + AROUND));
     else shown.push([Math.max(0, from - AROUND), Math.min(text.length, to + AROUND)]);
   }
   const parts = shown.map(([from, to]) => [from > 0 && "…", pieces(text, from, to, places)]);
@@ -43,10 +45,10 @@ function pieces(text, from, to, places) {
   let at = from;
   for (const [start, end] of places) {
     if (start < from || end > to) continue;
-    found.push(text.slice(at, start), h("mark", {}, text.slice(start, end)));
+    found.push(sought(text.slice(at, start)), h("mark", {}, sought(text.slice(start, end))));
     at = end;
   }
-  found.push(text.slice(at, to));
+  found.push(sought(text.slice(at, to)));
   return found;
 }
 

@@ -6,11 +6,12 @@ const OVERSCAN = 6;
 
 // `row(at)` builds the row at a position, `key(at)` names it so that it is built once, and
 // `reach(first, last)` is called with the rows that are on the screen. A row that is a link leads to
-// its address, and Back returns to it; of any other row `open(at)` is called for Enter and a click.
+// its address, and Back returns to it, unless `follow(at)` says that it did so; of any other row
+// `open(at)` is called for Enter and a click. `moved(at)` is called where a key selected a row.
 // The height of a row comes from `--row-height` of the list's style.
 export class VirtualList {
   constructor({ label, row, key, open = () => {}, reach = () => {} }) {
-    Object.assign(this, { row, key, open, reach });
+    Object.assign(this, { row, key, open, reach, follow: () => false, moved: () => {} });
     this.left = history.state?.list ?? null; // where this list was left
     this.count = 0;
     this.selected = -1;
@@ -22,11 +23,19 @@ export class VirtualList {
     this.element.addEventListener("click", (event) => {
       const row = event.target.closest("[data-at]");
       if (row === null) return;
-      if (row.href) this.leave(Number(row.dataset.at));
-      else this.open(Number(row.dataset.at));
+      const at = Number(row.dataset.at);
+      if (!row.href) this.open(at);
+      else if (!(event.ctrlKey || event.metaKey || event.shiftKey) && this.follow(at)) event.preventDefault();
+      else this.leave(at);
     });
     this.element.list = this;
     new ResizeObserver(() => this.draw()).observe(this.element);
+  }
+
+  // The position of a key, -1 where the list does not have it.
+  find(key) {
+    for (let at = 0; at < this.count; at += 1) if (this.key(at) === key) return at;
+    return -1;
   }
 
   // Say how many rows there are. `added` of them are new in front: what is on the screen stays
@@ -68,16 +77,16 @@ export class VirtualList {
 
   // Note the row in the history, for who comes back.
   leave(at) {
-    history.replaceState({ list: { at, key: this.key(at), top: this.element.scrollTop } }, "");
+    history.replaceState({ ...history.state, list: { at, key: this.key(at), top: this.element.scrollTop } }, "");
   }
 
   // Go back to the row from which the list was left.
   restore() {
     const { at, key, top } = this.left;
     this.left = null;
-    let found = Math.min(at, this.count - 1);
-    for (let each = 0; each < this.count && this.key(found) !== key; each += 1) if (this.key(each) === key) found = each;
-    this.element.scrollTop = top + (found - at) * this.height;
+    const near = Math.min(at, this.count - 1);
+    const found = this.key(near) === key ? near : Math.max(this.find(key), 0);
+    this.element.scrollTop = top === null ? (found - 2) * this.height : top + (found - at) * this.height;
     this.selected = found;
     this.element.setAttribute("aria-activedescendant", `row-${found}`);
     this.element.dataset.restored = "true";
@@ -85,8 +94,14 @@ export class VirtualList {
 
   draw() {
     if (this.left !== null && this.count > 0 && this.element.clientHeight > 0) this.restore();
-    const height = this.height;
+    const { height } = this;
+    if (this.drawn && this.drawn.height !== height) {
+      // In a narrower place rows are higher: what was on the screen stays there.
+      this.element.scrollTop = (this.drawn.top * height) / this.drawn.height;
+      if (this.selected >= 0) this.uncover(this.selected);
+    }
     const { scrollTop, clientHeight } = this.element;
+    this.drawn = { height, top: scrollTop };
     const visible = Math.ceil(clientHeight / height);
     const top = Math.floor(scrollTop / height);
     const first = Math.max(0, top - OVERSCAN);
@@ -94,7 +109,13 @@ export class VirtualList {
     const kept = new Map();
     for (let at = first; at < last; at += 1) {
       const key = this.key(at);
-      const element = this.shown.get(key) ?? this.built(at);
+      let element = this.shown.get(key);
+      if (element?.classList.contains("loading")) {
+        // It may have come meanwhile.
+        element.remove();
+        element = undefined;
+      }
+      element ??= this.built(at);
       this.shown.delete(key);
       kept.set(key, element);
       this.place(element, at, height);
@@ -138,15 +159,22 @@ export class VirtualList {
     if (steps[event.key] === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     this.select(Math.max(0, Math.min(this.count - 1, this.selected + steps[event.key])));
+    this.moved(this.selected);
   }
 
   select(at) {
     if (this.count === 0) return;
     this.selected = at;
+    if (this.element.clientHeight === 0) this.left = { at, key: this.key(at), top: null };
+    this.uncover(at);
+    this.draw();
+    this.element.setAttribute("aria-activedescendant", `row-${at}`);
+  }
+
+  // Scroll as far as it takes to see a row.
+  uncover(at) {
     const [height, { scrollTop, clientHeight }] = [this.height, this.element];
     if (at * height < scrollTop) this.element.scrollTop = at * height;
     if ((at + 1) * height > scrollTop + clientHeight) this.element.scrollTop = (at + 1) * height - clientHeight;
-    this.draw();
-    this.element.setAttribute("aria-activedescendant", `row-${at}`);
   }
 }

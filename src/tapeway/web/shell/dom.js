@@ -86,26 +86,8 @@ export function outcomeBadge(outcome) {
     "span.outcome",
     { data: { outcome }, title: known.says },
     h("span.sign", { "aria-hidden": "true" }, known.sign),
-    known.label,
+    h("span.label", {}, known.label),
   );
-}
-
-// A request in a row: what it asked, then method and path, which most rows share; below it what came
-// of it. Of a GET the path says what was asked.
-export function requestCell(each, title, ...more) {
-  const asked = each.method === "GET" ? "" : each.asked;
-  const way = [each.method && [h("span.method", {}, each.method), " "], h("span.mono", {}, each.path ?? each.summary)];
-  return h(
-    "span.what",
-    { title: [title, each.asked, each.answered].filter(Boolean).join("\n") },
-    h("span.line", {}, h("span.asked", {}, asked || way), more, asked && h("span.way.muted.small", {}, way)),
-    each.answered && h("span.line.answered", {}, each.outcome === "miss" ? "≠ " : "→ ", each.answered),
-  );
-}
-
-// A cell of two lines, the second of them small.
-export function twoLines(tag, first, second, properties) {
-  return h(tag, properties, h("span.line", {}, first), second && h("span.line.muted.small", {}, second));
 }
 
 // A text with paths in it, which may be broken after their separators and not inside their words.

@@ -28,8 +28,14 @@ function decoded(text) {
   }
 }
 
+// Go to another address in the place of this one: Back does not return here.
+export function replace(hash) {
+  history.replaceState(history.state, "", hash);
+  dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
 // Change the address of the view that is open without opening it anew.
 export function replaceQuery(query) {
-  const hash = location.hash.split("?")[0] || "#/deck";
-  history.replaceState(null, "", withQuery(hash, query));
+  const hash = location.hash.split("?")[0] || "#/journal";
+  history.replaceState(history.state, "", withQuery(hash, query));
 }

@@ -1,14 +1,21 @@
 // One cassette: its interactions, however many, and what can be done with it.
 
 import { checked, get, path, send } from "../shell/api.js";
-import { emptyState, fill, h, requestCell, setText, twoLines } from "../shell/dom.js";
+import { emptyState, fill, h, setText } from "../shell/dom.js";
 import { count, counted, duration, size } from "../shell/format.js";
 import { address, replaceQuery, withQuery } from "../shell/router.js";
+import { seek } from "../shell/sought.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
+import { failure } from "../parts/failure.js";
+import { drawWaterfall, requestCell, twoLines, waterfallCell } from "../parts/row.js";
+import { Split } from "../parts/split.js";
 import { VirtualList } from "../parts/virtual-list.js";
+import { compose } from "./compose.js";
+import { openInteraction } from "./interaction.js";
 
 const PAGE = 200;
 const MANY = 5000;
+const MOST_AT_ONCE = 1000;
 const SLOW_MS = 300;
 const FORMATS = { json: "JSON", yaml: "YAML", jsonl: "JSON lines", har: "HAR" };
 const COLUMNS = ["Answer", "Request", "Model", "Tokens", "Size", "Duration"];
@@ -16,12 +23,21 @@ const COLUMNS = ["Answer", "Request", "Model", "Tokens", "Size", "Duration"];
 const KINDS = { "": "all", failed: "errors and failures", unused: "unused", streamed: "streams", unmarked: "without an end mark" };
 const ORDERS = { "": "as recorded", slowest: "slowest first", tokens: "most tokens first", largest: "largest first" };
 
-export async function open({ parts: [name], query, signal }) {
+export async function open({ parts: [name, index], query, signal }) {
   const cassette = new CassetteView(name, query, signal);
-  await cassette.load();
+  document.title = cassette.split.title;
+  const shown = index === undefined ? null : cassette.split.show(Number(index));
+  try {
+    await Promise.all([cassette.load(), cassette.showRules()]);
+  } catch (error) {
+    // A report has single recordings, and not their list.
+    if (index === undefined || signal.aborted) throw error;
+    cassette.fail(error);
+  }
+  await shown;
+  if (index !== undefined) cassette.locate(Number(index));
   cassette.prepareSearch();
-  document.title = `${name} · tapeway`;
-  return cassette.element;
+  return cassette.split.element;
 }
 
 class CassetteView {
@@ -33,22 +49,25 @@ class CassetteView {
     this.asked = new Set();
     this.list = new VirtualList({
       label: "Interactions by index",
-      key: (at) => (this.titles[at] ? `index ${this.titles[at].index}` : `position ${at}`),
-      row: (at) => row(name, this.titles[at], this.order?.[at] ?? at),
-      reach: (first, last) => this.reach(first, last),
+      key: (at) => this.order?.[at] ?? this.titles[at]?.index ?? at,
+      row: (at) => this.row(this.titles[at], at),
+      reach: (first, last) => {
+        const end = drawWaterfall(this.list, first, last, (at) => timesOf(this.titles[at]));
+        setText(this.scale, `Time, ${duration(end)}`);
+        this.reach(first, last);
+      },
     });
+    this.scale = h("span", {}, "Time");
     this.said = h("span.muted.small", { role: "status" });
     this.found = h("span.muted.small", { role: "status" });
-    this.text = h("input", { type: "search", id: "text", value: query.text ?? "", placeholder: "Words of request or answer, path, model, tag" });
+    this.text = h("input", { type: "search", id: "text", value: query.text ?? "", placeholder: "Words of request or answer, path, model, tag", data: { key: "/" }, "aria-keyshortcuts": "/" });
     this.kind = choice("kind", KINDS, query.kind);
     this.sorting = choice("order", ORDERS, query.order);
     this.listen();
     this.nothing = h("div");
-    const head = h("div.row.row-head", { "aria-hidden": "true" }, COLUMNS.map((each) => h("span", { class: ["Tokens", "Size", "Duration"].includes(each) ? "number" : "" }, each)));
+    const head = h("div.row.row-head", { "aria-hidden": "true" }, COLUMNS.map((each) => h("span", { class: ["Tokens", "Size", "Duration"].includes(each) ? "number" : "" }, each)), this.scale);
     this.table = h("div.list.interactions", {}, head, this.list.element);
-    this.element = h(
-      "div",
-      {},
+    const master = [
       h(
         "div.heading",
         {},
@@ -61,14 +80,49 @@ class CassetteView {
           h("a", { href: address("conversation", name) }, "Conversation"),
           h("a.changes", { href: withQuery("#/compare", { a: name }) }, "Compare…"),
           h("a", { href: withQuery("#/journal", { cassette: name }) }, "Journal"),
+          h("button.changes", { type: "button", on: { click: () => this.compose() } }, "New…"),
           h("button", { type: "button", on: { click: () => this.download() } }, "Download…"),
           h("button.danger.changes", { type: "button", on: { click: (event) => this.remove(event.currentTarget) } }, "Delete…"),
         ),
       ),
       h("div.filters", {}, h("label.field.grow", { for: "text" }, "Search", this.text), h("label.field", { for: "kind" }, "Show", this.kind), h("label.field", { for: "order" }, "Order", this.sorting), this.found),
+      (this.rules = h("div")),
       this.nothing,
       this.table,
-    );
+    ];
+    this.split = new Split({ master, list: this.list, label: "The opened recording", title: `${name} · tapeway`, address: (key) => this.address(key), open: (key, shown) => openInteraction(name, key, shown, () => this.refilter()), signal });
+    // The same list with something else open beside it.
+    this.split.element.moved = ({ parts: [view, of, key], query: { text = "", kind = "", order = "" } }) => {
+      const asked = this.query;
+      if (view !== "cassettes" || of !== name || text !== asked.text || kind !== asked.show || order !== asked.order) return false;
+      this.split.show(key === undefined ? null : Number(key));
+      return true;
+    };
+    addEventListener("tapeway-back", () => this.list.draw(), { signal });
+  }
+
+  // The rules under which it matches, each with what removes it.
+  async showRules() {
+    const where = path`cassettes/${this.name}/rules`;
+    const { rules } = await get(where, {}, this.signal).catch(() => ({ rules: [] }));
+    const remove = async (button, rule) => {
+      const agreed = await confirm({ title: `Remove this rule from ${this.name}?`, body: [h("pre.rule", {}, rule), h("p", {}, "It ends at once, for every request: what differs there counts again.")], action: "Remove the rule", danger: true });
+      if (!agreed || (await attempt(button, () => checked("DELETE", where, { query: { rule } }))) === undefined) return;
+      notify("The rule is removed.");
+      await this.showRules();
+    };
+    const row = ({ rule, of_settings: settings }) => h("li", {}, h("code.plain", {}, rule), " ", settings ? h("span.muted.small", {}, "of the settings") : h("button.quiet.changes", { type: "button", "aria-label": `Remove ${rule}`, on: { click: (event) => remove(event.currentTarget, rule) } }, "Remove…"));
+    fill(this.rules, rules.length > 0 && h("details.panel.rules", {}, h("summary", {}, counted(rules.length, "rule"), " for what does not count"), h("ul", {}, rules.map(row))));
+  }
+
+  address(index) {
+    const { text, show, order } = this.query;
+    return withQuery(index === undefined ? address("cassettes", this.name) : address("cassettes", this.name, index), { text, kind: show, order });
+  }
+
+  fail(error) {
+    fill(this.nothing, failure(error, () => this.refilter()));
+    this.table.hidden = true;
   }
 
   listen() {
@@ -89,6 +143,7 @@ class CassetteView {
     const loading = (this.loading = {});
     const { text, show, order } = this.query;
     replaceQuery({ text, kind: show, order });
+    seek(text);
     const slow = setTimeout(() => setText(this.found, `reading ${this.total === null ? "all" : count(this.total)} recordings …`), SLOW_MS);
     try {
       await this.load(loading);
@@ -107,7 +162,7 @@ class CassetteView {
     // and the list can be entered anywhere. Of what was found, all indexes are known.
     const dense = first.found !== null || first.next === null || (first.total !== null && (await get(where, { after: first.total - 1, limit: 1 }, this.signal)).titles.length === 0);
     if (loading !== this.loading) return;
-    Object.assign(this, { dense, total: first.total, titles: first.titles, order: first.found, next: first.next, asked: new Set([0]), busy: false });
+    Object.assign(this, { dense, total: first.total, titles: first.titles, order: first.found, next: first.next, asked: new Set([0]), busy: null });
     const more = first.unsearched > 0 ? `, but of ${counted(first.unsearched, "recording")} only the titles were searched` : "";
     setText(this.found, this.order === null ? "" : `${count(this.order.length)} found${more}`);
     this.resize();
@@ -130,6 +185,7 @@ class CassetteView {
     this.table.hidden = length === 0;
     fill(this.nothing, length === 0 && order === null && emptyState("This cassette has no interactions", "Send a request through the proxy in mode auto or record, and it appears here."));
     this.list.resize(length);
+    this.split.mark();
   }
 
   reach(first, last) {
@@ -157,21 +213,51 @@ class CassetteView {
     }
   }
 
-  async loadNext() {
-    if (this.busy) return;
-    this.busy = true;
+  // Where indexes have gaps, the place of one is known once all before it are loaded.
+  async locate(index) {
+    const { titles } = this;
+    while (!this.dense && this.next !== null && this.next < index && titles === this.titles && !this.signal.aborted) await this.loadNext(MOST_AT_ONCE);
+  }
+
+  async loadNext(limit = PAGE) {
+    if (this.busy) return this.busy;
+    return (this.busy = this.nextPage(limit).finally(() => (this.busy = null)));
+  }
+
+  async nextPage(limit) {
     const { titles } = this;
     try {
-      const found = await get(path`cassettes/${this.name}/titles`, { after: this.next, limit: PAGE }, this.signal);
+      const found = await get(path`cassettes/${this.name}/titles`, { after: this.next, limit }, this.signal);
       if (titles !== this.titles) return;
       titles.push(...found.titles);
       this.next = found.next;
       this.resize();
     } catch (error) {
+      this.next = null;
       if (!this.signal.aborted) this.said.textContent = error.message;
-    } finally {
-      this.busy = false;
     }
+  }
+
+  row(title, at) {
+    if (title === undefined) return h("div.row.loading", {}, h("span.muted", {}, `#${this.list.key(at)}`), h("span.muted", {}, "…"));
+    return h(
+      "a.row",
+      { href: this.address(title.index) },
+      twoLines("span.came", h("span.status", { data: { bad: title.failure !== null || title.status >= 400 ? "true" : undefined } }, title.failure ?? title.status ?? title.kind), `#${title.index}`),
+      requestCell(title, title.summary, tags(title)),
+      h("span.where", {}, title.model ?? ""),
+      h("span.number.extra", {}, title.usage?.total_tokens === undefined ? "" : count(title.usage.total_tokens)),
+      h("span.number.extra", {}, size(title.response_bytes)),
+      h("span.number.extra", {}, title.latency_ms ? duration(title.latency_ms) : ""),
+      waterfallCell(title.failure !== null || title.status >= 400 ? "error" : "replayed"),
+    );
+  }
+
+  compose() {
+    compose(this.name, this.titles[0]?.route ?? "default", async (index) => {
+      await this.refilter();
+      location.hash = this.address(index);
+    });
   }
 
   download() {
@@ -211,18 +297,8 @@ function choice(id, choices, selected = "") {
   return select;
 }
 
-function row(name, title, at) {
-  if (title === undefined) return h("div.row.loading", {}, h("span.muted", {}, `#${at}`), h("span.muted", {}, "…"));
-  return h(
-    "a.row",
-    { href: address("cassettes", name, title.index) },
-    twoLines("span.came", h("span.status", { data: { bad: title.failure !== null || title.status >= 400 ? "true" : undefined } }, title.failure ?? title.status ?? title.kind), `#${title.index}`),
-    requestCell(title, title.summary, tags(title)),
-    h("span.where", {}, title.model ?? ""),
-    h("span.number.extra", {}, title.usage?.total_tokens === undefined ? "" : count(title.usage.total_tokens)),
-    h("span.number.extra", {}, size(title.response_bytes)),
-    h("span.number.extra", {}, title.latency_ms ? duration(title.latency_ms) : ""),
-  );
+function timesOf(title) {
+  return title?.latency_ms ? { at: 0, real: title.latency_ms, took: title.latency_ms, waited: title.first_byte_ms } : null;
 }
 
 function tags(title) {

@@ -31,6 +31,7 @@ class CassettesView {
     });
     this.said = h("span.muted.small", { role: "status" });
     this.nothing = h("div");
+    addEventListener("tapeway-back", () => this.load().catch(() => null), { signal });
     const head = h("div.row.row-head", { "aria-hidden": "true" }, COLUMNS.map((name, at) => h("span", { class: at > 0 && at < COLUMNS.length - 1 ? "number" : "" }, name)));
     this.table = h("div.list.cassettes", {}, head, this.list.element);
     this.element = h(
@@ -44,6 +45,7 @@ class CassettesView {
   }
 
   async load() {
+    this.all = [];
     const [page, report] = await Promise.all([get("cassettes", { limit: PAGE }, this.signal), get("report", {}, this.signal)]);
     this.reports = new Map(report.cassettes.map((each) => [each.name, each]));
     this.take(page);

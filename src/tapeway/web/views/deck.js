@@ -4,9 +4,9 @@ import { get, send } from "../shell/api.js";
 import { IS_REPORT, OUTCOMES, breakable, command, emptyState, fill, h, leads, setText } from "../shell/dom.js";
 import { count, counted, full } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
+import { onStatus, refreshStatus } from "../shell/status.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
 
-const EVERY_MS = 1000;
 const MOST_RUNS = 5;
 
 export const MODES = {
@@ -25,17 +25,7 @@ export async function open({ signal }) {
   const [status, clients] = await Promise.all([get("status", {}, signal), IS_REPORT ? null : get("clients", {}, signal)]);
   const deck = new DeckView(status, clients);
   await deck.showRuns();
-  const poll = async () => {
-    try {
-      if (document.visibilityState === "visible") deck.show(await get("status", {}, signal));
-    } catch {
-      // The page says that the server does not answer.
-    }
-  };
-  if (IS_REPORT) return deck.element;
-  const timer = setInterval(poll, EVERY_MS);
-  signal.addEventListener("abort", () => clearInterval(timer));
-  deck.poll = poll;
+  if (!IS_REPORT) onStatus((now) => deck.show(now), signal);
   return deck.element;
 }
 
@@ -265,7 +255,7 @@ class DeckView {
     if (answer === undefined) return false;
     if (answer.warning) notify(`${says()} Warning: ${answer.warning}`, "failed");
     else notify(says());
-    await this.poll?.();
+    await refreshStatus();
     return true;
   }
 }

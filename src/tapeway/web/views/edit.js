@@ -2,7 +2,7 @@
 
 import { checked, refusal, request } from "../shell/api.js";
 import { fill, h } from "../shell/dom.js";
-import { attempt, modal, notify } from "../parts/dialog.js";
+import { attempt, draftGuard, modal, notify } from "../parts/dialog.js";
 
 const EDITED = ["response", "error", "latency_ms", "usage", "tags"];
 
@@ -32,7 +32,8 @@ class EditView {
         h("div.sides", {}, h("label.field", { for: "answer" }, "Answer", this.field), this.theirs),
         this.wrong,
       ],
-      [h("button", { type: "button", on: { click: () => this.dialog.close() } }, "Cancel"), this.save],
+      [h("button", { type: "button", on: { click: () => this.dialog.leave() } }, "Cancel"), this.save],
+      draftGuard(() => this.field.value),
     );
     this.dialog.classList.add("wide");
     this.field.setSelectionRange(0, 0);

@@ -1,9 +1,10 @@
 // One request of the journal: what answered it, or beside what it missed, and what would help.
 
 import { ApiError, checked, get, path, send } from "../shell/api.js";
-import { OUTCOMES, append, breakable, command, copyButton, emptyState, fill, h, outcomeBadge } from "../shell/dom.js";
+import { IS_REPORT, OUTCOMES, append, breakable, command, copyButton, emptyState, fill, h, outcomeBadge } from "../shell/dom.js";
 import { count, counted, duration, full, head, preciseClock, tokens } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
+import { hasSought, sought } from "../shell/sought.js";
 import { callView, rawOf, statusOf } from "../parts/call.js";
 import { attempt, confirm, notify } from "../parts/dialog.js";
 import { bytesOf } from "../parts/hex.js";
@@ -18,20 +19,23 @@ const VERDICTS = {
   not_compared: { sign: "–", says: "not compared" },
 };
 
-export async function open({ parts: [id], signal }) {
+// {element, title, before, after} of a request, as Split opens it.
+export async function openEntry(id, signal) {
   let found;
   try {
     found = await get(path`journal/${id}`, {}, signal);
   } catch (error) {
     if (error.status !== 404) throw error;
-    return h("div", {}, h("h1", {}, "This request is not in the journal"), emptyState("It has left the journal, or was cleared", "The journal holds the last requests since tapeway started. Send the request again, and open it from the list.", h("a", { href: "#/journal" }, "Open the journal")));
+    const element = h("div", {}, h("h1", {}, "This request is not in the journal"), emptyState("It has left the journal, or was cleared", "The journal holds the last requests since tapeway started. Send the request again, and open it from the list.", h("a", { href: "#/journal" }, "Open the journal")));
+    return { element };
   }
-  document.title = `${found.entry.outcome} ${found.entry.method} ${found.entry.path} · tapeway`;
-  const call = await orNull(get(callOf(found.entry), {}, signal));
-  if (found.entry.outcome !== "miss") return answered(found, call);
-  const { nearest, entry } = found;
+  const { nearest, entry, previous: before, next: after } = found;
+  const opened = (element) => ({ element, before, after, title: `${entry.outcome} ${entry.method} ${entry.path}` });
+  const call = await orNull(get(callOf(entry), {}, signal));
+  if (entry.outcome !== "miss") return opened(answered(found, call));
   const near = nearest && call?.messages.length > 0 ? await orNull(get(path`cassettes/${entry.cassette}/interactions/${nearest.index}/view`, {}, signal)) : null;
-  return missed(found, call, near);
+  const can = IS_REPORT ? null : await orNull(get(path`journal/${id}/record`, {}, signal));
+  return opened(missed(found, call, near, can));
 }
 
 // Where the request and the answer of an entry are: a report has them below their recording.
@@ -57,13 +61,10 @@ async function whole(entry, body, side) {
   return stored.body_b64 === undefined ? new TextEncoder().encode(stored.text ?? JSON.stringify(stored.json)) : bytesOf(stored.body_b64);
 }
 
-// The entries before and after it, its turn and the run it belongs to.
-function ways({ entry, previous, next }, call) {
-  const at = (id, text, key) => id && [" · ", h("a", { href: address("journal", id), "aria-keyshortcuts": key, data: { key } }, text)];
+// Its turn, and the run it belongs to.
+function ways({ entry }, call) {
   const turn = entry.interaction !== null && call?.messages?.length > 0;
   return [
-    at(previous, "previous", "["),
-    at(next, "next", "]"),
     turn && [" · ", h("a", { href: withQuery(address("conversation", entry.cassette), { interaction: entry.interaction }) }, "its turn in the conversation")],
     " · ",
     h("a", { href: withQuery("#/journal", entry.slot ? { slot: entry.slot, take: entry.take } : { cassette: entry.cassette }) }, entry.slot ? "its run" : `all requests to ${entry.cassette}`),
@@ -102,25 +103,25 @@ function answered(found, call) {
     "div.entry",
     {},
     heading(found, call),
-    h("section.panel", {}, h("h2", {}, OUTCOMES[entry.outcome]?.says ?? entry.outcome), entry.interaction === null && call?.response && statusOf(call.response), from, entry.message && h("p.long", {}, entry.message), call === null && h("p.muted", {}, "Request and answer are not kept: newer calls took their room.")),
+    h("section.panel", {}, h("h2", {}, OUTCOMES[entry.outcome]?.says ?? entry.outcome), entry.interaction === null && call?.response && statusOf(call.response), from, entry.message && h("p.long", {}, sought(entry.message)), call === null && h("p.muted", {}, "Request and answer are not kept: newer calls took their room.")),
     kept,
   );
 }
 
-function missed(found, call, near) {
+function missed(found, call, near, can) {
   const { entry, request, nearest, verdicts } = found;
   const said = call ? call.messages : [];
   return h(
     "div.entry",
     {},
     heading(found, call),
-    h("p.message", {}, entry.message),
+    h("p.message", {}, sought(entry.message)),
+    remedies(found, can),
     verdicts.length > 0 && h("ul.verdicts", { "aria-label": "What was compared" }, verdicts.map(verdict)),
-    suggestion(found),
     nearest && differences(nearest),
     said.length > 0 && h("section.panel.messages", {}, h("h2", {}, "Messages"), near ? messageList(said, near.messages) : messageList(said)),
-    said.length > 0 ? rawOf("Both requests as they were compared", () => sides(request, nearest)) : sides(request, nearest),
-    call?.response && lazy(h("summary", {}, "What the client got ", h("span.status.mono", { data: { bad: "true" } }, call.response.status)), () => structured(call.response.body.text ?? "", "What the client got"), "details.raw"),
+    said.length > 0 ? rawOf("Both requests as they were compared", () => sides(request, nearest), !hasSought(said.map((each) => each.parts)) && hasSought(request?.document)) : sides(request, nearest),
+    call?.response && lazy(h("summary", {}, "What the client got ", h("span.status.mono", { data: { bad: "true" } }, call.response.status)), () => structured(call.response.body.text ?? "", "What the client got"), "details.raw", hasSought(call.response.body.text)),
   );
 }
 
@@ -134,18 +135,51 @@ function verdict({ part, verdict: kind, reason }) {
   );
 }
 
+// What makes a hit of it: record it, or a rule.
+function remedies(found, can) {
+  const { entry, nearest } = found;
+  const panel = h("section.panel.suggestion", {}, h("h2", {}, "Record it"), h("p", {}, nearest ? "If what differs says what is asked for, record the request anew." : "Nothing like it is in the cassette. Record it:"));
+  const now = h("button.primary", { type: "button" }, "Record this one now");
+  now.addEventListener("click", () => record(panel, now, entry));
+  const auto = h("button", { type: "button", on: { click: () => toAuto(auto, entry.cassette) } }, `Switch ${entry.cassette} to auto`);
+  append(panel, [
+    can?.possible && h("p.muted.small", {}, effect(can, entry.cassette)),
+    can && !can.possible && h("p.muted.small", {}, `It cannot be recorded from here: ${can.reason}.`),
+    h("div.buttons.changes", {}, can?.possible && now, auto),
+    entry.record_command && command(entry.record_command),
+  ]);
+  return [suggestion(found), panel];
+}
+
+// What one click does: there is no second one.
+function effect({ method, path: where, route, credential, changes }, cassette) {
+  return ["Asks the service of route ", h("code", {}, route), " once for ", h("code", {}, breakable(`${method} ${where}`)), credential && [" with the key in ", h("code", {}, credential)], `, as your client did${changes ? " (which may change something there)" : ""}, and records the answer in ${cassette}.`];
+}
+
+async function record(panel, button, { id, cassette }) {
+  const made = await attempt(button, () => send("POST", path`journal/${id}/record`));
+  if (made === undefined) return;
+  const there = made.index !== null && h("a", { href: address("cassettes", cassette, made.index) }, `#${made.index} of ${cassette}`);
+  if (there) fill(panel, h("h2", {}, made.status === null ? "It was recorded meanwhile" : "✓ Recorded"), h("p", {}, made.status !== null && `The service answered ${made.status}. `, "The same request is now answered by ", there, ". Run your test again."));
+  else fill(panel, h("h2", {}, "It was asked, and not recorded"), h("p", {}, `The service answered ${made.status}.`));
+  append(panel, [made.note && h("p.muted", {}, made.note)]);
+}
+
+async function toAuto(button, cassette) {
+  const agreed = await confirm({
+    title: `Switch ${cassette} to auto?`,
+    body: [h("p", {}, "What is recorded in it is replayed; anything else goes to the service and is recorded. The other cassettes keep their mode.")],
+    action: "Switch to auto",
+  });
+  if (!agreed || (await attempt(button, () => send("PUT", "mode", { mode: "auto", cassette }))) === undefined) return;
+  notify(`${cassette} is in mode auto. Run your test again.`);
+}
+
 function suggestion(found) {
-  const { entry, suggestion: rule, preview } = found;
+  const { entry, suggestion: rule, preview, unsafe } = found;
+  if (!rule) return null;
   const panel = h("section.panel.suggestion");
-  if (!rule) {
-    fill(
-      panel,
-      h("h2", {}, found.nearest ? "No rule would make it match" : "Record it"),
-      h("p", {}, found.nearest ? "What differs says what is asked for. Record the request anew, or change it back." : "Nothing like it is in the cassette. Record it:"),
-      entry.record_command && command(entry.record_command),
-    );
-    return panel;
-  }
+  if (unsafe) return fill(panel, h("h2", {}, "No rule would make it match"), h("p", {}, `The rule that was suggested is refused by now: ${unsafe}.`));
   const button = h("button.primary", { type: "button" }, "Accept");
   button.addEventListener("click", () => accept(panel, button, found));
   fill(
@@ -170,7 +204,7 @@ function after({ answers, searched, complete }, cassette) {
 async function accept(panel, button, { entry, suggestion: rule, preview }) {
   const agreed = await confirm({
     title: `Add this rule to ${entry.cassette}?`,
-    body: [h("pre.rule", {}, rule), h("p", {}, "It is stored in the cassette and in force at once, for every request to it. It can be removed in the cassette's meta.")],
+    body: [h("pre.rule", {}, rule), h("p", {}, "It is stored in the cassette and in force at once, for every request to it. It is seen and removed in the view of the cassette.")],
     action: "Add the rule",
   });
   if (!agreed) return;

@@ -1,6 +1,6 @@
 // One interaction: request and answer, the answer in time, and what can be done with it.
 
-import { ApiError, checked, get, path, send } from "../shell/api.js";
+import { checked, get, path, send } from "../shell/api.js";
 import { copyButton, h, tabs } from "../shell/dom.js";
 import { duration, tokens } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
@@ -12,28 +12,16 @@ import { SNIPPETS } from "../parts/snippets.js";
 import { askAgain } from "./ask-again.js";
 import { edit } from "./edit.js";
 
-export async function open({ parts: [name, index], signal }) {
-  const [view, next] = await Promise.all([get(path`cassettes/${name}/interactions/${index}/view`, {}, signal), indexAfter(name, index, signal)]);
-  document.title = `#${view.index} ${name} · tapeway`;
-  return new InteractionDetails(name, view, next).element;
-}
-
-// The index of the interaction after this one; null where there is none, or, in a report, none is known.
-async function indexAfter(name, index, signal) {
-  try {
-    const { titles } = await get(path`cassettes/${name}/titles`, { after: index, limit: 1 }, signal);
-    return titles[0]?.index ?? null;
-  } catch (error) {
-    if (error instanceof ApiError) return null;
-    throw error;
-  }
+// {element, title} of an interaction, as Split opens it. `changed()` is called once it, or another
+// beside it, is stored or removed.
+export async function openInteraction(name, index, signal, changed) {
+  const view = await get(path`cassettes/${name}/interactions/${index}/view`, {}, signal);
+  return { element: new InteractionDetails(name, view, changed).element, title: `#${view.index} ${name}` };
 }
 
 class InteractionDetails {
-  constructor(name, view, next) {
-    this.name = name;
-    this.view = view;
-    this.next = next;
+  constructor(name, view, changed) {
+    Object.assign(this, { name, view, changed });
     this.index = view.index;
     this.where = path`cassettes/${name}/interactions/${view.index}`;
     this.element = h("div", {}, this.heading(), this.content());
@@ -41,17 +29,16 @@ class InteractionDetails {
 
   heading() {
     const { view } = this;
-    const at = (index, text, key) => h("a", { href: address("cassettes", this.name, index), "aria-keyshortcuts": key, data: { key } }, text);
     return h(
       "div.heading",
       {},
-      h("p.crumbs", {}, h("a", { href: "#/cassettes" }, "Cassettes"), " / ", h("a", { href: address("cassettes", this.name) }, this.name), ` / #${this.index}`, this.index > 0 && [" · ", at(this.index - 1, "previous", "[")], this.next !== null && [" · ", at(this.next, "next", "]")], view.messages?.length > 0 && [" · ", h("a", { href: withQuery(address("conversation", this.name), { interaction: this.index }) }, "its turn in the conversation")]),
+      h("p.crumbs", {}, h("a", { href: "#/cassettes" }, "Cassettes"), " / ", h("a", { href: address("cassettes", this.name) }, this.name), ` / #${this.index}`, view.messages?.length > 0 && [" · ", h("a", { href: withQuery(address("conversation", this.name), { interaction: this.index }) }, "its turn in the conversation")]),
       h("h1.mono.long", {}, view.request !== null ? `${view.method} ${pathOf(view.url)}` : view.summary),
       h(
         "div.side",
         {},
         view.kind === "http" && h("button", { type: "button", on: { click: () => this.copyAs() } }, "Copy as…"),
-        view.kind === "http" && h("button.changes", { type: "button", on: { click: (event) => askAgain(event.currentTarget, this.name, this.index) } }, "Ask again live…"),
+        view.kind === "http" && h("button.changes", { type: "button", on: { click: (event) => askAgain(event.currentTarget, this.name, this.index, () => this.reload(this.index)) } }, "Ask again live…"),
         h("button.changes", { type: "button", on: { click: (event) => edit(event.currentTarget, this.where, () => this.reload(this.index)) } }, "Edit…"),
         h("button.changes", { type: "button", on: { click: (event) => this.duplicate(event.currentTarget) } }, "Duplicate"),
         h("button.danger.changes", { type: "button", on: { click: (event) => this.remove(event.currentTarget) } }, "Delete…"),
@@ -109,10 +96,12 @@ class InteractionDetails {
     const removed = await attempt(button, () => send("DELETE", this.where, undefined, { headers: { "If-Match": etag } }));
     if (removed === undefined) return;
     notify(`#${this.index} is deleted.`);
+    await this.changed();
     location.hash = address("cassettes", this.name);
   }
 
-  reload(index) {
+  async reload(index) {
+    await this.changed();
     const hash = address("cassettes", this.name, index);
     // The same address again shows what is stored now.
     if (location.hash === hash) dispatchEvent(new HashChangeEvent("hashchange"));

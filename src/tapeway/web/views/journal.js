@@ -1,25 +1,35 @@
 // The journal, live: one line for each request, and filters. A line opens to why it hit or missed.
 
 import { get, send } from "../shell/api.js";
-import { IS_REPORT, OUTCOMES, command, emptyState, fill, h, outcomeBadge, requestCell, setText, twoLines } from "../shell/dom.js";
+import { IS_REPORT, OUTCOMES, command, emptyState, fill, h, outcomeBadge, setText } from "../shell/dom.js";
 import { follow } from "../shell/feed.js";
 import { count, counted, duration, full, preciseClock, tokens } from "../shell/format.js";
-import { address, replaceQuery } from "../shell/router.js";
-import { VirtualList } from "../parts/virtual-list.js";
+import { address, replaceQuery, withQuery } from "../shell/router.js";
+import { seek } from "../shell/sought.js";
+import { onStatus } from "../shell/status.js";
 import { attempt, confirm } from "../parts/dialog.js";
+import { drawWaterfall, requestCell, twoLines, waterfallCell } from "../parts/row.js";
+import { Split } from "../parts/split.js";
+import { VirtualList } from "../parts/virtual-list.js";
+import { openEntry } from "./entry.js";
 
 const PAGE = 500;
 const MOST_HELD = 20_000;
 const DRAW_EVERY_MS = 150;
-const COUNT_EVERY_MS = 1000;
 const STATES = { connecting: "Connecting", live: "Live", broken: "tapeway does not answer: trying again" };
 const FILTERS = ["outcome", "cassette", "route", "slot", "take", "text", "negate"];
 
-export async function open({ query, signal }) {
+const WIDE = matchMedia("(min-width: 900px)");
+
+// `first`: nobody has chosen what to see, so what went wrong last is open beside the list.
+export async function open({ parts: [id], query, signal, first = false }) {
   const journal = new JournalView(query, signal);
+  const shown = id === undefined ? null : journal.split.show(id);
   await journal.load();
+  if (first && WIDE.matches) await journal.showNewestMiss();
+  await shown;
   journal.start();
-  return journal.element;
+  return journal.split.element;
 }
 
 class JournalView {
@@ -37,14 +47,18 @@ class JournalView {
     this.list = new VirtualList({
       label: "Requests, newest first",
       key: (at) => this.at(at).id,
-      row: (at) => row(this.at(at)),
-      reach: (first, last) => last >= this.entries.length - 20 && this.loadOlder(),
+      row: (at) => this.row(this.at(at)),
+      reach: (first, last) => {
+        const end = drawWaterfall(this.list, first, last, (at) => timesOf(this.at(at)));
+        setText(this.scale, `Time, ${duration(end)}`);
+        if (last >= this.entries.length - 20) this.loadOlder();
+      },
     });
     this.state = h("span.state", { role: "status" });
     this.said = h("span.muted.small", { role: "status" });
     this.nothing = h("div");
     this.chips = Object.keys(OUTCOMES).map((outcome) => this.chip(outcome));
-    this.text = h("input", { type: "search", id: "text", value: this.filter.text, placeholder: "Text in bodies and streams", "aria-keyshortcuts": "/" });
+    this.text = h("input", { type: "search", id: "text", value: this.filter.text, placeholder: "Text in bodies and streams", data: { key: "/" }, "aria-keyshortcuts": "/" });
     this.negate = h("input", { type: "checkbox", checked: this.filter.negate === "true" });
     this.cassette = h("select", { id: "cassette" });
     this.route = h("select", { id: "route" });
@@ -60,16 +74,25 @@ class JournalView {
       h("label.check", {}, this.negate, "without it"),
     );
     const clear = h("button.changes", { type: "button", on: { click: (event) => this.clear(event.currentTarget) } }, "Clear…");
-    const head = h("div.row.row-head", { "aria-hidden": "true" }, COLUMNS.map((name) => h("span", { class: name === "Duration" ? "number" : "" }, name)));
+    this.scale = h("span", {}, "Time");
+    const head = h("div.row.row-head", { "aria-hidden": "true" }, COLUMNS.map((name) => h("span", { class: name === "Duration" ? "number" : "" }, name)), this.scale);
     this.table = h("div.list.requests", {}, head, this.list.element);
-    this.element = h(
-      "div.journal",
-      {},
-      h("div.heading", {}, h("h1", {}, "Journal"), this.state, this.said, h("div.side", {}, clear)),
-      filters,
-      this.nothing,
-      this.table,
-    );
+    this.split = new Split({
+      master: [h("div.heading", {}, h("h1", {}, "Journal"), this.state, this.said, h("div.side", {}, clear)), filters, this.nothing, this.table],
+      list: this.list,
+      label: "The opened request",
+      title: "Journal · tapeway",
+      address: (id) => this.address(id),
+      open: (id, signal) => openEntry(id, signal),
+      signal: this.signal,
+      down: -1,
+    });
+    // The same list with something else open beside it.
+    this.split.element.moved = ({ parts: [name, id], query }) => {
+      if (name !== "journal" || FILTERS.some((each) => (query[each] ?? "") !== this.filter[each])) return false;
+      this.split.show(id);
+      return true;
+    };
     this.listen();
   }
 
@@ -82,17 +105,17 @@ class JournalView {
     this.negate.addEventListener("change", () => this.refilter({ negate: this.negate.checked ? "true" : "" }));
     this.cassette.addEventListener("change", () => this.refilter({ cassette: this.cassette.value }));
     this.route.addEventListener("change", () => this.refilter({ route: this.route.value }));
-    addEventListener(
-      "keydown",
-      (event) => {
-        if (event.target.matches?.("input, select, textarea") || event.ctrlKey || event.metaKey) return;
-        if (event.key === "/") {
-          event.preventDefault();
-          this.text.focus();
-        }
-      },
-      { signal: this.signal },
-    );
+  }
+
+  address(id) {
+    return withQuery(id === undefined ? "#/journal" : address("journal", id), this.filter);
+  }
+
+  async showNewestMiss() {
+    const missed = this.entries.findLast((each) => each.outcome === "miss" || each.status >= 400);
+    if (missed === undefined) return;
+    history.replaceState(history.state, "", this.address(missed.id));
+    await this.split.show(missed.id);
   }
 
   chip(outcome) {
@@ -117,11 +140,12 @@ class JournalView {
   }
 
   start() {
-    this.recount();
     if (IS_REPORT) {
       setText(this.state, "Report");
+      get("status").then((status) => this.recount(status));
       return;
     }
+    onStatus((status) => this.recount(status), this.signal);
     follow({
       since: this.newest,
       signal: this.signal,
@@ -131,15 +155,10 @@ class JournalView {
       },
       receive: (entries, how) => this.receive(entries, how),
     });
-    const timer = setInterval(() => this.recount(), COUNT_EVERY_MS);
-    this.signal.addEventListener("abort", () => clearInterval(timer));
   }
 
   // The numbers are the server's own: however fast requests come, they are all counted.
-  async recount() {
-    if (document.visibilityState !== "visible") return;
-    const status = await get("status", {}, this.signal).catch(() => null);
-    if (status === null) return;
+  recount(status) {
     for (const chip of this.chips) setText(chip.number, count(status.counts[chip.dataset.outcome]));
     this.choices(this.cassette, "cassette", [...status.cassettes.map((each) => each.name), ...this.entries.slice(-500).map((each) => each.cassette)]);
     this.choices(this.route, "route", this.entries.slice(-500).map((each) => each.route));
@@ -273,6 +292,21 @@ class JournalView {
       [this.wasEmpty, this.wasFiltered] = [empty, filtered];
     }
     this.list.resize(this.entries.length, added);
+    this.split.mark();
+  }
+
+  row(entry) {
+    const again = entry.attempt > 1 && [" ", h("span.tag", { data: { kind: "warn" } }, `attempt ${entry.attempt}`)];
+    return h(
+      "a.row",
+      { href: this.address(entry.id), data: { missed: entry.outcome === "miss" ? "true" : undefined } },
+      h("span.time", { title: full(entry.at) }, preciseClock(entry.at)),
+      twoLines("span.came", outcomeBadge(entry.outcome), entry.interaction === null ? (entry.outcome === "miss" ? "" : entry.status) : `#${entry.interaction}`),
+      requestCell(entry, `${entry.method} ${entry.path}`, again),
+      twoLines("span.where", entry.cassette, entry.model, { title: entry.slot ? `${entry.cassette}, through slot ${entry.slot}` : entry.cassette }),
+      twoLines("span.number.took", duration(entry.duration_ms), tokens(entry.tokens)),
+      waterfallCell(entry.outcome),
+    );
   }
 
   say(text) {
@@ -288,6 +322,7 @@ class JournalView {
   async refilter(change) {
     Object.assign(this.filter, change);
     replaceQuery(this.filter);
+    seek(this.filter.negate === "true" ? "" : this.filter.text);
     this.draw();
     try {
       await this.load();
@@ -302,18 +337,11 @@ class JournalView {
   }
 }
 
-const COLUMNS = ["Time", "Outcome", "Request", "Cassette", "Duration"];
+const COLUMNS = ["Began", "Outcome", "Request", "Cassette", "Duration"];
 
-function row(entry) {
-  return h(
-    "a.row",
-    { href: address("journal", entry.id), data: { missed: entry.outcome === "miss" ? "true" : undefined } },
-    h("span.time", { title: full(entry.at) }, preciseClock(entry.at)),
-    twoLines("span.came", outcomeBadge(entry.outcome), entry.interaction === null ? entry.outcome === "miss" ? "" : entry.status : `#${entry.interaction}`),
-    requestCell(entry, `${entry.method} ${entry.path}`),
-    twoLines("span.where", entry.cassette, entry.model, { title: entry.slot ? `${entry.cassette}, through slot ${entry.slot}` : entry.cassette }),
-    twoLines("span.number.took", duration(entry.duration_ms), tokens(entry.tokens)),
-  );
+// When a call began and waited; a replay as long as its recording took.
+function timesOf({ at, duration_ms: real, recorded_ms: recorded, first_byte_ms: waited }) {
+  return { at: Date.parse(at), real, took: recorded || real, waited };
 }
 
 function nothingYet() {

@@ -46,7 +46,9 @@ class RecordingView {
         for (const each of events) this.show(each);
       }
     } catch (error) {
-      if (!signal.aborted) setText(this.state, `The connection was lost: ${error.message}`);
+      if (signal.aborted) return;
+      setText(this.state, `The connection was lost: ${error.message}`);
+      addEventListener("tapeway-back", () => dispatchEvent(new HashChangeEvent("hashchange")), { once: true, signal });
     }
   }
 

@@ -1,9 +1,10 @@
 // What a report opens with: what became of the run, and what needs attention.
 
 import { get } from "../shell/api.js";
-import { OUTCOMES, breakable, emptyState, h, outcomeBadge, requestCell } from "../shell/dom.js";
+import { OUTCOMES, breakable, emptyState, h, outcomeBadge } from "../shell/dom.js";
 import { count, counted, duration, money } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
+import { requestCell } from "../parts/row.js";
 
 export async function open({ signal }) {
   const found = await get("summary", {}, signal);

@@ -135,6 +135,7 @@ async def test_the_list_has_no_bodies(stored_world: World, store: CassetteStore)
         "content_type": "text/event-stream",
         "streamed": True,
         "latency_ms": 400.0,
+        "first_byte_ms": 100.0,
         "request_bytes": len(streamed().request.body),
         "response_bytes": len(streamed().response.body),
         "model": "m",

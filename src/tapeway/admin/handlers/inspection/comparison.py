@@ -9,7 +9,7 @@ from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
 from tapeway.admin.handlers.cassettes import read_cassette, refuse_large
-from tapeway.admin.handlers.inspection.exchange import the_interaction
+from tapeway.admin.handlers.inspection.exchange import the_interaction, unloaded_recordings
 from tapeway.admin.models.inspection import CompareCassettesQuery, CompareQuery
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
@@ -118,6 +118,8 @@ async def _read(
 
 async def rules_in_force(context: HandlerContext, name: str) -> Rules:
     """The rules in force for a cassette."""
+    if (held := await unloaded_recordings(context, name)) is not None:
+        return merged_rules(_rules_in(held.head.meta), context.broker.rules)
     walk = await context.broker.editor.walk(name)
     if walk is None:
         raise no_cassette(name)

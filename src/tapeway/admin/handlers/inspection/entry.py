@@ -20,7 +20,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules, parse_rules, rules_of_meta
 from tapeway.core.misses.miss import MissedRequest
 from tapeway.core.misses.nearest import path_of
-from tapeway.core.misses.suggestion import rules_text
+from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.engine.cassettes.followed import MOST_NEAR
@@ -32,6 +32,9 @@ from tapeway.inspection import missed
 from tapeway.inspection.exchange import ReadableExchange
 from tapeway.inspection.summary import described
 from tapeway.ports import SharedStore
+
+_MOST_CHECKED = 5000
+"""Recordings among which a suggestion is checked again when somebody looks at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ async def get_entry(context: HandlerContext, call: PlainCall) -> web.Response:
         "nearest": None,
         "verdicts": [],
         "suggestion": entry.suggestion,
+        "unsafe": None,
         "preview": None,
         "recording": None,
         **_neighbouring_entries(context, entry),
@@ -167,6 +171,10 @@ def _of_miss(
         added = parse_rules(tomllib.loads(entry.suggestion))
         under = merged_rules(rules, added)
         members["preview"] = _members(missed.preview(kept, searched.recordings, under))
+        # Of a large cassette that takes too long for a look; accepting it tells.
+        if len(searched.recordings) <= _MOST_CHECKED:
+            confused = confused_recordings(searched.recordings, rules, added)
+            members["unsafe"] = None if confused is None else refusal_text(added, confused)
     return members
 
 

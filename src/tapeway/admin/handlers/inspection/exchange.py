@@ -50,7 +50,7 @@ async def list_titles(
         page, following = await page_of(context, name, query.after, query.limit)
         total = await _count(context, name)
         return await _page_of_titles(page, following, total, unused)
-    if wanted.is_plain and (held := await _unloaded_recordings(context, name)) is not None:
+    if wanted.is_plain and (held := await unloaded_recordings(context, name)) is not None:
         return await _page_of_titles(*held.page(query.after, query.limit), len(held), unused)
     titles = await context.known.of(
         Titles, name, await version_of(context, name), lambda: _read_titles(context, name)
@@ -83,7 +83,7 @@ async def _read_titles(context: HandlerContext, name: str) -> Titles:
     """All titles of a cassette; of a paged store a part of the cassette is in memory at a time."""
     titles = Titles()
     if context.broker.store.shared is None:
-        held = await _unloaded_recordings(context, name)
+        held = await unloaded_recordings(context, name)
         stored = (await read_cassette(context, name)).interactions if held is None else held.all
         items = [*stored]
         del stored
@@ -111,7 +111,7 @@ async def _count(context: HandlerContext, name: str) -> int | None:
 
 async def the_interaction(context: HandlerContext, name: str, index: int) -> AnyInteraction:
     """An interaction. Raises AdminError (404), StoreError."""
-    held = await _unloaded_recordings(context, name)
+    held = await unloaded_recordings(context, name)
     item = None if held is None else held.get(index)
     item = item or await context.broker.source.interaction(name, index)
     if item is None:
@@ -120,7 +120,7 @@ async def the_interaction(context: HandlerContext, name: str, index: int) -> Any
     return item
 
 
-async def _unloaded_recordings(context: HandlerContext, name: str) -> HeldRecordings | None:
+async def unloaded_recordings(context: HandlerContext, name: str) -> HeldRecordings | None:
     """The recordings of a file that is not loaded: the file is read for the first look alone.
 
     None for a loaded cassette, for a shared store, and for a file too large to keep in memory.
@@ -134,6 +134,6 @@ async def _unloaded_recordings(context: HandlerContext, name: str) -> HeldRecord
         return None
 
     async def read() -> HeldRecordings:
-        return HeldRecordings((await read_cassette(context, name)).interactions, size)
+        return HeldRecordings(await read_cassette(context, name), size)
 
     return await context.known.of(HeldRecordings, name, await version_of(context, name), read)

@@ -1,7 +1,11 @@
-"""One interaction asked again: whether that is possible, the cost, and the new answer."""
+"""A request asked again: whether that is possible, the cost, and the new answer.
+
+A recorded one is asked for a look at both answers, a missed one in order to record it.
+"""
 
 import asyncio
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from aiohttp import web
@@ -9,13 +13,17 @@ from aiohttp import web
 from tapeway.admin.context import HandlerContext
 from tapeway.admin.handlers.inspection.comparison import placed_pair, rules_in_force
 from tapeway.admin.handlers.inspection.exchange import the_interaction
-from tapeway.admin.models.inspection import LiveReadiness
+from tapeway.admin.handlers.interactions import interaction_document
+from tapeway.admin.handlers.journal import the_entry
+from tapeway.admin.models.inspection import LiveReadiness, RecordedMiss
 from tapeway.admin.operation import PlainCall
 from tapeway.admin.responses import json_response
+from tapeway.core.cassette.plan import Incoming, Replay
 from tapeway.core.http.content_codings import readable_response
 from tapeway.core.http.routing import assign_route
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.miss import Miss, MissedRequest
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response
 from tapeway.errors import AdminError, Draining, copy_of
@@ -32,10 +40,17 @@ from tapeway.providers.usage import token_usage
 async def get_live(context: HandlerContext, call: PlainCall) -> LiveReadiness:
     """Whether an interaction can be asked again, with which key, and at which cost."""
     item = await _exchange(context, call)
-    reason = _why_not(context, item)
-    made = describe_call(item.request.route, item.request)
-    key = asking.credential(item.request, os.environ, context.broker.routes)
-    usage = item.usage or {}
+    return _readiness(context, item.request, _why_not(context, item), item.usage or {})
+
+
+def _readiness(
+    context: HandlerContext,
+    request: Request,
+    reason: AdminError | None,
+    usage: Mapping[str, Json],
+) -> LiveReadiness:
+    made = describe_call(request.route, request)
+    key = asking.credential(request, os.environ, context.broker.routes)
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
     price = None
     if made is not None and made.model is not None:
@@ -46,14 +61,63 @@ async def get_live(context: HandlerContext, call: PlainCall) -> LiveReadiness:
     return LiveReadiness(
         possible=reason is None,
         reason=None if reason is None else reason.message,
-        method=item.request.method,
-        route=item.request.route,
-        path=item.request.target,
+        method=request.method,
+        route=request.route,
+        path=request.target,
         credential=None if key is None else key[0],
+        changes=asking.changes_something(request, made),
         usd=usd,
         prompt_tokens=prompt if isinstance(prompt, int) else None,
         completion_tokens=completion if isinstance(completion, int) else None,
     )
+
+
+async def get_record(context: HandlerContext, call: PlainCall) -> LiveReadiness:
+    """Whether a missed request can be asked for and recorded, and with which key."""
+    missed = _missed(context, call)
+    return _readiness(context, missed.request, _why_not_recorded(context, missed), {})
+
+
+async def record_missed(context: HandlerContext, call: PlainCall) -> RecordedMiss:
+    """Ask the service for a missed request, as in mode auto for this request alone."""
+    missed, broker = _missed(context, call), context.broker
+    name = the_entry(context, call.request.match_info["id"]).cassette
+    if (reason := _why_not_recorded(context, missed)) is not None:
+        raise copy_of(reason)
+    sent = asking.sent_again(missed.request, broker.routes, os.environ)
+    plan = await broker.decide(name, Incoming(replace(sent, credentials=()), mode="auto"))
+    if isinstance(plan, Replay):
+        return RecordedMiss(cassette=name, index=plan.interaction.index, status=None, note=None)
+    if isinstance(plan, Miss):
+        raise _refusal(plan.message)
+    answer = await broker.recorder.perform(plan)
+    return RecordedMiss(
+        cassette=name, index=answer.index, status=answer.response.status, note=answer.note
+    )
+
+
+def _missed(context: HandlerContext, call: PlainCall) -> MissedRequest:
+    """What missed, as the journal keeps it. Raises AdminError (404, 409)."""
+    entry = the_entry(context, call.request.match_info["id"])
+    if entry.outcome != "miss":
+        raise _refusal("the request did not miss")
+    kept = context.journal.kept.get(entry.id)
+    if kept is None or kept.missed is None:
+        raise AdminError(
+            "the journal no longer keeps the request: send it again", status=404, code="not_kept"
+        )
+    return kept.missed
+
+
+def _why_not_recorded(context: HandlerContext, missed: MissedRequest) -> AdminError | None:
+    request, routes = missed.request, context.broker.routes
+    if not missed.is_whole or request.file is not None:
+        return _refusal("its body is too large to be kept and sent from here: use the command")
+    if reason := asking.not_sendable(request, routes):
+        return _refusal(f"it cannot be sent from here: {reason}")
+    if missing := asking.missing_credential(request, os.environ, routes):
+        return AdminError(missing, status=409, code="no_credential")
+    return None
 
 
 async def ask_live(context: HandlerContext, call: PlainCall) -> web.Response:
@@ -71,7 +135,7 @@ async def ask_live(context: HandlerContext, call: PlainCall) -> web.Response:
     live = await asyncio.to_thread(_as_recorded, context, item, sent, answered)
     shown = [await ReadableExchange.of(recording) for recording in (item, live)]
     return json_response(
-        await asyncio.to_thread(_document, (item, shown[0]), (live, shown[1]), rules)
+        await asyncio.to_thread(_document, call.cassette, (item, shown[0]), (live, shown[1]), rules)
     )
 
 
@@ -117,6 +181,7 @@ def _as_recorded(
 
 
 def _document(
+    name: str,
     recorded: tuple[Interaction, ReadableExchange],
     live: tuple[Interaction, ReadableExchange],
     rules: Rules,
@@ -131,6 +196,8 @@ def _document(
             "live": _side(*live),
             "state": pair.state,
             "drift": [asdict(difference) for difference in drifts],
+            # What stores the live answer in the place of the recorded one.
+            "document": interaction_document(name, live[0]),
             **placed_pair(pair),
         }
     )
