@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -601,3 +602,46 @@ async def test_each_fault_of_a_call_that_goes_on_failing_is_told_apart() -> None
             await answered(proxy)
 
         assert await faulted_of(proxy) == [("f", "retried", None), ("f", "retried", None)]
+
+
+@pytest.mark.parametrize("do", ["end", "reset"])
+async def test_a_client_of_http_1_0_is_told_of_an_early_end_alone(do: str) -> None:
+    async with replaying(STREAM) as proxy, proxy.connect() as client:
+        await lay(proxy, do=do, after="2 events")
+        fields = b"Content-Type: application/json\r\nContent-Length: %d" % len(ASK)
+        line = b"POST /openai%b HTTP/1.0" % CHAT.encode()
+        await client.send(b"%b\r\nHost: a\r\n%b\r\n\r\n%b" % (line, fields, ASK))
+        answer = await client.answer(b"POST")
+
+    # This client forgets what it has not read when its connection is reset.
+    assert answer.body == b"".join(EVENTS[:2]) if do == "end" else not answer.complete
+    assert answer.complete == (do == "end")
+
+
+async def test_a_fault_stands_in_a_body_too_large_for_memory() -> None:
+    whole = b"0123456789abcdef" * 131_072
+    sized = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(
+        whole
+    )
+    async with (
+        Peer(sized + whole) as peer,
+        running_proxy(mode="record", routes={"openai": peer.url}) as proxy,
+    ):
+        await answered(proxy)
+        await proxy.broker.set_mode("replay")
+        await lay(proxy, do="end", after="1500000 bytes")
+        cut, again = await answered(proxy), await answered(proxy)
+
+    assert (cut.complete, cut.body) == (True, whole[:1_500_000])
+    assert again.body == whole
+
+
+async def test_a_stream_that_stays_open_gets_a_fault() -> None:
+    open_stream = STREAM.response.head
+    response = Response.of_chunks(open_stream, [(event, 0.0) for event in EVENTS], verdict="open")
+    item = replace(STREAM, response=replace(response, after_requests=(1, 1, 1, 1, 1)))
+    async with replaying(item) as proxy:
+        await lay(proxy, do="end", after="3 events")
+        cut = await answered(proxy)
+
+    assert (cut.complete, cut.body) == (True, b"".join(EVENTS[:3]))
