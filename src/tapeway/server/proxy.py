@@ -502,6 +502,10 @@ class Proxy:
             response = error_answer(incoming.request, int(fault.do), fault.retry_after)
             self._ended(exchange, "replayed", response.status, index)
             return self._write(exchange, response, "replayed", index)
+        if sent.after_requests:
+            # Its events wait for as many requests as when it was recorded, with its own.
+            requests = broker.requests(exchange.cassette, incoming.request.route, exchange.take)
+            requests.add(incoming.request.method, incoming.request.body)
         # Now: its client may come again before it has ended.
         self._ended(exchange, "replayed", sent.status, index, size=laid.at or 0)
         return await self._play_faulted(exchange, interaction, laid)
