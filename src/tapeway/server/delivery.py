@@ -115,19 +115,8 @@ class Playback:
         await self.until(self.end_s)
 
     async def until(self, due_s: float) -> None:
-        """Wait until a time after the start. Raises ConnectionError if the connection is lost.
-
-        A client that closed only its sending side may still be reading.
-        """
-        left = self._started + due_s - asyncio.get_running_loop().time()
-        if left <= 0:
-            return
-        try:
-            async with asyncio.timeout(left):
-                await asyncio.wait((self._raw.connection.lost,))
-        except TimeoutError:
-            return
-        raise ConnectionResetError
+        """Wait until a time after the start. Raises ConnectionError if the connection is lost."""
+        await pause(self._raw, self._started + due_s - asyncio.get_running_loop().time())
 
 
 class OpenPlayback(Playback):
@@ -230,6 +219,21 @@ class OpenPlayback(Playback):
         if left.is_set:
             raise ConnectionResetError
         return not stopping.is_set
+
+
+async def pause(raw: ClientRequest, seconds: float) -> None:
+    """Wait. Raises ConnectionError if the connection is lost.
+
+    A client that closed only its sending side may still be reading.
+    """
+    if seconds <= 0:
+        return
+    try:
+        async with asyncio.timeout(seconds):
+            await asyncio.wait((raw.connection.lost,))
+    except TimeoutError:
+        return
+    raise ConnectionResetError
 
 
 @asynccontextmanager

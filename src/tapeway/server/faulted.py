@@ -5,7 +5,7 @@ import asyncio
 from tapeway.core.model.messages import Headers, ResponseHead
 from tapeway.core.streams.faults import LaidFault
 from tapeway.engine.open_streams import Signal
-from tapeway.server.delivery import Outgoing
+from tapeway.server.delivery import Outgoing, pause
 from tapeway.server.messages import ClientRequest
 
 
@@ -59,18 +59,6 @@ class FaultyOutgoing(Outgoing):
             await super().send(self._laid.insert)
         if self._laid.then != "on":
             raise FaultEnds
-
-
-async def pause(raw: ClientRequest, seconds: float) -> None:
-    """Wait. Raises ConnectionError if the connection is lost meanwhile."""
-    if not seconds:
-        return
-    try:
-        async with asyncio.timeout(seconds):
-            await asyncio.wait((raw.connection.lost,))
-    except TimeoutError:
-        return
-    raise ConnectionResetError
 
 
 async def until_left(raw: ClientRequest, stopping: Signal, seconds: float | None) -> None:

@@ -93,6 +93,7 @@ from tapeway.server.delivery import (
     OpenPlayback,
     Outgoing,
     Playback,
+    pause,
     while_connected,
 )
 from tapeway.server.drain import OpenWaits
@@ -102,7 +103,7 @@ from tapeway.server.error_responses import (
     foreign_response,
     miss_response,
 )
-from tapeway.server.faulted import FaultEnds, FaultyOutgoing, pause, until_left
+from tapeway.server.faulted import FaultEnds, FaultyOutgoing, until_left
 from tapeway.server.hits import Hits
 from tapeway.server.messages import (
     ClientRequest,
