@@ -10,12 +10,15 @@ import pytest
 import requests
 
 from tapeway.embedded.deck import Deck, serve
+from tapeway.html_report.collection import ReportLimits
+from tapeway.html_report.page import collected_page
 from tapeway.testing import ThreadedStandIn
 from tests.support import fork_server
 from tests.web.asking import ask
 from tests.web.conftest import NARROW, WIDE
 from tests.web.opened_page import PageOpener
 from tests.web.recorded import exchange, stored
+from tests.web.test_history_views import call
 from tests.web.test_run_views import agent, realtime
 
 ASK = """
@@ -200,6 +203,26 @@ def test_one_click_in_a_report_says_which_turn_was_slow_and_what_was_said(
     page.see("1 found")
     page.go("#/cassettes/runs%2Fagent?order=slowest")
     page.until("() => document.querySelector('[role=option]')?.innerText.includes('9.00 s')")
+
+
+@pytest.mark.slow
+def test_a_run_without_room_for_its_messages_is_told_by_their_beginnings(
+    tmp_path: Path, open_page: PageOpener
+) -> None:
+    long = "It is sunny. " * 100
+    with serve(store=str(tmp_path / "cassettes"), mode="replay") as deck:
+        asked = [[{"role": "user", "content": f"Question {at}"}] for at in range(20)]
+        stored(deck, "long", [call(each, {"content": long}) for each in asked])
+        for each in asked[:2]:
+            ask(f"{deck.proxy_url}/@long/openai", "", **call(each, {})["request"]["json"])
+        (tmp_path / "run.html").write_text(
+            collected_page(deck.admin, ReportLimits(48 * 1024)), encoding="utf-8"
+        )
+    page = open_page(f"{(tmp_path / 'run.html').as_uri()}#/conversation/long")
+
+    page.see("Question 19")
+    assert "It is sunny." in page.tab.locator("#turn-3").inner_text()
+    assert long not in page.text
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
-"""Functions of a user that see recordings before they are stored, replays before they are given, and misses.
+"""Functions of a user for recordings, replays and misses.
 
-They take and return what a cassette's file has: `docs/cassette-format.md` describes it.
+Arguments and results have the form of a cassette's file: see `docs/cassette-format.md`.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _NAMES = ("before_record", "before_replay", "on_miss")
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """The functions that are there. They are called in a thread, one call at a time."""
+    """The user's functions, called in a thread, one call at a time."""
 
     before_record: Callable[[Document], Document | None] | None = None
     before_replay: Callable[[Document, Document], Document] | None = None
@@ -121,7 +121,7 @@ def _member(document: Document, name: str) -> Document:
 
 
 def _read(hook: str, before: Document, after: object, index: int) -> Interaction:
-    """The interaction in a document that a hook made. Raises HookFailed."""
+    """The interaction in the result of a hook. Raises HookFailed."""
     if not isinstance(after, dict):
         raise HookFailed(f"what {hook} returned is no object but {type(after).__name__}")
     try:
@@ -136,7 +136,7 @@ def _read(hook: str, before: Document, after: object, index: int) -> Interaction
 
 
 def _without_old_chunks(before: Document, after: Document) -> Document:
-    """An answer without the chunks of the body that it had before."""
+    """An answer without the chunks of a body from before the change."""
     of_body, of_chunks = (
         {name: document.get(name) for name in names}
         for document, names in ((after, bodies.NAMES), (after, chunk_times.NAMES))
@@ -149,7 +149,7 @@ def _without_old_chunks(before: Document, after: Document) -> Document:
 
 
 def _where(exc: BaseException) -> str:
-    """An exception in one line, with the file and line of the user's code that raised it."""
+    """An exception in one line, with file and line in the user's code."""
     frames = [
         frame
         for frame in traceback.extract_tb(exc.__traceback__)

@@ -81,7 +81,7 @@ def collect(
     for path in _WHOLE:
         run.add(path, call(path, {}))
     run.add("report", _report(call, reports))
-    run.entries = list(islice(_entries(call), limits.entries))
+    run.entries = list(islice(_paged(call, "journal", "entries", gist=True), limits.entries))
     run.size += len(dump(run.entries))
     run.add("recordings", {"recordings": []})
     # What is left out first are the details of hits.
@@ -121,11 +121,11 @@ def _add_cassettes(
 
 def _add_conversation(run: CollectedRun, call: Call, limits: ReportLimits, at: str) -> None:
     turns = call(f"{at}/turns", {"index": True})
-    messages = call(f"{at}/messages", {"limit": _PAGE})
-    if not isinstance(turns, dict) or not isinstance(messages, dict) or messages.get("next"):
+    if not isinstance(turns, dict) or not run.add(f"{at}/turns", cut(turns), limits.size):
         return
-    if run.add(f"{at}/turns", cut(turns), limits.size):
-        run.add(f"{at}/messages", cut(messages), limits.size // 2)
+    messages = [*_paged(call, f"{at}/messages", "messages")]
+    whole: Json = {"messages": messages, "left_out": [], "next": None}
+    run.add(f"{at}/messages", cut(whole), limits.size // 2)
     sessions = turns.get("sessions")
     for index in sessions[:_MOST_SESSIONS] if isinstance(sessions, list) else ():
         _add_view(run, call, f"{at}/interactions/{index}/view", limits.size)
@@ -168,14 +168,16 @@ def _is_hit(entry: Entry) -> bool:
     return entry.get("outcome") != "miss"
 
 
-def _entries(call: Call) -> Iterator[Json]:
+def _paged(call: Call, path: str, member: str, **query: object) -> Iterator[Json]:
+    """The items of all pages."""
     after: Json = None
     while True:
-        page = call("journal", {"limit": _PAGE, "after": after, "gist": True})
-        if not isinstance(page, dict) or not isinstance(page["entries"], list):
+        page = call(path, {"limit": _PAGE, "after": after, **query})
+        items = page.get(member) if isinstance(page, dict) else None
+        if not isinstance(page, dict) or not isinstance(items, list):
             return
-        yield from page["entries"]
-        if (after := page["next"]) is None:
+        yield from items
+        if (after := page.get("next")) is None:
             return
 
 

@@ -1,4 +1,4 @@
-"""`tapeway cassette branch`: a new cassette that goes on where another one is left."""
+"""`tapeway cassette branch`: a new cassette on a base."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -41,10 +41,10 @@ from tapeway.version import VERSION
 def branch(
     old: str, new: str, at: int | None, positional: bool, sets: tuple[str, ...], settings: Settings
 ) -> int:
-    """Make a cassette that goes on where another one is left.
+    """Make a cassette that goes on from a point of FROM.
 
-    NEW stands on FROM, in the same store: what NEW has not recorded itself, FROM answers. What is
-    recorded goes into NEW alone.
+    NEW stands on FROM, in the same store: FROM answers where NEW has no recording. New recordings
+    go into NEW alone.
 
     \b
         tapeway cassette branch run42 fix-a --at 7
@@ -56,10 +56,10 @@ def branch(
         0  done
         2  the cassette was not made
 
-    With --at, the service is asked only after the first N recordings have answered: a request that
-    they do not answer is a miss before. With --positional, the next of them with the method and the
-    path of the request answers, as after a change of a prompt. `cassette convert --flatten` makes
-    one cassette of both.
+    With --at, tapeway asks the service once the first N recordings have answered; until then any
+    further request is a miss. With --positional, each request gets the next of the N answers to the
+    method and the path, as after a change of a prompt. `cassette convert --flatten` makes a single
+    cassette.
     """
     if positional and at is None:
         raise click.UsageError("--positional needs --at N.")

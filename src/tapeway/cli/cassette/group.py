@@ -19,7 +19,7 @@ class CassetteCommands(LazyGroup):
         "scan": LazyCommand("Find secrets in cassettes."),
         "redact": LazyCommand("Replace the secrets in cassettes."),
         "convert": LazyCommand("Copy a cassette to another format or store."),
-        "branch": LazyCommand("Make a cassette that goes on where another one is left."),
+        "branch": LazyCommand("Make a cassette that goes on from a point of FROM."),
         "mv": LazyCommand("Give a cassette another name, or move it to another store."),
         "rm": LazyCommand("Delete cassettes."),
         "merge": LazyCommand("Merge what two branches recorded into one cassette."),

@@ -1,6 +1,6 @@
-"""A cassette that stands on another one, its base: `meta.base`, and the recordings that come with it.
+"""The bases of a cassette, from `meta.base`, and the recordings of the bases.
 
-Recordings of the base have indexes below 0 in the index of the cassette, which no store gives.
+In the index of the cassette above, recordings of a base have indexes below 0, which no store gives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ _MEMBERS = ("cassette", "until", "positional", "set")
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a cassette stands on.
+    """The base of a cassette.
 
-    `until` is how many of the base's own recordings count, None for all. With `positional` these
-    answer in their order, whatever is asked. `sets` are changes to the bodies of live requests, by path.
+    `until` counts the base's recordings that answer, None for all. With `positional` the recordings
+    answer in order, to any request. `sets` has values for the bodies of live requests, by path.
     """
 
     cassette: str
@@ -49,7 +49,7 @@ class Base:
 
 
 def base_of_meta(meta: Mapping[str, Json]) -> Base | None:
-    """What a cassette with this `meta` stands on. Raises RulesFault."""
+    """The base in a cassette's `meta`. Raises RulesFault."""
     if (stated := meta.get(BASE_FIELD)) is None:
         return None
     if not isinstance(stated, dict):
@@ -74,7 +74,7 @@ def base_of_meta(meta: Mapping[str, Json]) -> Base | None:
 
 
 def meta_with_base(meta: Mapping[str, Json], base: Base | None) -> dict[str, Json]:
-    """A copy of `meta` with this base, or without any."""
+    """A copy of `meta` with the base, or without any."""
     kept = {name: value for name, value in meta.items() if name != BASE_FIELD}
     return kept if base is None else {**kept, BASE_FIELD: base.document}
 
@@ -117,15 +117,15 @@ def _with_member(document: Json, steps: Steps, value: Json) -> Json:
 
 
 def sets_text(sets: Mapping[str, Json]) -> str:
-    """Says what was set, for people."""
+    """The set values, for people."""
     return ", ".join([f"{path} = {dump(value).decode()}" for path, value in sets.items()])
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The recordings that a cassette has from one base, in the base's order.
+    """The recordings of one base, in order.
 
-    `keys` are their match keys under `rules`, where they are known.
+    `keys` has match keys under `rules`, as far as known.
     """
 
     cassette: str
@@ -135,20 +135,20 @@ class Layer:
 
 
 def layer_of(base: Base, stored: StoredCassette) -> Layer:
-    """What counts of a stored base. Raises RulesFault."""
+    """The part of a stored base that answers. Raises RulesFault."""
     items = stored.interactions[: base.until]
     return Layer(base.cassette, items, rules_of_meta(stored.head.meta), stored.keys)
 
 
 def with_routes(layer: Layer, routes: RouteTable) -> Layer:
-    """The layer, its recordings without a route on the routes of their addresses."""
+    """The layer; recordings without a route get a route by the address."""
     items = [assign_route(item, routes) for item in layer.items]
     return replace(layer, items=items)
 
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """A recording of a base: `index` is its index there, the item has that of the cassette above."""
+    """A recording of a base: `index` counts in the base, and `item.index` in the cassette above."""
 
     cassette: str
     index: int
@@ -158,7 +158,7 @@ class Inherited:
 
 
 def inherit(layers: Sequence[Layer]) -> dict[int, Inherited]:
-    """The recordings of the bases by the index that the cassette above gives them, in order."""
+    """The recordings of the bases by index in the cassette above, in order."""
     inherited: dict[int, Inherited] = {}
     for number, layer in enumerate(layers):
         file = _InheritedRecordings()
@@ -171,15 +171,15 @@ def inherit(layers: Sequence[Layer]) -> dict[int, Inherited]:
 
 
 Place = tuple[str, int]
-"""A recording by its cassette and its index there."""
+"""A recording by cassette and index."""
 
 
 def flattened(
     name: str, stored: StoredCassette, layers: Sequence[Layer]
 ) -> tuple[StoredCassette, Sequence[Place]]:
-    """One cassette that replays like a stored cassette above some layers, and where each recording is.
+    """One cassette that replays like a cassette above some layers, and the place of each recording.
 
-    What the lowest base recorded comes first. A recording is left out where one above has its key.
+    The recordings of the lowest base come first. Recordings with a key of a higher layer are left out.
     """
     rules = rules_of_meta(stored.head.meta)
     above, kept = set[bytes](), list[tuple[Place, AnyInteraction]]()
@@ -200,7 +200,7 @@ def _key_of(item: AnyInteraction, rules: Rules) -> bytes:
 
 
 class _InheritedRecordings:
-    """Recordings of a base that stay in its file, under other indexes."""
+    """Recordings that stay in the file of a base, under new indexes."""
 
     def __init__(self) -> None:
         self._items: dict[int, LazyInteraction] = {}

@@ -41,7 +41,7 @@ class Why:
     outdated: str | None = None
 
     def used_up(self, asked: ReceivedRequest, take: Take) -> tuple[int, ...]:
-        """The recordings that would answer, had they not answered in this take."""
+        """The recordings that have answered in this take, and would answer otherwise."""
         return tuple(
             [
                 recording.index
@@ -51,13 +51,13 @@ class Why:
         )
 
     def told_apart(self, asked: ReceivedRequest) -> dict[int, str]:
-        """By recording, which header of the request it is not for."""
+        """By recording, the header that keeps the recording from answering."""
         why = [(recording.index, asked.why_not(recording)) for recording in self.recordings]
         return {index: reason for index, reason in why if reason is not None}
 
 
 class Choice:
-    """What decides between the recordings of a request in one cassette."""
+    """Decides between the recordings of a request in one cassette."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Choice:
 
         The request is not counted. None if `choose` has to look at more, or if no recording is left.
         If the upstream can be called instead, `caller` names the caller: a recording of this take
-        answers its caller alone, and one that is to be asked for again answers nobody. `headers` gives the fields
+        answers its caller alone, and a recording out of date answers nobody. `headers` gives the fields
         of the request, which only recordings with conditions need.
         """
         try:
@@ -258,7 +258,7 @@ class Choice:
         return None
 
     def answers_again(self, request: Request) -> bool:
-        """Whether a take may give an answer again: that of a model, or of what a rule `reuse` names."""
+        """Whether a take may repeat an answer: a model's, or one by a rule `reuse`."""
         return self._calls_model(request) or is_reused(self._rules, request)
 
     def _repeats_for_the_first_time(self, interaction: Interaction, take: Take) -> bool:

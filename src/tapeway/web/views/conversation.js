@@ -133,10 +133,13 @@ class ConversationView {
     this.more.hidden = page.next === null;
   }
 
-  // The messages of these interactions, by interaction. A turn without is shown by its start.
+  // The messages of these interactions, by interaction; of none where a report has no room for them.
   async read(interactions) {
     const range = { first: Math.min(...interactions), last: Math.max(...interactions), limit: 1000 };
-    const page = await get(path`cassettes/${this.name}/messages`, range, this.signal);
+    const page = await get(path`cassettes/${this.name}/messages`, range, this.signal).catch((error) => {
+      if (error.status === 404) return { messages: [] };
+      throw error;
+    });
     return Map.groupBy(page.messages, (each) => each.interaction);
   }
 
@@ -190,7 +193,7 @@ class ConversationView {
         this.tokens(turn),
       ),
       reuse(turn.prefix),
-      messages ? messages.map((each) => message(each, (digest) => this.picture(turn.interaction, digest))) : turn.new.map(summaryOf),
+      messages ? messages.map((each) => message(each, (digest) => this.picture(turn.interaction, digest))) : beginnings(turn),
     );
   }
 
@@ -226,8 +229,10 @@ function message(each, picture) {
   return messageBox({ role: each.role, parts: parts.filter(Boolean), notes: (each.notes ?? []).map(String) }, { picture });
 }
 
-function summaryOf({ role, kind, name, characters, head }) {
-  return h("article.message-box", { data: { role } }, h("p.role", {}, kind === "text" ? role : `${kind} ${name}`), h("p.prose", {}, head), characters > head.length && h("p.small.muted", {}, `${counted(characters, "character")} in all`));
+// Of a turn whose messages a report has no room for.
+function beginnings({ asked, answered }) {
+  const said = [["user", asked], ["assistant", answered]].filter(([, text]) => text !== "");
+  return said.map(([role, text]) => messageBox({ role, parts: [{ kind: "text", text }] }));
 }
 
 function leftOut(list) {
