@@ -179,7 +179,7 @@ def main() -> None:
             ("phone-conversation", conversation, NARROW, "light"),
         ]:
             page = OpenedPage(browser, f"{deck.admin.url}/{hash_}", size, scheme, None)
-            page.tab.locator("main .panel, main [role=option]").first.wait_for()
+            page.tab.locator("main .panel:visible, main [role=option]:visible").first.wait_for()
             page.tab.screenshot(path=FOLDER / f"page-{name}.png")
             page.close()
 

@@ -1,5 +1,6 @@
 """A list with what is opened of it beside it: keys, history, sizes, the bars of time, the strip."""
 
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -147,6 +148,35 @@ def test_bars_of_replays_are_as_long_as_what_was_recorded(
     assert begins == other_begins == 0
     assert (round(streams), round(ends)) == (250, 1000)
     assert 490 < other_ends < 520
+
+
+@pytest.mark.slow
+def test_who_scrolls_the_list_away_from_what_is_open_stays_there(
+    asked: Deck, open_page: PageOpener
+) -> None:
+    for _ in range(60):
+        ask(asked.proxy_url, "Again")
+    page = open_page(f"{asked.admin.url}/#/journal")
+    page.until("() => document.querySelector('[role=option]')?.ariaSetSize === '64'")
+    page.tab.locator(ROWS).first.click()
+    page.see("You said “Again”.")
+    page.tab.evaluate("document.querySelector('[role=listbox]').scrollTop = 2000")
+
+    ask(asked.proxy_url, "One more")
+
+    page.until("() => document.querySelector('[role=option]')?.ariaSetSize === '65'")
+    assert page.tab.evaluate("document.querySelector('[role=listbox]').scrollTop") >= 2000
+
+
+@pytest.mark.slow
+def test_a_retry_is_named_as_one(asked: Deck, open_page: PageOpener) -> None:
+    url = f"{asked.proxy_url}/v1/models"
+    again = urllib.request.Request(url, headers={"x-stainless-retry-count": "1"})  # noqa: S310
+    urllib.request.urlopen(again).close()  # noqa: S310 - our own
+
+    page = open_page(f"{asked.admin.url}/#/journal")
+
+    assert "attempt 2" in page.tab.locator(ROWS).first.inner_text()
 
 
 def test_every_view_says_the_mode_the_cassette_and_the_address_to_paste(

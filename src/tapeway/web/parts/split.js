@@ -80,7 +80,8 @@ export class Split {
     if (this.key === null) return;
     const { list } = this;
     const at = list.find(this.key);
-    if (at >= 0) list.select(at);
+    // Who has scrolled away from it stays there.
+    if (at >= 0 && at !== list.selected) list.select(at);
     const there = (place) => (place >= 0 && place < list.count ? list.key(place) : null);
     this.near = at >= 0 ? { before: there(at - this.down), after: there(at + this.down) } : { before: this.found?.before, after: this.found?.after };
     this.before.disabled = !keyed(this.near.before);
