@@ -185,7 +185,7 @@ def main() -> None:
             page = OpenedPage(browser, f"{deck.admin.url}/{hash_}", size, scheme, None)
             page.tab.locator("main .panel:visible, main [role=option]:visible").first.wait_for()
             for marked in page.tab.locator("main mark").all()[:1]:
-                marked.evaluate("each => { each.scrollIntoView(); scrollBy(0, -190); }")
+                marked.evaluate("each => { each.scrollIntoView(); scrollBy(0, -130); }")
             page.tab.screenshot(path=FOLDER / f"page-{name}.png")
             page.close()
         with tempfile.TemporaryDirectory() as project:
