@@ -49,6 +49,7 @@ route = ["local=http://127.0.0.1:9000", "azure=https://RESOURCE.openai.azure.com
   ([Secrets](secrets.md#what-is-no-secret)).
 - **SIZE** is a number of bytes, or a number with `KiB`, `MiB` or `GiB`.
 - **Matching rules** are set only in the table `[rules]` of the file: see [Matching](matching.md).
+- **Faults** are set in tables `[[fault]]` of the file: see [Faults](faults.md).
 - **Errors**: an invalid option stops the start with exit code 2. One line names the flag,
   the variable, or the file, line and key that the value came from, and what is accepted.
 """

@@ -86,6 +86,7 @@ _EXAMPLES = {
     "eject": _json({}),
     "rewind": _json({}),
     "check": _json({"cassette": "other", "rules": {"ignore": ["body.id"]}}),
+    "put_faults": _json({"faults": [{"name": "busy", "do": "503"}]}),
     "put_slot": _json({"cassette": "other"}),
     "report_of_run": _json({"cassettes": []}),
     "notes_of_run": _json({"cassettes": []}),

@@ -174,6 +174,7 @@ def test_only_calls_with_fields_have_a_body(described: Any) -> None:
         "/api/v1/insert": True,
         "/api/v1/eject": False,
         "/api/v1/rewind": False,
+        "/api/v1/faults": True,
         "/api/v1/check": True,
         "/api/v1/slots/{slot}": True,
         "/api/v1/report": True,

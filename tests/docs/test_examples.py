@@ -444,6 +444,9 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
         instead=INSTALLED, environ=PROVIDER | LISTEN, after=_printed_twice
     ),
     ("README.md", "In a test"): Setup(instead=INSTALLED, environ=PROVIDER),
+    ("docs/faults.md", "Where faults are set"): Setup(
+        server="tapeway serve --listen 127.0.0.1:8080 --admin-listen 127.0.0.1:8081 &"
+    ),
     ("docs/admin-api.md", None): Setup(
         server="tapeway serve --upstream https://api.openai.com"
         " --listen 127.0.0.1:8080 --admin-listen 127.0.0.1:8081 &",

@@ -34,6 +34,12 @@ def test_the_nearest_marker_counts_for_each_argument() -> None:
     assert found == RecordedTest("x", True, "record", {"ignore": ["body.a"]})
 
 
+def test_a_marker_lays_faults() -> None:
+    fault = {"name": "busy", "do": "429"}
+
+    assert recorded_as(item(mark(faults=[fault]))).faults == (fault,)
+
+
 def test_a_template_leaves_the_parameters_out() -> None:
     assert recorded_as(item(mark(cassette="runs/{test}"))).cassette == "runs/tests/test_a/test_x"
 
@@ -48,14 +54,16 @@ def test_in_ci_auto_is_replay(mode: str, seen: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("marker", "said"),
     [
-        (mark(casette="x"), "takes cassette, mode, rules by name, and no casette"),
-        (mark("x"), "takes cassette, mode, rules by name, and no 'x'"),
+        (mark(casette="x"), "takes cassette, mode, rules, faults by name, and no casette"),
+        (mark("x"), "takes cassette, mode, rules, faults by name, and no 'x'"),
         (mark(mode="off"), "there is no mode 'off': use replay, record, auto, passthrough"),
         (mark(rules=["x"]), "rules must be a dict"),
         (mark(cassette="{name}"), "may hold {test} and no other braces"),
         (mark(cassette="{"), "may hold {test} and no other braces"),
         (mark(cassette="{test.x}"), "may hold {test} and no other braces"),
         (mark(rules={1: []}), "rules must be a dict"),
+        (mark(faults={"name": "a"}), "faults must be a list of dicts"),
+        (mark(faults=["429"]), "faults must be a list of dicts"),
     ],
 )
 def test_what_is_unknown_is_refused(marker: pytest.MarkDecorator, said: str) -> None:

@@ -297,7 +297,9 @@ def test_an_unknown_marker_argument_stops_the_run(tmp_path: Path) -> None:
     done = run(tmp_path, "--tapeway=replay")
 
     assert done.returncode == 4
-    assert "takes cassette, mode, rules by name, and no casette" in done.stderr + done.stdout
+    assert (
+        "takes cassette, mode, rules, faults by name, and no casette" in done.stderr + done.stdout
+    )
 
 
 OFF = """

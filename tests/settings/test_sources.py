@@ -5,6 +5,7 @@ from typing import TypedDict, Unpack
 import pytest
 
 from tapeway.core.matching.rules import Rules
+from tapeway.core.model.faults import Fault
 from tapeway.errors import ConfigError
 from tapeway.settings.parsers import RouteChoice
 from tapeway.settings.sources import OPTIONS, LoadedSettings, flag_of, load_settings, variable_of
@@ -146,6 +147,20 @@ def test_rules_are_a_table_of_the_file(tmp_path: Path) -> None:
     )
 
 
+def test_faults_are_tables_of_the_file(tmp_path: Path) -> None:
+    toml = (
+        '[[fault]]\nname = "a"\ndo = 429\nretry_after = 1\n'
+        '[[fault]]\nname = "b"\ndo = "end"\nafter = "3 events"\ntimes = 2\nmatch = { index = 4 }\n'
+    )
+
+    loaded = load_from(tmp_path, toml=toml)
+
+    assert loaded.settings.fault == (
+        Fault("a", "429", retry_after=1),
+        Fault("b", "end", {"index": 4}, 2, "3 events"),
+    )
+
+
 def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
     assert load_from(tmp_path, environ={"TAPEWAY_UPSTREAM": ""}).settings.upstream is None
 
@@ -170,6 +185,11 @@ def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
         ({"toml": 'lisen = "x"'}, "tapeway.toml, line 1: unknown key lisen, did you mean listen?"),
         ({"toml": "zzz = 1"}, "tapeway.toml, line 1: unknown key zzz"),
         ({"toml": "[serve]\nmode = 1"}, "tapeway.toml, line 1: unknown key serve"),
+        ({"toml": "fault = 1"}, "tapeway.toml, line 1: fault: must be a list of up to 1000 faults"),
+        (
+            {"toml": 'mode = "auto"\n[[fault]]\nname = "a"\ndo = "boom"'},
+            "tapeway.toml, line 2: fault: [0] ('a').do: must be one of 429, 500",
+        ),
         ({"toml": "[rule]"}, "tapeway.toml, line 1: unknown key rule, did you mean rules?"),
         (
             {"toml": "rules = 1"},

@@ -1,10 +1,25 @@
 /** What requests do: see the modes of `tapeway serve`. */
 export type Mode = "replay" | "record" | "auto" | "passthrough";
 
-/** How a test's cassette is used. `rules` have the keys of `[rules]` and are stored in the cassette. */
+/** What is to go wrong with a replayed answer: see docs/faults.md. */
+export interface Fault {
+  name: string;
+  do: "429" | "500" | "503" | "529" | "error_event" | "reset" | "end" | "stall" | "slow" | "repeat" | "corrupt" | "timeout" | "close";
+  match?: { method?: string; path?: string; model?: string; cassette?: string; index?: number };
+  times?: number;
+  after?: string;
+  retry_after?: number;
+  seconds?: number;
+  code?: number;
+}
+
+/** How a test's cassette is used. `rules` have the keys of `[rules]` and are stored in the cassette;
+ * `faults` are laid over what is replayed in the test, and stored nowhere.
+ */
 export interface CassetteOptions {
   mode?: Mode | undefined;
   rules?: Record<string, unknown> | undefined;
+  faults?: Fault[] | undefined;
 }
 
 /** A request that the code under test sent, without secrets; `body` is parsed. */

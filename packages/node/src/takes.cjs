@@ -50,6 +50,7 @@ class TestTake {
     this.shared = shared;
     this.mode = modeHere(modeOf(options.mode) ?? connection.mode);
     this._rules = options.rules ?? null;
+    this._faults = options.faults;
     this._told = told;
     this._recordCommand = recordCommand;
     this._test = test;
@@ -62,7 +63,7 @@ class TestTake {
   /** Point the slot at the cassette. */
   async begin() {
     if (this._records && !this.shared) this._before = await this._exported();
-    const body = { cassette: this.cassette, mode: this.mode, rules: this._rules, record_command: this._recordCommand };
+    const body = { cassette: this.cassette, mode: this.mode, rules: this._rules, record_command: this._recordCommand, faults: this._faults };
     this._first = (await this._admin.call("PUT", this._place, { body })).take;
   }
 

@@ -96,20 +96,28 @@ class Deck:
         *,
         rules: Mapping[str, object] | None = None,
         record_command: str | None = None,
+        faults: Sequence[Mapping[str, object]] = (),
     ) -> int:
         """Point a slot at a cassette, which gets these rules too; returns the number of its take.
 
-        Log, page and reports name `record_command` for what is missed through the slot.
+        Log, page and reports name `record_command` for what is missed through the slot. `faults` are
+        laid over what is replayed through it.
         """
-        sent = {
+        sent: dict[str, object] = {
             "cassette": cassette,
             "mode": mode,
             "rules": None if rules is None else {**rules},
             "record_command": record_command,
         }
+        if faults:
+            sent["faults"] = [{**fault} for fault in faults]
         answer = self.admin.call("PUT", f"slots/{segment(slot)}", sent)
         take: int = answer["take"]
         return take
+
+    def faults(self, faults: Sequence[Mapping[str, object]]) -> None:
+        """Lay these faults over all that is replayed, in place of those before."""
+        self.admin.call("PUT", "faults", {"faults": [{**fault} for fault in faults]})
 
     def rewind(self, cassette: str | None = None) -> None:
         """Start a new take, for all cassettes or for one."""
@@ -171,6 +179,7 @@ class AsyncDeck:
     mode = _in_thread(Deck.mode)
     insert = _in_thread(Deck.insert)
     point = _in_thread(Deck.point)
+    faults = _in_thread(Deck.faults)
     rewind = _in_thread(Deck.rewind)
     eject = _in_thread(Deck.eject)
     report = _in_thread(Deck.report)

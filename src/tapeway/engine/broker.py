@@ -25,12 +25,14 @@ from tapeway.core.model.control import (
     Mode,
     Slot,
     with_active,
+    with_faults,
     with_mode,
     with_slot,
     with_take,
     without_modes,
     without_slot,
 )
+from tapeway.core.model.faults import Fault
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import NOTHING_ALLOWED, Allowed, KnownValues
 from tapeway.engine.cassettes.cassettes import Cassettes
@@ -48,7 +50,7 @@ from tapeway.engine.renamed_calls import for_this_client
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.engine.single_flight import SingleFlight
 from tapeway.engine.store_check import StoreCheck
-from tapeway.errors import CassetteEdited, NoSlot, StoreAway, StoreError
+from tapeway.errors import CassetteEdited, NoRoute, NoSlot, StoreAway, StoreError
 from tapeway.ports import CassetteStore, LiveResponder, SharedStore
 
 if TYPE_CHECKING:
@@ -85,13 +87,14 @@ class Broker:
         standards: Standards = NO_LIMITS,
         journal: RequestJournal | None = None,
         today: Callable[[], str] = utc_day,
+        faults: tuple[Fault, ...] = (),
         hooks: Hooks = NO_HOOKS,
     ) -> None:
         """`known` are the process's own secrets, and `allowed` says what is none.
 
         Without a `journal`, requests are only counted. With `presets`, a cassette begins with the
-        preset of the client that is recorded. Reports measure by `standards`. `hooks` are functions of
-        the user.
+        preset of the client that is recorded. Reports measure by `standards`. `faults` are laid over
+        replays. `hooks` are functions of the user.
         """
         self.store = store
         self.hooks = hooks
@@ -122,7 +125,7 @@ class Broker:
             today,
             standards,
         )
-        control = Control(mode, cassette, takes=1, since=1)
+        control = Control(mode, cassette, takes=1, since=1, faults=faults)
         self._new_head = new_head
         self._known = KnownValues(known, allowed)
         self.repeats = policy.repeats
@@ -239,6 +242,19 @@ class Broker:
             # Whoever waits for it knows its names then.
             requests.add(request.method, request.body)
 
+    async def would_replay(self, name: str, incoming: Incoming) -> Replay | None:
+        """The recording that would answer a request; nothing counts as having come or as used.
+
+        Raises StoreError.
+        """
+        try:
+            plan = await self._decide_on_newest(name, incoming._replace(only_looks=True))
+        except NoRoute:
+            return None
+        if not isinstance(plan, Replay):
+            return None
+        return (await for_this_client(plan, incoming.request))[0]
+
     async def _decide_on_newest(self, name: str, incoming: Incoming) -> Plan:
         try:
             return await self._decide(name, incoming)
@@ -342,8 +358,11 @@ class Broker:
         mode: Mode | None = None,
         rules: Rules = NO_RULES,
         record_command: str | None = None,
+        faults: tuple[Fault, ...] = (),
     ) -> None:
         """Point a slot at a cassette, in a new take, and add rules to the cassette.
+
+        `faults` are laid over what is replayed through the slot.
 
         Without a mode the cassette's own is in force. The first request loads the cassette, and so
         do rules. Raises StoreError, if the rules cannot be added.
@@ -351,13 +370,19 @@ class Broker:
         if rules != NO_RULES:
             await self.add_rules(cassette, rules)
         await self.source.steer(
-            lambda now: with_slot(now, name, cassette, mode, record_command=record_command)
+            lambda now: with_slot(
+                now, name, cassette, mode, record_command=record_command, faults=faults
+            )
         )
 
     async def remove_slot(self, name: str) -> None:
         """Remove a slot; its cassette stays loaded. Raises NoSlot."""
         self.slot(name)
         await self.source.steer(lambda now: without_slot(now, name))
+
+    async def set_faults(self, faults: tuple[Fault, ...]) -> None:
+        """Lay these faults over all replays in place of those before, counted from the beginning."""
+        await self.source.steer(lambda now: with_faults(now, faults))
 
     async def rewind(self, cassette: str | None = None) -> None:
         """Start a new take for one cassette, or for all."""

@@ -77,6 +77,8 @@ class Planner:
         compared with what the cassette shows by now.
         """
         take = cassette.running(incoming.take)
+        if incoming.only_looks:
+            take = take.copy()
         request, policy = _with_digest(incoming), MODE_POLICIES[mode]
         large = incoming.large_for(cassette.head, cassette.rules)
         asked = large.asked if large is not None else self._last

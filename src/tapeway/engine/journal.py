@@ -18,8 +18,10 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.key import key_text
 from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.model.control import Outcome
+from tapeway.core.model.faults import Fault
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
+from tapeway.engine.faulted_calls import FaultedCalls
 from tapeway.engine.kept_calls import MOST_KEPT_BYTES, KeptCall, KeptCalls
 
 MOST_MISSES = 10_000
@@ -193,6 +195,10 @@ class ServedRequest(NamedTuple):
     """The command that records a missed request."""
     base: str = ""
     """The base of the cassette that the recording is in, if it is not in the cassette itself."""
+    fault: Fault | None = None
+    """What was laid over the recorded answer."""
+    asked: bytes = b""
+    """The body, where it may tell what a client did after a fault. The entry does not keep it."""
 
     @property
     def outcome(self) -> Outcome:
@@ -375,6 +381,7 @@ class Tally:
     """Calls, prompt tokens and completion tokens of the replays by provider and model."""
     tails: dict[int, tuple[str, str, UnreachedTail]] = field(default_factory=dict)
     """Method and path of each replayed session, and the shortest tail that a replay left."""
+    faulted: FaultedCalls = field(default_factory=FaultedCalls)
     redacted: Counter[str] = field(default_factory=Counter)
     recorded_at: dict[int, float] = field(default_factory=dict)
     """When each recording was asked for, in seconds since the epoch."""
@@ -413,6 +420,17 @@ class Tally:
             self._add_tail(served, index, served.tail)
         if answer.tokens:
             self._add_tokens(answer)
+        if served.fault is not None or self.faulted:
+            self._follow(served)
+
+    def _follow(self, served: ServedRequest) -> None:
+        """Note a fault, and what a client did after an earlier one."""
+        caller = served.key, served.slot
+        self.faulted.follow(caller, served.at, served.asked)
+        if served.fault is not None:
+            answered_at = served.at + served.duration_ms / 1000
+            call = served.method, served.path
+            self.faulted.add(served.fault, call, caller, answered_at, served.asked)
 
     @property
     def unreached(self) -> Iterator[UnreachedRecording]:
@@ -545,6 +563,8 @@ class RequestJournal(ServedRequests):
         self._tallies: dict[str, Tally] = {}
         self._new: list[ServedRequest] = []
         self._named: set[str] = set()
+        self.follows_faults = False
+        """Whether a fault has happened: requests are to be entered with their bodies."""
         self.sent = SentRequests(MOST_SENT_BYTES if size else 0)
         self.kept = KeptCalls(size, MOST_KEPT_BYTES)
         self._entries: deque[ServedRequest] = deque(maxlen=size)
@@ -612,6 +632,8 @@ class RequestJournal(ServedRequests):
         if served.kept is not None:
             self.kept.add(served.id, served.kept)
             served = served._replace(kept=None)
+        if served.asked:
+            served = served._replace(asked=b"")
         self._entries.append(served)
         if self._followers:
             self._publish(served)

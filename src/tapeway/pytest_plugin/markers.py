@@ -1,4 +1,4 @@
-"""What `@pytest.mark.tapeway(cassette=…, mode=…, rules=…)` asks for a test."""
+"""What `@pytest.mark.tapeway(cassette=…, mode=…, rules=…, faults=…)` asks for a test."""
 
 import os
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from .names import cassette_name
 
 MARKER = "tapeway"
 MARKER_HELP = (
-    "tapeway(cassette=NAME, mode=MODE, rules={…}): the cassette of a test, its mode and its matching "
-    "rules. {test} in NAME stands for the test's own name without its parameters."
+    "tapeway(cassette=NAME, mode=MODE, rules={…}, faults=[…]): the cassette of a test, its mode, its "
+    "matching rules, and the faults laid over what is replayed. {test} in NAME stands for the test's own name without its parameters."
 )
-_ARGUMENTS = ("cassette", "mode", "rules")
+_ARGUMENTS = ("cassette", "mode", "rules", "faults")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class RecordedTest:
     shared: bool
     mode: DeckMode | None
     rules: Mapping[str, object] | None
+    faults: tuple[Mapping[str, object], ...] = ()
 
 
 def recorded_as(item: pytest.Item) -> RecordedTest:
@@ -51,16 +52,27 @@ def recorded_as(item: pytest.Item) -> RecordedTest:
         isinstance(rules, Mapping) and all(isinstance(rule, str) for rule in rules)
     ):
         raise pytest.UsageError(f"{item.nodeid}: rules must be a dict, such as {{'ignore': […]}}")
+    faults = given.get("faults", ())
+    if not isinstance(faults, list | tuple) or not all(
+        isinstance(each, Mapping) for each in faults
+    ):
+        raise pytest.UsageError(
+            f"{item.nodeid}: faults must be a list of dicts, such as "
+            "[{'name': 'busy', 'do': '429'}]"
+        )
     if mode == "auto" and os.environ.get("CI", "").lower() in ("true", "1"):
         mode = "replay"
     own = cassette_name(item.nodeid)
     name = own if cassette is None else _formatted(item, str(cassette))
-    return RecordedTest(name, name != own, cast("DeckMode | None", mode), rules)
+    return RecordedTest(name, name != own, cast("DeckMode | None", mode), rules, tuple(faults))
 
 
 def check(recorded: RecordedTest, admin: AdminClient) -> None:
-    """Ask tapeway whether it takes the name and the rules of a test. Raises DeckError if not."""
-    admin.call("POST", "check", {"cassette": recorded.cassette, "rules": recorded.rules})
+    """Ask tapeway whether it takes name, rules and faults of a test. Raises DeckError if not."""
+    asked: dict[str, object] = {"cassette": recorded.cassette, "rules": recorded.rules}
+    if recorded.faults:
+        asked["faults"] = [{**fault} for fault in recorded.faults]
+    admin.call("POST", "check", asked)
 
 
 def _formatted(item: pytest.Item, template: str) -> str:

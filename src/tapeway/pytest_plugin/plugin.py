@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ class RunPlugin:
         self._page = last_url(config.rootpath) if connection.starts_server else None
         self._recorded: dict[str, RecordedTest] = {}
         self._known: set[tuple[str, str]] = set()
-        """Names and rules that tapeway takes."""
+        """Names, rules and faults that tapeway takes."""
         self._faults: dict[str, str] = {}
         """Why tests cannot run, by their node ids."""
         self._left: set[str] = set()
@@ -186,7 +187,7 @@ class RunPlugin:
         stored = self._outcome.stored_names() if single and own else ()
         for key, name in distinct_names(own, stored).items():
             known = self._recorded[key]
-            self._recorded[key] = RecordedTest(name, False, known.mode, known.rules)
+            self._recorded[key] = replace(known, cassette=name, shared=False)
         places = {item.nodeid: (item.location[0], (item.location[1] or 0) + 1) for item in items}
         self._outcome.places = {
             recorded.cassette: places[node_id]
@@ -194,10 +195,11 @@ class RunPlugin:
         }
 
     def _checked(self, item: pytest.Item) -> RecordedTest:
-        """How a test uses tapeway. Raises UsageError for a name or a rule that tapeway refuses."""
+        """How a test uses tapeway. Raises UsageError for what tapeway refuses."""
         recorded = recorded_as(item)
-        asked = (recorded.cassette, json.dumps(recorded.rules, default=repr))
-        if (recorded.shared or recorded.rules is not None) and asked not in self._known:
+        asked = (recorded.cassette, json.dumps([recorded.rules, recorded.faults], default=repr))
+        is_given = recorded.shared or recorded.rules is not None or bool(recorded.faults)
+        if is_given and asked not in self._known:
             try:
                 check(recorded, self._connection.deck.admin)
             except (DeckError, TypeError) as exc:

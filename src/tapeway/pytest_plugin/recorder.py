@@ -154,6 +154,7 @@ class TestRecorder:
                     take.mode,
                     rules=recorded.rules,
                     record_command=self._command.of([take.node_id]),
+                    faults=recorded.faults,
                 )
             )
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from tapeway.core.http.chunks import LAST_CHUNK, size_line
 from tapeway.core.model.control import Outcome
+from tapeway.core.model.faults import Fault
 from tapeway.core.model.messages import Headers, Response, ResponseHead
 
 _BODILESS = frozenset({204, 304})
@@ -149,14 +150,23 @@ def chunks(body: Iterable[bytes], recorded: Iterable[int]) -> Generator[bytes]:
     yield LAST_CHUNK
 
 
-def outcome_headers(outcome: Outcome, cassette: str, index: int | None, base: str = "") -> Headers:
-    """The headers that say where an answer came from; the index is that in the `base`, if any."""
+def outcome_headers(
+    outcome: Outcome,
+    cassette: str,
+    index: int | None,
+    base: str = "",
+    fault: Fault | None = None,
+) -> Headers:
+    """The headers that say where an answer came from, and which fault it got.
+
+    The index is that in the `base`, if any.
+    """
     fields: Headers = (
         (b"Tapeway-Outcome", outcome.encode()),
         (b"Tapeway-Cassette", cassette.encode()),
     )
     if base:
         fields = (*fields, (b"Tapeway-Base", base.encode()))
-    if index is None:
-        return fields
-    return (*fields, (b"Tapeway-Interaction", b"%d" % index))
+    if index is not None:
+        fields = (*fields, (b"Tapeway-Interaction", b"%d" % index))
+    return fields if fault is None else (*fields, (b"Tapeway-Fault", fault.name.encode()))

@@ -90,6 +90,8 @@ class Playback:
         self._schedule = schedule
         self._fails = interaction.failure is not None
         self._started = asyncio.get_running_loop().time()
+        self.head_s, self.end_s = schedule.head_s, schedule.end_s
+        """When the head is due, and the end."""
 
     @property
     def head(self) -> ResponseHead:
@@ -110,7 +112,7 @@ class Playback:
                 await self.until(self._schedule.due_s(at_ms))
                 await outgoing.send(piece)
         await self._raw.send(b"")
-        await self.until(self._schedule.end_s)
+        await self.until(self.end_s)
 
     async def until(self, due_s: float) -> None:
         """Wait until a time after the start. Raises ConnectionError if the connection is lost.

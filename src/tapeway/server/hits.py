@@ -3,8 +3,8 @@
 The front asks here for plain requests, and the proxy for requests that aiohttp parsed. No decision
 here differs from the broker's: route, match key, recording, cursor and the answer's bytes
 come from the same functions. The broker decides on everything else: requests through slots, wrong base
-URLs, addresses that no route leads to, recorded failures, recordings that header fields tell apart, and
-requests that no recording of an equal match key answers.
+URLs, addresses that no route leads to, recorded failures, recordings that header fields tell apart,
+requests that no recording of an equal match key answers, and all requests while faults are in force.
 """
 
 import re
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.recorded_bodies import selecting_head
 from tapeway.core.http.foreign import ForeignGuard
+from tapeway.core.http.headers import FAULT_HEADER
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.matching.headers.distance import caller, stored_credentials
@@ -199,6 +200,8 @@ class Hits:
         policy, cassette = MODE_POLICIES[mode], self._broker.in_memory.get(name)
         if not (self.open and policy.replays) or cassette is None or address.slot is not None:
             return None
+        if self._broker.source.control.faults or FAULT_HEADER in request.fields.first:
+            return None
         fields = request.fields
         host, head = fields.value(b"host"), selecting_head(request)
         target = Target(request.method, address, host, fields, head)
@@ -285,6 +288,8 @@ class Hits:
                 self._targets.clear()
             self._targets[key] = target
         if target is None:
+            return None
+        if broker.source.control.faults:
             return None
         name, mode, _ = broker.in_force(target.address.cassette)
         policy, cassette, shared = MODE_POLICIES[mode], broker.in_memory.get(name), None

@@ -18,12 +18,13 @@ from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import BodyBuffer
-from tapeway.core.cassette.plan import LiveCall
+from tapeway.core.cassette.plan import LiveCall, Replay
 from tapeway.core.http.location import DEFAULT_PORTS
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.matching.key import KeyAndBody
 from tapeway.core.model.client_login import ClientLogin
+from tapeway.core.model.faults import Fault
 from tapeway.core.model.messages import BodyFile, Request
 from tapeway.core.model.request_fields import RequestFields
 from tapeway.engine.open_streams import Signal
@@ -176,6 +177,13 @@ class Exchange:
     """The host that the client meant to call, None for a call of the proxy by address."""
     elsewhere: dict[str, None] = field(default_factory=dict)
     """Origins in the response that no route leads to."""
+    fault: Fault | None = None
+    """What its recorded answer gets laid over."""
+
+    def lay(self, fault: Fault, replay: Replay) -> None:
+        """Note the fault that the answer of a recording gets."""
+        self.key, self.shown, self.base = replay.key, replay.target, replay.base
+        self.fault, self.note = fault, fault.text
 
 
 def buffered_body(raw: ClientRequest, max_body: int) -> bytes | None:
@@ -256,10 +264,13 @@ def origin(raw: ClientRequest, scheme: str) -> str:
     return f"{scheme}://{host}"
 
 
-def abort(raw: ClientRequest) -> WireResponse:
-    """Abort the connection within an answer: a clean end would make a part look complete."""
+def abort(raw: ClientRequest, *, reset: bool = False) -> WireResponse:
+    """Abort the connection within an answer: a clean end would make a part look complete.
+
+    With `reset` the client sees that it was reset, before any answer too.
+    """
     if (transport := raw.transport) is not None:
-        if raw.version < (1, 1):
+        if reset or raw.version < (1, 1):
             # Without chunks an orderly close would end the body; a reset does not.
             client_socket: socket.socket = transport.get_extra_info("socket")
             with contextlib.suppress(OSError):

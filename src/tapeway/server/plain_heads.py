@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tapeway.core.http.connection_logins import is_connection_login
-from tapeway.core.http.headers import CASSETTE_HEADER
+from tapeway.core.http.headers import CASSETTE_HEADER, FAULT_HEADER
 from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER, attempt_number
 from tapeway.core.model.messages import Headers
 from tapeway.core.model.request_fields import (
@@ -47,11 +47,13 @@ _FRAMES = frozenset(
 """Fields that decide how a request is read. No plain head has them."""
 _NO_HIT = frozenset(
     {
-        *(_CODING, AWS_PAYLOAD_HEADER),
+        *(_CODING, AWS_PAYLOAD_HEADER, FAULT_HEADER),
         *(b"server", b"etag", b"content-range", b"content-location", b"max-forwards"),
     }
 )
-"""Fields with which no request is a hit: they describe a coding, or aiohttp refuses them twice."""
+"""Fields with which no request is a hit: they describe a coding or ask for a fault, or aiohttp refuses
+them twice.
+"""
 MOST_LINES = 4096
 MOST_HEADS = 1024
 

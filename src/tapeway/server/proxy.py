@@ -3,13 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from uuid import uuid4
 
-from tapeway.body_files import check_body_file
+from tapeway.body_files import check_body_file, with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
 from tapeway.core.http.connection_logins import LOGIN_FIELDS, logs_in
 from tapeway.core.http.cors import (
@@ -32,6 +32,7 @@ from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.matching.templates import Filling, TemplateFault, filled
 from tapeway.core.misses.miss import NO_EXPLANATION, Miss
 from tapeway.core.model.control import Delivery, Outcome
+from tapeway.core.model.faults import STATUSES
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     WEBSOCKET,
@@ -44,6 +45,7 @@ from tapeway.core.model.messages import (
     Verdict,
 )
 from tapeway.core.model.request_fields import EDITION
+from tapeway.core.streams.faults import LaidFault, lay
 from tapeway.core.streams.json_rpc import may_be_json_rpc
 from tapeway.core.streams.open_streams import may_stay_open, may_turn_out_open
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
@@ -51,6 +53,7 @@ from tapeway.core.way_back.addresses import WaysBack
 from tapeway.core.way_back.cookies import has_expiry, with_later_expiry
 from tapeway.engine.broker import Broker
 from tapeway.engine.decision import is_large
+from tapeway.engine.faults import FaultsOfRequest, chosen, faults_of, still_fitting
 from tapeway.engine.journal import (
     NO_MODEL,
     ClientTexts,
@@ -81,6 +84,7 @@ from tapeway.errors import (
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import Dial
 from tapeway.providers.base_urls import fault_without_route
+from tapeway.providers.error_forms import error_answer, error_event
 from tapeway.providers.hosts import HostRoutes, RoutedHost
 from tapeway.providers.request_addresses import RequestAddresses
 from tapeway.server.answers import outcome_headers, serialise
@@ -98,6 +102,7 @@ from tapeway.server.error_responses import (
     foreign_response,
     miss_response,
 )
+from tapeway.server.faulted import FaultEnds, FaultyOutgoing, pause, until_left
 from tapeway.server.hits import Hits
 from tapeway.server.messages import (
     ClientRequest,
@@ -322,6 +327,11 @@ class Proxy:
             broker.journal.sent.add(sent)
         if raw.uncounted is not None:
             raise raw.uncounted
+        wanted = faults_of(broker.source.control, address.slot, exchange.cassette, request)
+        if wanted.faults:
+            incoming = Incoming(request, address.guessed, mode, take=take, keyed=raw.keyed)
+            if (faulted := await self._faulted(exchange, incoming, wanted)) is not None:
+                return faulted
         keyed = raw.keyed
         if keyed is None and (hits := self._hits_for(exchange, request)) is not None:
             replay = hits.replay(
@@ -424,8 +434,12 @@ class Proxy:
     # Replay.
 
     async def _replay(self, exchange: Exchange, replay: Replay) -> WireResponse:
+        return await self._play(exchange, await self._as_sent(exchange, replay))
+
+    async def _as_sent(self, exchange: Exchange, replay: Replay) -> Interaction:
+        """The recording with the answer as this client gets it."""
         interaction = await self._as_given(exchange, replay)
-        response, index, rules = interaction.response, interaction.index, replay.cassette.rules
+        response, rules = interaction.response, replay.cassette.rules
         if self._options.rewrite and has_expiry(response.headers):
             first_day = replay.cassette.head.created_at
             head = with_later_expiry(response.head, first_day, self._now())
@@ -434,8 +448,10 @@ class Proxy:
         if response.file is not None:
             check_body_file(response.file)
         led = await self._back.lead(exchange, response, interaction.request.base, rules)
-        if led is not response:
-            interaction, response = replace(interaction, response=led), led
+        return interaction if led is response else replace(interaction, response=led)
+
+    async def _play(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
+        response, index = interaction.response, interaction.index
         if response.verdict == "open" or response.after_requests:
             return await self._play_open(exchange, interaction)
         if self._options.pace != AT_ONCE or interaction.failure is not None:
@@ -463,16 +479,75 @@ class Proxy:
             interaction = await broker.hooks.replayed(shown, interaction)
         return _for_origin(interaction, exchange.raw.raw_headers)
 
-    async def _play_open(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
-        """Replay a stream whose events wait for requests, and which may stay open."""
-        raw, index, broker = exchange.raw, interaction.index, self._broker
-        schedule = Schedule(interaction.response, interaction.latency_ms, self._options.pace)
+    async def _faulted(
+        self, exchange: Exchange, incoming: Incoming, wanted: FaultsOfRequest
+    ) -> WireResponse | None:
+        """The answer with one of these faults; None where none of them happens to it."""
+        broker = self._broker
+        replay = await broker.would_replay(exchange.cassette, incoming)
+        if replay is None or not (wanted := still_fitting(wanted, replay, incoming.take)).faults:
+            return None
+        interaction = await self._as_sent(exchange, replay)
+        if interaction.failure is not None:
+            return None
+        sent = await with_body_in_memory(interaction.response)
+        event_of = partial(error_event, incoming.request)
+        at = partial(lay, head=sent.head, body=sent.body, error_event=event_of)
+        laid = await chosen(broker.source, incoming, replay, wanted, at)
+        if laid is None:
+            return None
+        fault, index = laid.fault, interaction.index
+        exchange.lay(fault, replay)
+        if fault.do in STATUSES:
+            response = error_answer(incoming.request, int(fault.do), fault.retry_after)
+            self._ended(exchange, "replayed", response.status, index)
+            return self._write(exchange, response, "replayed", index)
+        # Now: its client may come again before it has ended.
+        self._ended(exchange, "replayed", sent.status, index, size=laid.at or 0)
+        return await self._play_faulted(exchange, interaction, laid)
+
+    async def _play_faulted(
+        self, exchange: Exchange, interaction: Interaction, laid: LaidFault
+    ) -> WireResponse:
+        raw, outgoing = exchange.raw, None
+        playback = self._playback(exchange, interaction)
+        asked, index = exchange.cassette, interaction.index
+        told = outcome_headers("replayed", asked, index, exchange.base, laid.fault)
+        try:
+            async with self._open_waits.wait():
+                if laid.at is None:
+                    await pause(raw, laid.wait_s)
+                if laid.at is not None or laid.then == "on":
+                    await playback.until(playback.head_s)
+                    head = laid.head(playback.head, interaction.response.size)
+                    outgoing = FaultyOutgoing(raw, head, told, laid, draining=self.draining)
+                    with suppress(FaultEnds):
+                        await playback.play(outgoing)
+        except (ConnectionError, TapewayError):
+            return abort(raw)
+        if laid.then == "hang":
+            await until_left(raw, self._stopping, laid.fault.seconds)
+        if laid.then in ("reset", "hang"):
+            return abort(raw, reset=True)
+        return WireResponse((), keep_alive=False) if outgoing is None else outgoing.end()
+
+    def _playback(self, exchange: Exchange, interaction: Interaction) -> Playback:
+        """Plays a recording as its own times and the requests beside it say."""
+        raw, response, broker = exchange.raw, interaction.response, self._broker
+        schedule = Schedule(response, interaction.latency_ms, self._options.pace)
+        if response.verdict != "open" and not response.after_requests:
+            return Playback(raw, interaction, schedule)
         route = exchange.address.route.name if exchange.address else ""
-        playback = OpenPlayback(
+        return OpenPlayback(
             *(raw, interaction, schedule),
             *(broker.requests(exchange.cassette, route, exchange.take), self._stopping),
             alone=broker.store.shared is None,
         )
+
+    async def _play_open(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
+        """Replay a stream whose events wait for requests, and which may stay open."""
+        raw, index = exchange.raw, interaction.index
+        playback = self._playback(exchange, interaction)
         headers = outcome_headers("replayed", exchange.cassette, index, exchange.base)
         head = interaction.response.head
         if head.framing == "length":
@@ -494,16 +569,15 @@ class Proxy:
         """Replay at the recorded pace, or replay an answer that failed."""
         failure, head = interaction.failure, interaction.response.head
         index, pace = interaction.index, self._options.pace
-        schedule = Schedule(interaction.response, interaction.latency_ms, pace)
-        playback = Playback(exchange.raw, interaction, schedule)
+        playback = self._playback(exchange, interaction)
         headers = outcome_headers("replayed", exchange.cassette, index, exchange.base)
         outgoing: Outgoing | None = None
         try:
             async with self._open_waits.wait():
                 if failure is not None and not head.status:
-                    await playback.until(schedule.end_s)
+                    await playback.until(playback.end_s)
                     return self._fail(exchange, interaction, failure)
-                await playback.until(schedule.head_s)
+                await playback.until(playback.head_s)
                 head = scale_retry_after(playback.head, pace)
                 outgoing = Outgoing(exchange.raw, head, headers, draining=self.draining)
                 exchange.outgoing = outgoing
@@ -779,7 +853,7 @@ class Proxy:
         explanation = NO_EXPLANATION if miss is None else miss.explanation
         tokens: tuple[int, ...] = ()
         model = NO_MODEL
-        if interaction is not None:
+        if interaction is not None and exchange.fault is None:
             tokens, model = charged_tokens(interaction)
             verdict, size = interaction.response.verdict, interaction.response.size
         kept = None
@@ -820,8 +894,17 @@ class Proxy:
                 tail=tail,
                 record_command=None if miss is None else miss.record_command,
                 base=exchange.base,
+                fault=exchange.fault,
+                asked=self._asked(exchange),
             )
         )
+
+    def _asked(self, exchange: Exchange) -> bytes:
+        """The body of a request where it may tell what a client does after a fault."""
+        journal = self._broker.journal
+        journal.follows_faults = journal.follows_faults or exchange.fault is not None
+        followed = exchange.request if journal.follows_faults else None
+        return b"" if followed is None else followed.body
 
     def _log_failure(self, exchange: Exchange, error: TapewayError) -> None:
         address, texts = exchange.address, self._texts(exchange)
@@ -881,7 +964,8 @@ class Proxy:
         # A client that expected a WebSocket would not send HTTP next.
         keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.fields)
         permission = private_network_permission(raw.fields, response.head)
-        headers = (*outcome_headers(outcome, exchange.cassette, index, exchange.base), *permission)
+        told = outcome_headers(outcome, exchange.cassette, index, exchange.base, exchange.fault)
+        headers = (*told, *permission)
         if response.file is not None:
             broken = partial(self._log_failure, exchange)
             return LargeAnswer(raw, response, response.file, headers, broken, keep_alive=keep_alive)

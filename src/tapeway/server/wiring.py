@@ -118,6 +118,7 @@ def make_broker(
         presets=settings.presets,
         standards=Standards(_prices(settings), settings.max_age),
         journal=journal,
+        faults=settings.fault,
         hooks=load_hooks(settings.hooks),
     )
 

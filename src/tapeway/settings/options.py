@@ -17,6 +17,7 @@ from tapeway.core.http.sigv4 import Signing
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules, RulesFault
 from tapeway.core.model.control import Delivery, Mode, Repeats
+from tapeway.core.model.faults import Fault, FaultRefused, parse_faults
 from tapeway.core.redaction.credentials import Secret, environment_secrets, searchable
 from tapeway.core.redaction.known_values import Allowed, KnownValues
 from tapeway.core.streams.pacing import Pace
@@ -85,6 +86,13 @@ def _rules(value: object) -> Rules:
         return rules.parse_rules(value)  # type: ignore[arg-type] # it checks every value itself
     except RulesFault as exc:
         raise ValueError(str(exc).removeprefix("rules.").removeprefix("rules: ")) from exc
+
+
+def _faults(value: object) -> tuple[Fault, ...]:
+    try:
+        return parse_faults(value, "fault")
+    except FaultRefused as exc:
+        raise ValueError(str(exc).removeprefix("fault: ").removeprefix("fault")) from None
 
 
 def _option(
@@ -446,6 +454,19 @@ class Settings:
                 "TABLE",
                 None,
                 "Which differences between requests to ignore, and which headers to compare.",
+                table=True,
+            )
+        },
+    )
+
+    fault: tuple[Fault, ...] = field(
+        default=(),
+        metadata={
+            "option": Option(
+                _faults,
+                "TABLES",
+                None,
+                "What is to go wrong with which replayed answers; a table for each.",
                 table=True,
             )
         },

@@ -18,7 +18,13 @@ from urllib.parse import unquote, urlsplit
 from yarl import URL
 
 from tapeway.body_files import stream_body
-from tapeway.core.http.headers import CASSETTE_HEADER, HOPS_HEADER, end_to_end, find_header
+from tapeway.core.http.headers import (
+    CASSETTE_HEADER,
+    FAULT_HEADER,
+    HOPS_HEADER,
+    end_to_end,
+    find_header,
+)
 from tapeway.core.http.location import without_userinfo
 from tapeway.core.http.sigv4 import Signing, client_signature
 from tapeway.core.model.messages import Headers, Request
@@ -39,7 +45,7 @@ from tapeway.upstream.websocket import (
 )
 
 KIB = 1024
-_NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER, HOPS_HEADER})
+_NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER, FAULT_HEADER, HOPS_HEADER})
 """Host becomes the upstream's, and the proxy has already answered an Expect."""
 _NOT_BY_PROXY = _NOT_FORWARDED | {b"proxy-authorization"}
 _LENGTH = b"content-length"

@@ -125,6 +125,7 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
                 "repeated": [],
                 "told_apart": [],
                 "unreached": [],
+                "faulted": [],
                 "redacted": 0,
                 "redacted_kinds": {},
                 "elsewhere": [],

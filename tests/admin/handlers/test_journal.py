@@ -22,7 +22,7 @@ from tests.support.memory import living
 KEYS = [
     *("id", "at", "cassette", "route", "method", "path", "outcome", "status", "interaction"),
     *("duration_ms", "match_key", "message", "nearest", "suggestion"),
-    *("record_command", "attempt", "slot", "take"),
+    *("record_command", "attempt", "faulted", "slot", "take"),
     *("client_address", "request_id", "trace_id", "asked", "answered"),
     *("model", "tokens", "first_byte_ms", "recorded_ms"),
 ]
@@ -56,6 +56,7 @@ async def test_an_entry_says_what_became_of_a_request_and_why(open_world: World)
         "suggestion": None,
         "record_command": None,
         "attempt": None,
+        "faulted": None,
         "slot": None,
         "take": None,
         "client_address": "127.0.0.1",

@@ -239,6 +239,7 @@ def test_a_preset_is_made_of_rules_that_people_could_write(name: str) -> None:
             for name in ("Content-Length", "connection", "TE", "Transfer-Encoding", "expect")
         ],
         ({"match": ["Tapeway-Cassette"]}, "rules.match[0]", "names the cassette"),
+        ({"match": ["Tapeway-Fault"]}, "rules.match[0]", "or a fault"),
         ({"audio": "loud"}, "rules.audio", "'loud' is no way to compare audio"),
         ({"audio": ["exact"]}, "rules.audio", "must be text"),
         ({"ignore_vary": "accept"}, "rules.ignore_vary", "a list of header names, or true"),

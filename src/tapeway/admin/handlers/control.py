@@ -1,6 +1,7 @@
 """Control of a running tapeway: mode, insert, eject, rewind, and the report."""
 
 import asyncio
+from collections.abc import Sequence
 
 from aiohttp import web
 
@@ -10,6 +11,7 @@ from tapeway.admin.models.control import (
     Ejection,
     EjectPreview,
     EjectQuery,
+    FaultList,
     Inserted,
     Insertion,
     ModeChange,
@@ -23,8 +25,9 @@ from tapeway.admin.models.control import (
     Takes,
 )
 from tapeway.admin.models.schema import Nothing
-from tapeway.admin.operation import OperationCall
+from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.responses import json_response
+from tapeway.core.model.faults import Fault, FaultRefused, faults_document, parse_faults
 from tapeway.engine.broker import Broker
 from tapeway.engine.report.forms import TEXT_FORMS
 from tapeway.engine.report.summary import CassetteReport
@@ -72,6 +75,27 @@ def own_modes(broker: Broker) -> list[OwnMode]:
     """The cassettes with a mode of their own, by name."""
     modes = broker.source.control.modes
     return [OwnMode(name=name, mode=modes[name]) for name in sorted(modes)]
+
+
+async def get_faults(context: HandlerContext, call: PlainCall) -> FaultList:
+    """The faults that are laid over all replays."""
+    return FaultList.model_validate(
+        {"faults": faults_document(context.broker.source.control.faults)}
+    )
+
+
+async def put_faults(context: HandlerContext, call: OperationCall[Nothing, FaultList]) -> FaultList:
+    """Lay these faults over all replays, in place of all before; each counts from the beginning."""
+    await context.broker.set_faults(given_faults(call.body.faults))
+    return call.body
+
+
+def given_faults(documents: Sequence[object]) -> tuple[Fault, ...]:
+    """The faults in a body. Raises AdminError for what is none."""
+    try:
+        return parse_faults(documents)
+    except FaultRefused as refused:
+        raise AdminError(str(refused), code="bad_fault") from None
 
 
 async def insert(context: HandlerContext, call: OperationCall[Nothing, Insertion]) -> Inserted:

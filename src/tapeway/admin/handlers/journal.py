@@ -207,6 +207,7 @@ def journal_entry(entry: ServedRequest, gist: _CallGist | None = None) -> Journa
         suggestion=entry.suggestion,
         record_command=entry.record_command,
         details=_details(entry),
+        faulted=None if entry.fault is None else entry.fault.name,
         slot=entry.slot,
         take=entry.take,
         client_address=entry.client_address,

@@ -21,6 +21,7 @@ from tapeway.engine.report.forms import TEXT_FORMS, SourcePlace, annotations
 from tapeway.engine.report.lines import (
     causes,
     failure_titles,
+    faulted_notices,
     gains_of_all,
     repeated_notices,
     unrecorded_title,
@@ -124,6 +125,7 @@ def _notes(sent: EndedRun, renamed: Mapping[str, str]) -> RunNotes:
         notices=[
             *dated_notices(recording for report in reports for recording in report.dated),
             *repeated_notices([recording for report in reports for recording in report.repeated]),
+            *faulted_notices([call for report in reports for call in report.faulted]),
         ],
         unreached=_titles(reports, lambda report: [tail.title for tail in report.unreached]),
         failed=_titles(reports, lambda report: failure_titles(report.failed)),

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 from tapeway.admin.context import HandlerContext
+from tapeway.admin.handlers.control import given_faults
 from tapeway.admin.handlers.journal import given_rules
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.models.slots import (
@@ -32,16 +33,18 @@ async def put_slot(
     """Point a slot at a cassette, in a new take of its own."""
     change = call.body
     rules = NO_RULES if change.rules is None else given_rules(change.rules)
+    faults = given_faults(change.faults or ())
     await context.broker.set_slot(
-        call.slot, change.cassette, change.mode, rules, change.record_command
+        call.slot, change.cassette, change.mode, rules, change.record_command, faults
     )
     return _in_force(context, call.slot)
 
 
 async def check(context: HandlerContext, call: OperationCall[Nothing, SlotChange]) -> Checked:
-    """Whether a slot could be pointed so: refuses wrong names and rules, and changes nothing."""
+    """Whether a slot could be pointed so: refuses wrong names, rules and faults, and changes nothing."""
     if call.body.rules is not None:
         given_rules(call.body.rules)
+    given_faults(call.body.faults or ())
     return Checked(cassette=call.body.cassette)
 
 

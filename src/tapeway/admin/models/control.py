@@ -31,6 +31,13 @@ class ModeChange(RequestModel):
     all: bool = Field(False, description="Also for cassettes with a mode of their own, which ends.")
 
 
+class FaultList(RequestModel):
+    faults: list[dict[str, object]] = Field(
+        description="Laid over what is replayed, the first that fits. Each has a `name` and what to "
+        "`do`, and may have `match`, `times`, `after`, `retry_after`, `seconds` and `code`."
+    )
+
+
 class Insertion(RequestModel):
     cassette: Name
     mode: Mode | None = Field(None, description="The mode from now on; unchanged if null.")
@@ -260,6 +267,22 @@ class Unrecorded(ResponseModel):
     times: int
 
 
+class Faulted(ResponseModel):
+    """A call that a fault was laid over, and what its client did next."""
+
+    fault: str
+    do: str
+    method: Text
+    path: Text
+    next: Literal["retried", "took_for_whole", "gave_up"] = Field(
+        description="`took_for_whole`: the next request holds the conversation with a cut answer."
+    )
+    after_s: float | None = Field(description="How many seconds later.")
+    retry_after: float | None = Field(description="The wait that the fault asked for.")
+    kept_retry_after: bool | None = Field(description="Whether the client waited so long.")
+    message: Text
+
+
 class ReportedCassette(ResponseModel):
     name: str
     replayed: int
@@ -297,6 +320,7 @@ class ReportedCassette(ResponseModel):
     unreached: list[Unreached] = Field(
         description="Replayed WebSocket sessions whose tail no client of this run reached."
     )
+    faulted: list[Faulted] = Field(description="The calls that faults were laid over, in order.")
     redacted: int = Field(
         description="Secrets that were replaced in the recordings that the run made."
     )

@@ -97,6 +97,9 @@ class JournalEntry(ResponseModel):
     attempt: int | None = Field(
         description="The number of the try within its call, if the SDK sends it."
     )
+    faulted: str | None = Field(
+        None, description="The name of the fault that was laid over the recorded answer."
+    )
     slot: str | None = Field(description="The slot it came through, if any.")
     take: int | None = Field(description="The take of that slot.")
     client_address: str = Field(description="The IP address of the client.")

@@ -18,6 +18,11 @@ class SlotChange(RequestModel):
         None,
         description="The command that records what is missed through the slot: log, page and reports name it.",
     )
+    faults: list[dict[str, object]] | None = Field(
+        None,
+        description="Faults to lay over what is replayed through the slot, as PUT /api/v1/faults takes "
+        "them; each counts in the slot's take.",
+    )
 
 
 class Checked(ResponseModel):

@@ -7,7 +7,8 @@ answers. Tools have different rules, and a cassette keeps the rule of the tool t
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy, deepcopy
+from dataclasses import dataclass, field, fields
 from typing import get_args
 
 import orjson
@@ -57,12 +58,19 @@ class Take:
     variants: dict[bytes, bytes] = field(default_factory=dict)
     """Digests of the credential fields in each cursor's first request, if any."""
     bindings: IdBindings = field(default_factory=IdBindings)
+    faults: Counter[bytes] = field(default_factory=Counter)
+    """How often each fault has happened."""
     used: set[int] = field(default_factory=set)
     """Indexes touched by any take of the cassette: one set for all takes, slots included."""
 
     def of_slot(self, number: int) -> "Take":
         """A slot's take. Recordings touched there count as used in this take too."""
         return Take(number, used=self.used)
+
+    def copy(self) -> "Take":
+        """The take as it is now; what is chosen in the copy counts as used in the copy alone."""
+        own = {member.name: copy(getattr(self, member.name)) for member in fields(self)}
+        return Take(**{**own, "bindings": deepcopy(self.bindings)})
 
     def touch(self, indexes: Collection[int]) -> None:
         """Count recordings as used."""

@@ -741,6 +741,7 @@ class CassetteIndex:
             repeated=before.repeated,
             writes=before.writes,
             used=before.used,
+            faults=before.faults,
         )
         for index in sorted(before.touched & self._key_of.keys()):
             key = self._key_of[index]

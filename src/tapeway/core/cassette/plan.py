@@ -87,6 +87,8 @@ class Incoming(NamedTuple):
     """The recordings of an equal request from before the wait for an equal call."""
     keyed: KeyAndBody | None = None
     """The match key, if known already."""
+    only_looks: bool = False
+    """Whether it is asked what would answer, and nothing counts as used."""
 
     def large_for(self, head: CassetteHead, rules: Rules) -> LargeRequest | None:
         """The digests of a large body, if computed for a cassette with this head and these rules."""

@@ -17,7 +17,10 @@ _ALLOWED_ORIGIN = b"access-control-allow-origin"
 _ASKED_METHOD = b"access-control-request-method"
 _ASKED_PRIVATE_NETWORK = b"access-control-request-private-network"
 _ALLOWED_PRIVATE_NETWORK = b"Access-Control-Allow-Private-Network"
-_EXPOSED = b"Tapeway-Outcome, Tapeway-Cassette, Tapeway-Base, Tapeway-Interaction, x-request-id, request-id"
+_EXPOSED = (
+    b"Tapeway-Outcome, Tapeway-Cassette, Tapeway-Base, Tapeway-Interaction, Tapeway-Fault, "
+    b"x-request-id, request-id"
+)
 _ECHOED: tuple[tuple[bytes, bytes], ...] = (
     (_ASKED_METHOD, b"Access-Control-Allow-Methods"),
     (b"access-control-request-headers", b"Access-Control-Allow-Headers"),

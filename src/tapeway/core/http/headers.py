@@ -31,7 +31,12 @@ CASSETTE_HEADER = b"tapeway-cassette"
 HOPS_HEADER = b"tapeway-hops"
 """The ids of the tapeways on a request's way, sent to upstreams that are tapeways."""
 
-OWN = frozenset({b"tapeway-outcome", CASSETTE_HEADER, b"tapeway-base", b"tapeway-interaction"})
+FAULT_HEADER = b"tapeway-fault"
+"""Names the fault that a request asks for; on an answer, the fault that it got."""
+
+OWN = frozenset(
+    {b"tapeway-outcome", CASSETTE_HEADER, b"tapeway-base", b"tapeway-interaction", FAULT_HEADER}
+)
 """Fields that tapeway adds; the fields of a tapeway upstream would contradict them."""
 
 STORED_REQUEST_HEADERS = (

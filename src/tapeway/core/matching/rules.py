@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from tapeway.core import loose_json
-from tapeway.core.http.headers import CASSETTE_HEADER, HOP_BY_HOP, HOPS_HEADER
+from tapeway.core.http.headers import CASSETTE_HEADER, FAULT_HEADER, HOP_BY_HOP, HOPS_HEADER
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths, normalisers
 from tapeway.core.matching.headers.conditions import ANY_NAME, HANDSHAKE
@@ -123,11 +123,12 @@ def is_reused(rules: Rules, request: Request) -> bool:
     if not rules.reuse:
         return False
     asked = f"{request.method} {unquote(request.target.partition('?')[0])}"
-    return any(pattern.fullmatch(asked) for pattern in map(_reuse_pattern, rules.reuse))
+    return any(pattern.fullmatch(asked) for pattern in map(wildcard_pattern, rules.reuse))
 
 
 @lru_cache(maxsize=256)
-def _reuse_pattern(text: str) -> re.Pattern[str]:
+def wildcard_pattern(text: str) -> re.Pattern[str]:
+    """The expression of a text in which `*` stands for a segment of a path, `**` for several."""
     parts = re.split(r"(\*\*|\*)", text)
     kinds = {"*": "[^/]*", "**": ".*"}
     return re.compile("".join([kinds.get(part) or re.escape(part) for part in parts]))
@@ -362,8 +363,8 @@ def _check_header(where: str, text: str) -> str:
     if name in _NOT_COUNTED or name.startswith(HANDSHAKE):
         what = f"'{text}' says how a request is sent, not what it asks for"
         raise RulesFault(where, what, "leave it out: the body itself counts already")
-    if name == CASSETTE_HEADER.decode():
-        what = f"'{text}' names the cassette that is looked in, and reaches no recording"
+    if name.encode() in (CASSETTE_HEADER, FAULT_HEADER):
+        what = f"'{text}' names the cassette that is looked in or a fault, and reaches no recording"
         raise RulesFault(where, what, "leave it out")
     if name == "cookie" or is_credential_header(name.encode()):
         what = f"'{text}' carries a credential, which no cassette holds"

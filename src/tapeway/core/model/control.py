@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
+from tapeway.core.model.faults import Fault
+
 Mode = Literal["replay", "record", "auto", "passthrough"]
 
 Repeats = Literal["last", "miss", "cycle", "first"]
@@ -103,7 +105,7 @@ class Slot:
 
     `mode` is the mode of the slot's requests, None for the cassette's mode. `since` is the take
     begun when the slot was pointed here; a rewind begins a later take. `record_command` records
-    what is missed through the slot.
+    what is missed through the slot. `faults` are laid over what is replayed through it.
     """
 
     cassette: str
@@ -111,6 +113,7 @@ class Slot:
     take: int
     since: int
     record_command: str | None = None
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,8 @@ class Control:
     generation: int = 0
     slots: Mapping[str, Slot] = field(default_factory=dict)
     slot_takes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    faults_set: int = 0
 
     def take_of(self, name: str) -> int:
         """The current take of a cassette."""
@@ -241,6 +246,7 @@ def with_slot(
     mode: Mode | None = None,
     since: int | None = None,
     record_command: str | None = None,
+    faults: tuple[Fault, ...] = (),
 ) -> Control:
     """The state with a slot that points at a cassette, in a new take. The rest as in `Slot`."""
     number = now.takes + 1
@@ -250,7 +256,7 @@ def with_slot(
         takes=number,
         slots={
             **now.slots,
-            name: Slot(cassette, mode, number, since or number, record_command),
+            name: Slot(cassette, mode, number, since or number, record_command, faults),
         },
         slot_takes={**now.slot_takes, cassette: takes},
     )
@@ -259,6 +265,11 @@ def with_slot(
 def without_slot(now: Control, name: str) -> Control:
     """The state without a slot; what its takes used stays used."""
     return replace(now, slots={other: slot for other, slot in now.slots.items() if other != name})
+
+
+def with_faults(now: Control, faults: tuple[Fault, ...]) -> Control:
+    """The state with these faults in place of all before, counted from the beginning."""
+    return replace(now, faults=faults, faults_set=now.faults_set + 1)
 
 
 def _begin(now: Control, number: int, cassette: str) -> Control:
@@ -275,5 +286,6 @@ def _restart_slots(now: Control, cassettes: Collection[str]) -> Control:
     """Begin the takes of slots anew after the take of the cassette, so that they are newer."""
     for name, slot in now.slots.items():
         if slot.cassette in cassettes:
-            now = with_slot(now, name, slot.cassette, slot.mode, slot.since, slot.record_command)
+            kept = slot.mode, slot.since, slot.record_command, slot.faults
+            now = with_slot(now, name, slot.cassette, *kept)
     return now

@@ -54,6 +54,26 @@ class AwsFrame:
         checked = prelude + _checksum(prelude) + self.headers + text
         return checked + _checksum(checked)
 
+    def halved(self) -> bytes:
+        """The frame with half of its event's JSON, and matching lengths and checksums."""
+        before, after = self.decoded or (0, 0)
+        end = len(self.text) - after
+        half = before + (end - before) // 2
+        return self.with_text(self.text[:half] + self.text[end:])
+
+
+def exception_frame(kind: str, payload: bytes) -> bytes:
+    """A frame that reports an error of this kind."""
+    headers = {b":exception-type": kind.encode(), b":message-type": b"exception"}
+    headers[b":content-type"] = b"application/json"
+    written = b"".join(
+        [
+            b"%c%b%c%b%b" % (len(name), name, _TEXT, len(value).to_bytes(2), value)
+            for name, value in headers.items()
+        ]
+    )
+    return AwsFrame(0, 0, b"", written).with_text(payload)
+
 
 def parse_frames(body: bytes) -> list[AwsFrame]:
     """All frames of a stream. Data that is no frame comes last, as a frame without headers."""

@@ -132,9 +132,13 @@ class Cassettes:
                 if not isinstance(plan, Replay):
                     if not await source.has_news(view, plan):
                         return view, plan
-                elif await source.use(view, plan := source.whole(plan)):
+                elif await self._use(view, plan := source.whole(plan)):
                     return view, plan
         raise too_many(search.name)
+
+    async def _use(self, view: View, replay: Replay) -> bool:
+        """Count a recording as used, unless somebody only looks."""
+        return view.search.incoming.only_looks or await self.source.use(view, replay)
 
     def _plan(self, view: View) -> Plan:
         search = view.search
@@ -184,7 +188,7 @@ class Cassettes:
                 continue
             if not isinstance(settled, Replay):
                 return settled
-            if await source.use(both, settled := source.whole(settled)):
+            if await self._use(both, settled := source.whole(settled)):
                 return settled
             view = both
         raise too_many(name)
@@ -192,6 +196,8 @@ class Cassettes:
     def _settled(self, view: View, plan: LiveCall | Miss, seen: CorrelationMatches) -> Plan:
         search, cassette = view.search, view.cassette
         take = cassette.running(search.take or search.incoming.take)
+        if search.incoming.only_looks:
+            take = take.copy()
         if isinstance(plan, LiveCall) and plan.cassette is not cassette:
             plan = plan._replace(cassette=cassette)
         elif isinstance(plan, Miss) and plan.searched is not cassette:

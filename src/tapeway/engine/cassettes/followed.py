@@ -509,6 +509,21 @@ class Followed(Source):
         ):
             before = (await self.store.cursors(name, take, [key])).get(key)
 
+    async def count_fault(self, name: str, take: int | None, key: bytes, times: int) -> bool:
+        number = self.control.take_of(name) if take is None else take
+        before: CursorState | None = None
+        for _ in range(MOST_TRIES):
+            move = CursorMove(name, number, key, before, _one_more(before))
+            is_made = await advanced(self.store, move)
+            if not is_made:
+                before = (await self.store.cursors(name, number, [key])).get(key)
+            known, followed = move.after if is_made else before, self._followed.get(name)
+            if known is not None and followed is not None:
+                followed.cassette.running(number).faults[key] = int(known.state)
+            if is_made or (before is not None and int(before.state) >= times):
+                return is_made
+        raise too_many(name)
+
     async def let_go(self, live_call: LiveCall) -> None:
         if live_call.lease is not None:
             await self._leases.end(live_call.lease)

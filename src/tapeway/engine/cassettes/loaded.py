@@ -303,6 +303,15 @@ class Loaded(Source):
         cassette = view.cassette
         return self._held(view.search) is cassette and cassette.generation == view.generation
 
+    async def count_fault(self, name: str, take: int | None, key: bytes, times: int) -> bool:
+        if (cassette := self.loaded.get(name)) is None:
+            return False
+        counts = cassette.running(take).faults
+        if counts[key] >= times:
+            return False
+        counts[key] += 1
+        return True
+
     async def neighbours(
         self, name: str, searched: SearchedCassette, asked: SoughtRequest
     ) -> Sequence[AnyInteraction]:

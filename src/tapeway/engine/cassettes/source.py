@@ -176,6 +176,10 @@ class Source(ABC):
         """
         return True
 
+    @abstractmethod
+    async def count_fault(self, name: str, take: int | None, key: bytes, times: int) -> bool:
+        """Count a fault in a take, False where it has happened so many `times`. Raises StoreError."""
+
     async def near(self, view: View, asked: Request) -> View:
         """The view with the newest recordings of the path of a request."""
         return view

@@ -40,6 +40,7 @@ def _lines(report: CassetteReport) -> Iterator[str]:
         (report.live, "passed on"),
         (report.missed, "missed"),
         (report.failures, "failed"),
+        (len(report.faulted), "faulted"),
         (report.retries, "retried"),
         (len(report.unused), "unused"),
         (len(report.stale), "stale"),
@@ -57,6 +58,8 @@ def _lines(report: CassetteReport) -> Iterator[str]:
     yield from (f"  missed: {rest}" for rest in more(misses))
     yield from (f"  {cause.line}" for cause in shared)
     yield from (f"  {line}" for line in record_lines(misses)[:MOST_NAMED])
+    faulted = [call.message for call in report.faulted]
+    yield from (f"  faulted: {line}" for line in [*faulted[:MOST_NAMED], *more(faulted)])
     for remark in remarks(report):
         yield from (f"  {notice}" for notice in remark.notices)
         yield from (f"  {remark.label}: {item}" for item in remark.items[:MOST_NAMED])
@@ -122,6 +125,8 @@ def _attention(report: CassetteReport) -> Iterator[str]:
     yield from _list(f"Causes in {report.name}:", shared, _line)
     commands = record_lines(report.misses)
     yield from _list(f"Recording what was missed in {report.name}:", commands, _line)
+    faulted = [call.message for call in report.faulted]
+    yield from _list(f"Faults laid in {report.name}:", faulted, _line)
     for remark in remarks(report):
         items = [*remark.notices, *remark.items]
         yield from _list(f"{remark.title} in {report.name}:", items, _line)
@@ -206,8 +211,9 @@ def _add_suite(root: ElementTree.Element, report: CassetteReport) -> None:
         details = [*often, *miss_lines(miss)[1:], *record_lines([miss])]
         _add_failure(suite, "replay_miss", title, miss.message, details)
     retried = [f"{report.retries} retried"] if report.retries else []
+    faulted = [f"faulted: {call.message}" for call in report.faulted]
     noted = [line for remark in remarks(report) for line in remark.lines]
-    if lines := [*retried, *gains(report), *noted]:
+    if lines := [*retried, *gains(report), *faulted, *noted]:
         ElementTree.SubElement(suite, "system-out").text = printable("\n".join(lines))
 
 

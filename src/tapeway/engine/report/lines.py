@@ -14,9 +14,16 @@ from tapeway.core.misses.miss import (
     difference_text,
 )
 from tapeway.core.text import escape_surrogates
+from tapeway.engine.faulted_calls import FaultedCall, Next
 from tapeway.engine.journal import MissedCall, UnrecordedAnswer
 from tapeway.engine.report.summary import CassetteReport, ModelTokens, Savings, dated_notices
 
+_DONE: Mapping[Next, str] = {
+    "retried": "asked for again",
+    "took_for_whole": "taken for whole",
+    "gave_up": "not asked for again",
+}
+"""What clients did with answers that faults were laid over."""
 _NORMALISED = {
     "uuid": "a UUID",
     "ulid": "a ULID",
@@ -241,6 +248,14 @@ def repeated_notices(repeated: Sequence[object]) -> Iterator[str]:
             f"{recordings} of a model {verb} given to equal calls of the same take too: --repeats miss "
             "or mode record asks the model each time"
         )
+
+
+def faulted_notices(faulted: Sequence[FaultedCall]) -> Iterator[str]:
+    """A line about the answers that faults were laid over, and what clients did next."""
+    if faulted:
+        counts = Counter([call.next for call in faulted])
+        done = ", ".join([f"{counts[next]} {what}" for next, what in _DONE.items() if counts[next]])
+        yield f"{counted(len(faulted), 'answer')} with a fault: {done}"
 
 
 def gains(report: CassetteReport) -> Iterator[str]:

@@ -16,6 +16,7 @@ from tapeway.core.misses.dated_requests import FoundMoment, found_moment
 from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
+from tapeway.engine.faulted_calls import FaultedCall
 from tapeway.engine.journal import MissedCall, Tally, UnreachedRecording, UnrecordedAnswer
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.ports import SharedStore
@@ -105,7 +106,8 @@ class CassetteReport:
     that equal calls of the same take got too.
     `told_apart` are the rules that have headers count which told equal requests of a take apart.
     `failed` counts the calls answered with an error of tapeway, by code.
-    `unreached` are the replayed sessions whose tail no client reached.
+    `unreached` are the replayed sessions whose tail no client reached. `faulted` are the calls that
+    faults were laid over.
     """
 
     name: str
@@ -128,6 +130,7 @@ class CassetteReport:
     told_apart: tuple[str, ...] = ()
     unreached: tuple[UnreachedRecording, ...] = ()
     failed: Mapping[str, int] = field(default_factory=dict)
+    faulted: tuple[FaultedCall, ...] = ()
 
     @property
     def redacted(self) -> int:
@@ -317,6 +320,7 @@ async def report_of(
         elsewhere=tuple(tally.elsewhere),
         unreached=tuple(tally.unreached),
         failed={code: count for code, count in sorted(tally.failed.items()) if count > 0},
+        faulted=tuple(tally.faulted.calls),
     )
 
 

@@ -1,13 +1,15 @@
 """Parts shared by connections with turns and by sessions."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tapeway.core.cassette.plan import Answer, Incoming, LiveCall, Replay
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import Delivery, Mode
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     MESSAGES_TYPE,
     WEBSOCKET,
@@ -18,6 +20,7 @@ from tapeway.core.model.messages import (
 from tapeway.core.streams.pacing import Pace
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.engine.broker import Broker
+from tapeway.engine.faults import chosen, faults_of, still_fitting
 from tapeway.engine.open_streams import Signal
 from tapeway.engine.record_command import RecordCommands
 from tapeway.engine.request_log import log_miss
@@ -26,6 +29,7 @@ from tapeway.errors import TapewayError, UpstreamError
 from tapeway.ports import UpgradeRefused, UpstreamSocket
 from tapeway.server.messages import Exchange
 from tapeway.server.miss_explainer import Explainer
+from tapeway.server.websocket.faulted import MessageFault, lay_on_messages
 from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.recorded_messages import RecordedTurns
 
@@ -111,6 +115,34 @@ class ConnectionServices:
         if isinstance(plan, Replay):
             exchange.base = plan.base
         return plan
+
+    async def faulted(
+        self,
+        exchange: Exchange,
+        address: RequestAddress,
+        request: Request,
+        mode: Mode,
+        said_in: Callable[[Interaction], Awaitable[Sequence[WebSocketMessage]]],
+        error: WebSocketMessage | None,
+    ) -> tuple[Replay, MessageFault] | None:
+        """What would answer a request on a connection, and the fault that it gets; None without one.
+
+        `said_in` reads the service's messages of a recording, `error` is the protocol's error.
+        """
+        broker, name = self.broker, exchange.cassette
+        wanted = faults_of(broker.source.control, address.slot, name, request)
+        incoming = Incoming(request, address.guessed, mode, take=exchange.take)
+        replay = await broker.would_replay(name, incoming) if wanted.faults else None
+        if replay is None or replay.interaction.failure is not None:
+            return None
+        wanted = still_fitting(wanted, replay, incoming.take)
+        messages = await said_in(replay.interaction)
+        at = partial(lay_on_messages, messages=messages, error=error)
+        if (laid := await chosen(broker.source, incoming, replay, wanted, at)) is None:
+            return None
+        exchange.lay(laid.fault, replay)
+        exchange.request = request
+        return replay, laid
 
     async def live_call(
         self, exchange: Exchange, address: RequestAddress, request: Request

@@ -43,6 +43,7 @@ from tapeway.server.websocket.connection import (
     refused_error,
     settled,
 )
+from tapeway.server.websocket.faulted import FAILED, MessageFault
 from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.live_lines import LiveLines, session_metadata
 from tapeway.server.websocket.recorded_messages import about_connection, recorded_session
@@ -55,6 +56,7 @@ STALL_S = 15.0
 """After this wait for the client, in seconds, the log names the missing message."""
 _JSON: Headers = ((b"Content-Type", b"application/json"),)
 _OK = 200
+_INTERNAL_ERROR = 1011
 _MOST_REDACTED = 256 * 1024
 """The longest redacted message of a client, in bytes; a longer message holds media."""
 _MIXED = (
@@ -309,6 +311,9 @@ class SessionConnection:
 
         Without such a session, `feed` is replayed, whose client may have spoken late.
         """
+        if (faulted := await self._faulted(first)) is not None:
+            await self._play(faulted[0], first, faulted[1])
+            return
         plan = await self._decided(first)
         if feed is not None and not isinstance(plan, Replay):
             plan = feed
@@ -318,6 +323,19 @@ class SessionConnection:
             await self._miss(plan)
         else:
             await self._go_live(plan, first)
+
+    async def _faulted(self, first: WebSocketMessage) -> tuple[Replay, MessageFault] | None:
+        """The session that is replayed with a fault; None where no fault happens."""
+
+        async def said_in(interaction: Interaction) -> Sequence[WebSocketMessage]:
+            recorded = await recorded_session(interaction)
+            return [each.message for each in recorded.messages if not each.by_client]
+
+        exchange, services = self._exchange, self._services
+        mode = await services.arrived(exchange, self._address)
+        error = self._dialect.error_message("server_error", FAILED)
+        asked = exchange, self._address, self._request(first), mode
+        return await services.faulted(*asked, said_in, error)
 
     async def _go_live(self, live_call: LiveCall, first: WebSocketMessage) -> None:
         """Ask the service for a session without a recording, if nothing was replayed yet."""
@@ -337,7 +355,9 @@ class SessionConnection:
         finally:
             upstream.release()
 
-    async def _play(self, plan: Replay, first: WebSocketMessage) -> None:
+    async def _play(
+        self, plan: Replay, first: WebSocketMessage, laid: MessageFault | None = None
+    ) -> None:
         cassette, chosen = plan.cassette, plan.interaction
         given = [message.message for message in self._opening.messages]
         candidates = [*cassette.recordings(plan.key)]
@@ -349,12 +369,12 @@ class SessionConnection:
         sessions = [await recorded_session(interaction) for interaction in ordered]
         digests = SecretDigests(cassette.head.run_id)
         play = SessionChoice(sessions, self._dialect, cassette.rules, digests, given)
-        playback = _Playback(self._client, play, self._services)
+        playback = _Playback(self._client, play, self._services, laid, sent=len(given))
         difference = await playback.run(first)
         base, chosen = in_its_base(cassette, ordered[play.place])
         self._exchange.base = base or plan.base
         index = chosen.index
-        unreached = playback.replay.unreached()
+        unreached = playback.replay.unreached() if laid is None else ()
         tail, left = UnreachedTail(), None
         if unreached:
             tail = UnreachedTail(unreached[0], len(unreached), playback.stalled)
@@ -362,7 +382,9 @@ class SessionConnection:
             left = tail.text
             log.warning("cassette '%s' #%d: %s", cassette.name, index, left)
         self._services.ended(
-            *(self._exchange, "replayed", _OK, index, left), interaction=chosen, tail=tail
+            *(self._exchange, "replayed", _OK, index, left),
+            interaction=chosen,
+            tail=tail if laid is None else None,
         )
         if difference is not None:
             await self._differ(plan, chosen, difference)
@@ -449,9 +471,16 @@ class _Playback:
         client: ClientSocket,
         play: SessionChoice,
         services: ConnectionServices,
+        laid: MessageFault | None = None,
+        *,
+        sent: int = 0,
     ) -> None:
+        """`sent` messages of the service have gone out already."""
         self._client = client
         self._play = play
+        self._laid = laid
+        if laid is not None:
+            laid.say, laid.sent = self._say, sent
         self._pace = services.pace
         self._stopping = services.stopping
         self._changed = asyncio.Event()
@@ -497,16 +526,35 @@ class _Playback:
             message = await self._client.receive()
         await self._client.close(message)
 
+    async def _say(self, message: WebSocketMessage) -> bool:
+        """Send a message; return False once the client has left."""
+        try:
+            await self._client.send(message)
+        except ConnectionError:
+            return False
+        return True
+
+    async def _end_faulted(self, laid: MessageFault) -> None:
+        """End the session as the fault says, unless the client has left."""
+        if laid.fault.do != "timeout":
+            await self._end(laid.close or Close(_INTERNAL_ERROR))
+        elif laid.seconds:
+            await asyncio.sleep(laid.seconds)
+            self._client.abort()
+
     async def _send_all(self) -> None:
-        turns = loop_turns()
+        turns, laid = loop_turns(), self._laid
+        if laid is not None and not await laid.begin():
+            await self._end_faulted(laid)
+            return
         while True:
             gap_s = self.replay.gap_ms / 1000 * self._pace
             if (due := self._play.due()) is not None:
                 if gap_s:
                     await asyncio.sleep(gap_s)
-                try:
-                    await self._client.send(due.message)
-                except ConnectionError:
+                if not await (self._say if laid is None else laid.send)(due.message):
+                    if laid is not None:
+                        await self._end_faulted(laid)
                     return
                 await turns.pause_if_over()
             elif (close := self.replay.close_due()) is not None:

@@ -11,7 +11,9 @@ from tapeway.body_files import with_body_in_memory
 from tapeway.core.cassette.plan import Answer, LiveCall, Replay
 from tapeway.core.json_text import Json
 from tapeway.core.misses.miss import Miss
-from tapeway.core.model.control import MODE_POLICIES
+from tapeway.core.model.control import MODE_POLICIES, Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request
 from tapeway.core.model.request_fields import RequestFields
 from tapeway.core.redaction.credentials import header_credentials
 from tapeway.core.streams.pacing import Schedule
@@ -45,6 +47,7 @@ from tapeway.server.websocket.connection import (
     refused_error,
     settled,
 )
+from tapeway.server.websocket.faulted import FAILED, MessageFault
 from tapeway.server.websocket.opening import LiveOpening
 from tapeway.server.websocket.recorded_messages import (
     Mark,
@@ -69,6 +72,7 @@ _AT_ONCE = 64 * 1024
 _OK = 200
 _OUTSIDE = f"messages of the service outside of any recorded turn ({{count}}): they were passed on, and {NOT_STORED}"
 _LEFT = "the client left before the answer ended"
+_FOR_EVER_S = 365 * 86_400.0
 _REPLAYED_PARENT = (
     "the request continues {parent}, an id from a recording: the service does not know this id. "
     "Record the whole conversation anew (mode record, or another cassette)"
@@ -348,16 +352,35 @@ class TurnConnection:
         if address.slot is not None and exchange.take is not None:
             sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)
             services.broker.journal.sent.add(sent)
+        exchange.request = request
+        if (faulted := await self._faulted(turn, request, mode)) is not None:
+            return faulted
         plan = await services.decided(exchange, address, request, mode)
         if turn.asked.fields and not isinstance(plan, Miss):
             services.broker.redaction.learn(
                 plan.cassette.head.run_id, header_credentials(RequestFields(turn.asked.fields))
             )
-        exchange.request = request
         if isinstance(plan, LiveCall):
             exchange.live_call = plan
             self._check_parent(turn.asked, plan)
         return plan
+
+    async def _faulted(self, turn: "ServedTurn", request: Request, mode: Mode) -> Replay | None:
+        """The recording that answers with a fault; None where no fault happens."""
+        error = self._protocol.error_message(turn.place.lane, "server_error", FAILED, 500)
+        if error is None:
+            # It begins the connection.
+            return None
+        asked = turn.exchange, self._address, request, mode
+        found = await self._services.faulted(*asked, self._said_in, error)
+        if found is None:
+            return None
+        replay, turn.laid = found
+        return replay
+
+    async def _said_in(self, interaction: Interaction) -> Sequence[WebSocketMessage]:
+        recorded = await self._services.turns.read(interaction, self._protocol)
+        return [message for message, _ in recorded.messages]
 
     @contextmanager
     def _closed_with_its_take(self, turn: "ServedTurn", live_call: LiveCall) -> Iterator[None]:
@@ -399,6 +422,11 @@ class TurnConnection:
         started = asyncio.get_running_loop().time()
         recorded = await self._services.turns.read(interaction, self._protocol)
         messages = recorded.asked_in(turn.place.lane, self._protocol)
+        if turn.laid is not None:
+            divided = schedule.divided(recorded.times, messages)
+            timed = [(started + due_s, said) for due_s, due in divided for said, _ in due]
+            await self._replay_faulted(turn, turn.laid, timed)
+            return
         has_ended = False
         for due_s, together in schedule.divided(recorded.times, messages):
             await self._until(started + due_s, turn.place if has_ended else None)
@@ -408,6 +436,33 @@ class TurnConnection:
         if interaction.failure is not None:
             await self._until(started + schedule.end_s)
             self._client.abort()
+
+    async def _replay_faulted(
+        self,
+        turn: "ServedTurn",
+        laid: MessageFault,
+        timed: Sequence[tuple[float, WebSocketMessage]],
+    ) -> None:
+        """Replay messages, each at its time, up to where the fault ends the turn."""
+        now = asyncio.get_running_loop().time
+
+        async def send(message: WebSocketMessage) -> bool:
+            return await self._hand_out(turn, [(message, mark_of(self._protocol, message))])
+
+        laid.say, laid.pause = send, lambda seconds: self._until(now() + seconds)
+        goes_on = await laid.begin()
+        for due, message in timed:
+            if not goes_on:
+                break
+            await self._until(due)
+            goes_on = await laid.send(message)
+        if goes_on or self._has_left:
+            return
+        if laid.fault.do == "timeout":
+            await self._until(now() + (laid.seconds or _FOR_EVER_S))
+            self._client.abort()
+        elif laid.close is not None:
+            await self._client.close(laid.close)
 
     async def _until(self, due: float, ended: LanePlace | None = None) -> None:
         """Wait until this time, at most until the client leaves.
@@ -578,6 +633,8 @@ class ServedTurn:
     """The live answer of a turn asked on this connection."""
     noted: bool = False
     """Whether the turn is in the journal."""
+    laid: MessageFault | None = None
+    """The fault that the recorded answer gets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from math import inf
 from tapeway.core.json_text import Json, dump, parse
 from tapeway.core.model.cassette import Lease
 from tapeway.core.model.control import MODE_POLICIES, Control, Mode, Slot
+from tapeway.core.model.faults import faults_document, parse_faults
 from tapeway.errors import CassetteCorrupt, StoreError, describe
 from tapeway.stores.postgres.operations.rows import hexes, indexable, numbers
 from tapeway.stores.postgres.pool import Session
@@ -334,8 +335,13 @@ def encode_control(control: Control) -> bytes:
         "since": control.since,
         "modes": dict(control.modes),
         "cassette_takes": dict(control.cassette_takes),
-        "slots": {name: asdict(slot) for name, slot in control.slots.items()},
+        "slots": {
+            name: {**asdict(slot), "faults": faults_document(slot.faults)}
+            for name, slot in control.slots.items()
+        },
         "slot_takes": {name: list(takes) for name, takes in control.slot_takes.items()},
+        "faults": faults_document(control.faults),
+        "faults_set": control.faults_set,
     }
     return dump(document)
 
@@ -352,7 +358,9 @@ def decode_control(text: bytes | str, generation: int) -> Control:
             "cassette_takes": dict(cassette_takes),
             "slots": dict(slots),
             "slot_takes": dict(slot_takes),
+            **more,
         }:
+            faults_set = more.get("faults_set")
             return Control(
                 _mode(mode),
                 active,
@@ -363,6 +371,8 @@ def decode_control(text: bytes | str, generation: int) -> Control:
                 generation,
                 {name: _slot(name, slot) for name, slot in slots.items()},
                 {name: tuple(_numbers(takes)) for name, takes in slot_takes.items()},
+                parse_faults(more.get("faults", [])),
+                faults_set if isinstance(faults_set, int) else 0,
             )
         case _:
             raise ValueError("it is not what this tapeway writes")
@@ -381,6 +391,7 @@ def _slot(name: str, value: Json) -> Slot:
             return Slot(
                 *(cassette, None if mode is None else _mode(mode), take, since),
                 command if isinstance(command, str) else None,
+                parse_faults(more.get("faults", [])),
             )
         case _:
             raise ValueError(f"slot {name!r} is not what this tapeway writes")
