@@ -138,6 +138,19 @@ def test_the_first_screen_begins_the_recording_and_asks_no_other_host(
 
 
 @pytest.mark.elsewhere
+def test_a_button_leads_from_the_colours_of_the_system_to_light_and_to_dark_ones(
+    served: str,
+) -> None:
+    with _opened(served, (1280, 900), "light") as (tab, _):
+        for title in ("Light colours", "Dark colours"):
+            tab.get_by_title(title).click()
+
+        tab.locator("body[data-md-color-scheme=slate]").wait_for()
+        tab.get_by_title("The colours of your system").click()
+        tab.locator("body[data-md-color-scheme=default]").wait_for()
+
+
+@pytest.mark.elsewhere
 def test_searching_how_to_record_one_call_again_finds_record_anew_first(served: str) -> None:
     with _opened(served, (1280, 900), "light") as (tab, _):
         tab.get_by_role("button", name="Search").click()
