@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+_LOOKS = (ROOT / "src" / "tapeway" / "web" / "icon.svg", ROOT / "docs" / "site.css")
 _CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 _UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 _LINK = re.compile(r"\]\(([^()\s#:]+)(?:#[^()\s]*)?\)")
@@ -46,6 +47,8 @@ def gather(folder: Path) -> None:
         shutil.copyfile(path, target)
         if path in unsearched:
             target.write_text(_UNSEARCHED + target.read_text("utf-8"), "utf-8")
+    for path in _LOOKS:
+        shutil.copy(path, folder)
 
 
 if __name__ == "__main__":

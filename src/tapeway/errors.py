@@ -130,9 +130,6 @@ class TemplateFailed(TapewayError):
 
     code = "template_failed"
 
-    def __init__(self, cassette: str, index: int, what: Exception) -> None:
-        super().__init__(f"cassette '{cassette}' #{index}: its answer is a template, but {what}")
-
 
 class UpstreamError(TapewayError):
     """The upstream is unreachable or its response is incomplete; `code` starts with `upstream_`."""

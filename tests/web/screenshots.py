@@ -1,4 +1,6 @@
-"""Makes the pictures of docs/page.md and of the README: `.venv/bin/python -m tests.web.screenshots`.
+"""Makes the pictures of docs/page.md and of the README, and docs/last.html.
+
+Run as `.venv/bin/python -m tests.web.screenshots`.
 
 Look at them afterwards: they show what people will see.
 """
@@ -18,11 +20,13 @@ from tapeway.embedded.deck import Deck, serve
 from tapeway.testing import ThreadedStandIn
 from tests.web.asking import MODEL, ask
 from tests.web.conftest import CHROMIUM, NARROW, SANDBOX
+from tests.web.film import made
 from tests.web.opened_page import OpenedPage
 from tests.web.recorded import exchange, stored, stream
 from tests.web.test_call_views import spoken, websocket
 
-FOLDER = Path(__file__).parents[2] / "docs" / "images"
+DOCS = Path(__file__).parents[2] / "docs"
+FOLDER = DOCS / "images"
 ANSWER = "Paris is the capital of France. It lies on the Seine, and has been the capital since 987."
 TASK = "The test test_total_is_rounded fails. Find out why, and mend it. Today is 2026-11-27."
 RESULTS = {
@@ -153,7 +157,7 @@ def prepare(deck: Deck) -> None:
 
 
 def main() -> None:
-    """Write all pictures."""
+    """Write all pictures, and the report."""
     FOLDER.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as store,
@@ -169,7 +173,7 @@ def main() -> None:
         for name, hash_, size, scheme in [
             ("deck", "#/deck", (1280, 640), "light"),
             ("journal", "#/journal", (1280, 560), "light"),
-            ("miss", f"#/journal/{missed}", (1280, 900), "light"),
+            ("miss", f"#/journal/{missed}", (860, 430), "light"),
             ("call", f"#/journal/{hit}", wide, "dark"),
             ("stream", "#/cassettes/tests%2Fgeography/0", (1280, 780), "light"),
             ("conversation", conversation, wide, "dark"),
@@ -180,8 +184,14 @@ def main() -> None:
         ]:
             page = OpenedPage(browser, f"{deck.admin.url}/{hash_}", size, scheme, None)
             page.tab.locator("main .panel:visible, main [role=option]:visible").first.wait_for()
+            for marked in page.tab.locator("main mark").all()[:1]:
+                marked.evaluate("each => { each.scrollIntoView(); scrollBy(0, -130); }")
             page.tab.screenshot(path=FOLDER / f"page-{name}.png")
             page.close()
+        with tempfile.TemporaryDirectory() as project:
+            recording, report = made(browser, Path(project))
+        (FOLDER / "red-to-green.png").write_bytes(recording)
+        (DOCS / "last.html").write_text(report, "utf-8")
 
 
 if __name__ == "__main__":

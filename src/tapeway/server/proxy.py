@@ -473,7 +473,10 @@ class Proxy:
             try:
                 response = filled(interaction.response, filling)
             except TemplateFault as exc:
-                raise TemplateFailed(replay.cassette.name, interaction.index, exc) from exc
+                raise TemplateFailed(
+                    f"cassette '{replay.base or replay.cassette.name}' #{interaction.index}: its answer "
+                    f"is a template, but {exc}"
+                ) from exc
             interaction = replace(interaction, response=response)
         if broker.hooks.before_replay is not None and request is not None:
             shown = broker.redaction.redact(replay.cassette.head.run_id, request)
