@@ -19,7 +19,7 @@ from tapeway.core.matching.rules import Rules, is_reused
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
-from tapeway.errors import DocumentAway, StoreError
+from tapeway.errors import StoreError
 
 CallsModel = Callable[[Request], bool]
 """Whether a request calls a model, and leaves nothing behind at the service."""
@@ -169,13 +169,14 @@ class Choice:
         """
         try:
             chosen = self._if_in_order(held, key, take, repeats, caller, headers)
-        except DocumentAway:
+            if chosen is None or caller is None:
+                return chosen
+            # Only `choose` counts how often an answer was given that the service gave several times,
+            # and only there an answer is noted as repeated.
+            is_noted = chosen.again or self._repeats_for_the_first_time(chosen, take)
+        except StoreError:
+            # The document is away, or cannot be read any more.
             return None
-        if chosen is None or caller is None:
-            return chosen
-        # Only `choose` counts how often an answer was given that the service gave several times, and
-        # only there an answer is noted as repeated.
-        is_noted = chosen.again or self._repeats_for_the_first_time(chosen, take)
         return None if is_noted else chosen
 
     def _if_in_order(
@@ -263,8 +264,8 @@ class Choice:
 
     def _repeats_for_the_first_time(self, interaction: Interaction, take: Take) -> bool:
         index = interaction.index
-        is_own = self._take_of.get(index, 0) == take.number and bool(interaction.metadata)
-        return is_own and index not in take.repeated
+        is_own = self._take_of.get(index, 0) == take.number
+        return is_own and index not in take.repeated and bool(interaction.metadata)
 
     def _allowed(
         self,

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tapeway.core.cassette.branches import Layer
+from tapeway.core.cassette.branches import BASE_FIELD, Layer
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming, LiveCall, Replay
@@ -27,7 +27,6 @@ from tapeway.engine.cassettes.context import CassetteContext, CassetteCounts, Ke
 from tapeway.engine.correlation import CorrelationMatches
 from tapeway.engine.journal import EmptyNames
 from tapeway.errors import DocumentAway, StoreAway, StoreError
-from tapeway.paging import layers_of
 from tapeway.ports import CassetteStore
 
 if TYPE_CHECKING:
@@ -327,6 +326,11 @@ class Source(ABC):
 
         Raises CassetteCorrupt where a base is missing, stands on itself or cannot be read.
         """
+        if BASE_FIELD not in head.meta:
+            return ()
+        # Imported here: most cassettes have no base.
+        from tapeway.paging import layers_of
+
         return await layers_of(name, head, self._stored)
 
     async def _stored(self, name: str) -> StoredCassette | None:
