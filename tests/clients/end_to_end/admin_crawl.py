@@ -35,7 +35,13 @@ def _filled(path: str, get: Get) -> Iterator[str]:
     names = [_cassette(cassette) for cassette in json.loads(get("/api/v1/cassettes"))["cassettes"]]
     if "{id}" in path:
         entries = json.loads(get("/api/v1/journal"))["entries"]
-        yield from (path.replace("{id}", entry["id"]) for entry in entries)
+        # Only what was missed can be recorded now.
+        missed = path.endswith("/record")
+        yield from (
+            path.replace("{id}", entry["id"])
+            for entry in entries
+            if not missed or entry["outcome"] == "miss"
+        )
     elif "{name}" not in path:
         yield path
     elif "{sha256}" in path:

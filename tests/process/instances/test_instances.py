@@ -20,7 +20,7 @@ from tests.process.instances.shared_database import (
     in_rows,
     instances,
 )
-from tests.process.serving import Tapeway, request
+from tests.process.serving import DEADLINE_S, Tapeway, request
 from tests.stores.postgres_server import fresh, run
 from tests.support.raw_client import Answer, RawClient
 from tests.support.reuse import reuse_all
@@ -179,6 +179,14 @@ async def cut_off(member: Tapeway, target: str) -> None:
         await member.ask(target)
 
 
+async def until_asking(instance: Tapeway) -> None:
+    for _ in range(int(DEADLINE_S * 100)):
+        if (await done(instance, "GET", "status"))["in_flight"]:
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("it asks for nothing")
+
+
 @pytest.mark.slow
 async def test_one_that_stops_ends_its_calls_and_gives_its_leases_back(
     tmp_path: Path, postgres_dsn: str
@@ -198,6 +206,9 @@ async def test_one_that_stops_ends_its_calls_and_gives_its_leases_back(
             asked = [tasks.create_task(first.ask("/ends"))]
             await upstream.was_asked("/ends")
             asked += [tasks.create_task(instance.ask("/ends")) for instance in (second, last)]
+            for instance in (second, last):
+                # They wait for the first one's answer.
+                await until_asking(instance)
             first.signal(signal.SIGTERM)
             await first.unready()
             upstream.gate.set()
