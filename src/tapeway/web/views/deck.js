@@ -6,6 +6,7 @@ import { count, counted, full } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
 import { onStatus, refreshStatus } from "../shell/status.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
+import { FaultsPanel } from "./faults.js";
 
 const MOST_RUNS = 5;
 
@@ -24,7 +25,7 @@ const DURABILITY = {
 export async function open({ signal }) {
   const [status, clients] = await Promise.all([get("status", {}, signal), IS_REPORT ? null : get("clients", {}, signal)]);
   const deck = new DeckView(status, clients);
-  await deck.showRuns();
+  await Promise.all([deck.showRuns(), deck.faults?.show(signal)]);
   if (!IS_REPORT) onStatus((now) => deck.show(now), signal);
   return deck.element;
 }
@@ -46,6 +47,7 @@ class DeckView {
     this.loaded = h("div");
     this.runs = h("div");
     this.first = h("div");
+    this.faults = IS_REPORT ? null : new FaultsPanel();
     this.element = this.layout();
     this.show(status);
   }
@@ -77,6 +79,7 @@ class DeckView {
       this.runs,
       this.clients && addresses(this.clients),
       h("section.panel", {}, h("h2", {}, "Loaded cassettes"), this.loaded),
+      this.faults?.element,
       h(
         "section.panel",
         {},
