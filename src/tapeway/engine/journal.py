@@ -201,6 +201,11 @@ class ServedRequest(NamedTuple):
     """The body, where it may tell what a client did after a fault. The entry does not keep it."""
 
     @property
+    def holder(self) -> str:
+        """The cassette that holds the recording: the base, or the addressed cassette."""
+        return self.base or self.cassette
+
+    @property
     def outcome(self) -> Outcome:
         return self.answer.outcome
 

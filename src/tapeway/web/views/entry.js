@@ -33,7 +33,7 @@ export async function openEntry(id, signal) {
   const opened = (element) => ({ element, before, after, title: `${entry.outcome} ${entry.method} ${entry.path}` });
   const call = await orNull(get(callOf(entry), {}, signal));
   if (entry.outcome !== "miss") return opened(answered(found, call));
-  const near = nearest && call?.messages.length > 0 ? await orNull(get(path`cassettes/${entry.cassette}/interactions/${nearest.index}/view`, {}, signal)) : null;
+  const near = nearest && call?.messages.length > 0 ? await orNull(get(path`cassettes/${entry.nearest[0]?.base ?? entry.cassette}/interactions/${nearest.index}/view`, {}, signal)) : null;
   const can = IS_REPORT ? null : await orNull(get(path`journal/${id}/record`, {}, signal));
   return opened(missed(found, call, near, can));
 }
@@ -41,7 +41,7 @@ export async function openEntry(id, signal) {
 // Where the request and the answer of an entry are: a report has them below their recording.
 function callOf(entry) {
   if (entry.interaction === null) return path`journal/${entry.id}/call`;
-  return path`cassettes/${entry.cassette}/interactions/${entry.interaction}/view`;
+  return path`cassettes/${entry.base ?? entry.cassette}/interactions/${entry.interaction}/view`;
 }
 
 async function orNull(answer) {
@@ -56,8 +56,8 @@ async function orNull(answer) {
 // All bytes of a recorded body; of what is not recorded there is nothing more than is shown.
 async function whole(entry, body, side) {
   if (entry.interaction === null) throw new Error("Of a call that is not recorded, a body above 1 MiB is not kept.");
-  if (body.sha256) return new Uint8Array(await (await checked("GET", path`cassettes/${entry.cassette}/bodies/${body.sha256}`)).arrayBuffer());
-  const stored = (await get(path`cassettes/${entry.cassette}/interactions/${entry.interaction}`))[side];
+  if (body.sha256) return new Uint8Array(await (await checked("GET", path`cassettes/${entry.base ?? entry.cassette}/bodies/${body.sha256}`)).arrayBuffer());
+  const stored = (await get(path`cassettes/${entry.base ?? entry.cassette}/interactions/${entry.interaction}`))[side];
   return stored.body_b64 === undefined ? new TextEncoder().encode(stored.text ?? JSON.stringify(stored.json)) : bytesOf(stored.body_b64);
 }
 
@@ -65,7 +65,7 @@ async function whole(entry, body, side) {
 function ways({ entry }, call) {
   const turn = entry.interaction !== null && call?.messages?.length > 0;
   return [
-    turn && [" · ", h("a", { href: withQuery(address("conversation", entry.cassette), { interaction: entry.interaction }) }, "its turn in the conversation")],
+    turn && [" · ", h("a", { href: withQuery(address("conversation", entry.base ?? entry.cassette), { interaction: entry.interaction }) }, "its turn in the conversation")],
     " · ",
     h("a", { href: withQuery("#/journal", entry.slot ? { slot: entry.slot, take: entry.take } : { cassette: entry.cassette }) }, entry.slot ? "its run" : `all requests to ${entry.cassette}`),
   ];

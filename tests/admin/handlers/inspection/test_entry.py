@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.ports import CassetteStore
 from tests.admin.admin_and_proxy import World, world
 
@@ -220,3 +222,29 @@ async def test_an_id_that_is_not_in_the_journal_is_404(open_world: World) -> Non
 
     assert response.status == 404
     assert (await response.json())["error"]["code"] == "no_entry"
+
+
+async def test_a_miss_above_a_base_is_compared_with_the_base_s_recording(
+    stored_world: World,
+) -> None:
+    await ask(stored_world, prompt("one"), "/@below" + PATH)
+    await stored_world.done("POST", "/api/v1/eject", {"cassette": "below"})
+    store = stored_world.broker.store
+    below = await store.load("below", writable=False)
+    assert below is not None
+    head = replace(below.head, meta={"base": {"cassette": "below"}})
+    await store.save("above", StoredCassette(head))
+    await stored_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+    await ask(stored_world, prompt("one"), "/@above" + PATH)
+    hit = await newest(stored_world)
+    call = await stored_world.got(f"/api/v1/journal/{hit['entry']['id']}/call")
+    await ask(stored_world, prompt("two"), "/@above" + PATH)
+    missed = await newest(stored_world)
+
+    entry = hit["entry"]
+    assert (entry["outcome"], entry["cassette"]) == ("replayed", "above")
+    assert (entry["base"], entry["interaction"]) == ("below", 0)
+    assert (hit["recording"]["cassette"], hit["recording"]["index"]) == ("below", 0)
+    assert "one" in json.dumps(call)
+    assert missed["entry"]["nearest"][0]["base"] == "below"
+    assert missed["nearest"]["index"] == 0

@@ -69,7 +69,7 @@ async def get_entry(context: HandlerContext, call: PlainCall) -> web.Response:
         searched = await _searched(context, entry, recordings=False)
         by, reason = _found_by(entry, searched.rules)
         members["recording"] = AnsweringRecording(
-            cassette=entry.cassette, index=entry.interaction, by=by, reason=reason
+            cassette=entry.holder, index=entry.interaction, by=by, reason=reason
         ).model_dump()
     return json_response(await asyncio.to_thread(dump, members))
 
@@ -82,7 +82,7 @@ async def get_call(context: HandlerContext, call: PlainCall) -> web.Response:
     """
     entry = the_entry(context, call.request.match_info["id"])
     if entry.interaction is not None:
-        return await view_of(context, entry.cassette, entry.interaction)
+        return await view_of(context, entry.holder, entry.interaction)
     if (kept := await kept_call(context, entry)) is None:
         raise AdminError(
             "the journal keeps nothing of this request: newer calls took its room",
@@ -107,7 +107,7 @@ async def _searched(
     context: HandlerContext, entry: ServedRequest, *, recordings: bool = True
 ) -> _Searched:
     """The cassette as it is now; empty where it is gone or cannot be read."""
-    broker, name = context.broker, entry.cassette
+    broker, name = context.broker, _of_nearest(entry)
     if (cassette := broker.cassette(name)) is not None:
         return _Searched(cassette.head.run_id, cassette.rules, cassette.snapshot())
     try:
@@ -125,7 +125,8 @@ async def _searched(
 async def _searched_in(
     store: SharedStore, context: HandlerContext, entry: ServedRequest, *, recordings: bool
 ) -> _Searched:
-    outline = await store.outline(entry.cassette)
+    name = _of_nearest(entry)
+    outline = await store.outline(name)
     if outline is None:
         return _Searched("", NO_RULES)
     rules = _rules_of(outline.head)
@@ -134,13 +135,18 @@ async def _searched_in(
         return _Searched(outline.head.run_id, rules)
     request = kept.missed.request
     path = path_of(request, rules)
-    near = [*await store.near(entry.cassette, request.method, path, MOST_NEAR)]
+    near = [*await store.near(name, request.method, path, MOST_NEAR)]
     known = {compared.item.index for compared in near}
     # The nearest recordings may be older than the newest ones of the path.
     older = {nearest.index for nearest in entry.nearest} - known
-    near += await store.documents(entry.cassette, sorted(older)) if older else ()
+    near += await store.documents(name, sorted(older)) if older else ()
     items = [assign_route(compared.item, context.broker.routes) for compared in near]
     return _Searched(outline.head.run_id, rules, items)
+
+
+def _of_nearest(entry: ServedRequest) -> str:
+    """The cassette that holds the recording nearest to a missed request: perhaps a base."""
+    return (entry.nearest[0].base if entry.nearest else "") or entry.cassette
 
 
 def _rules_of(head: CassetteHead) -> Rules:

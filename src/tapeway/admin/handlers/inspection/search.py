@@ -114,7 +114,7 @@ def _item_says(
         return wanted.is_in_folded(item)
     if isinstance(item, MissedRequest):
         return wanted.is_in_request(item.request)
-    if (known := texts.known.get(entry.cassette)) is None or entry.interaction is None:
+    if (known := texts.known.get(entry.holder)) is None or entry.interaction is None:
         return wanted.is_in_item(item)
     return wanted.is_in_folded(known.add(item))
 
@@ -131,7 +131,7 @@ class _TextsOfCassettes:
         """The text of an entry's recording; None if no earlier search has read the recording."""
         if entry.interaction is None:
             return None
-        name = entry.cassette
+        name = entry.holder
         if name not in self.known:
             # Before a recording is read: what is read later may only be newer than the version.
             self.known[name] = await self._read(name)
@@ -175,7 +175,7 @@ class EntryReader:
             kept = await kept_call(self._context, entry)
             self.bytes += 0 if kept is None else kept.size
             return kept and (kept.missed or kept.exchange)
-        key = entry.cassette, entry.interaction
+        key = entry.holder, entry.interaction
         if key not in self._found:
             try:
                 item = await self._recording(*key)
