@@ -32,7 +32,6 @@ ABSENT = frozenset(
             "get_entry",
             "get_record",
             "record_missed",
-            "delete_rule",
             "get_slot",
             "delete_slot",
             "list_slot_requests",
@@ -54,6 +53,10 @@ class Example:
 def example(operation: Operation) -> Example:
     """What a call of this route carries so that it succeeds."""
     return _EXAMPLES.get(operation.name, Example())
+
+
+QUERIES = {"delete_rule": "?rule=ignore+%3D+%5B%22body.x%22%5D"}
+"""What a call cannot do without in its query."""
 
 
 def filled(path: str) -> str:

@@ -12,7 +12,7 @@ from tapeway.admin.routes import TABLE
 from tapeway.core.http.sdk_conventions import error_document
 from tapeway.errors import ConfigError
 from tests.admin.admin_and_proxy import World, world
-from tests.admin.example_calls import ABSENT, example, filled
+from tests.admin.example_calls import ABSENT, QUERIES, example, filled
 
 TOKEN = "a-token-of-this-test-1234"
 LOCKED = [operation for operation in TABLE if not operation.public]
@@ -258,10 +258,11 @@ def _head(method: str, path: str, more: bytes = b"", host: bytes = b"Host: local
 
 def _request(operation: Operation, more: bytes, host: bytes = b"Host: localhost\r\n") -> bytes:
     carried = example(operation)
+    path = filled(operation.path) + QUERIES.get(operation.name, "")
     if not carried.body:
-        return _head(operation.method, filled(operation.path), more, host)
+        return _head(operation.method, path, more, host)
     framing = b"Content-Type: %b\r\nContent-Length: %d\r\n" % (
         carried.type.encode(),
         len(carried.body),
     )
-    return _head(operation.method, filled(operation.path), more + framing, host) + carried.body
+    return _head(operation.method, path, more + framing, host) + carried.body

@@ -71,7 +71,9 @@ def run(name: str, mode: GenerationMode, server: Server) -> None:
         except* RejectedPositiveData:
             # No schema says what a cassette is: its content may be invalid, or have another digest.
             # And no schema says what a rule or a difference is.
-            assert name.startswith(("put_", "append_", "check", "report_", "notes_")), response.text
+            assert name.startswith(
+                ("put_", "append_", "check", "report_", "notes_", "delete_rule")
+            ), response.text
             assert response.status_code in (400, 412, 422), response.text
 
     call()
