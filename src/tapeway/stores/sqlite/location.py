@@ -118,7 +118,8 @@ class StoreLocation:
     def examine(self) -> os.stat_result:
         """The file's status. Raises StoreFileAbsent; CassetteCorrupt or StoreError for no regular file."""
         try:
-            files = [self._file(ending) for ending in _BESIDE]
+            # The file last: the log is made after the file, perhaps at this moment.
+            files = [self._file(ending) for ending in reversed(_BESIDE)][::-1]
         except OSError as exc:
             if exc.errno == errno.ENOTDIR:
                 raise ConfigError(
